@@ -73,6 +73,7 @@ def _asks(count: int) -> Iterator[tuple[str, _Ask]]:
     day = TimeRange(NOW - DAY_MS, NOW)
     yield "projects()", lambda registry: registry.projects(None, NOW)
     yield "sizes() of 100", lambda registry: registry.sizes(newest)
+    yield "findings() of 100", lambda registry: registry.findings(newest)
     yield "group_jobs() of a day", lambda registry: registry.group_jobs(None, "quota7", day, NOW)
     yield "events of a job", lambda registry: registry.events(EventFilter(jobs=last))
     yield "events of a job, offset 40,000", lambda registry: registry.events(EventFilter(jobs=last, offset=40_000))
@@ -83,7 +84,7 @@ def _asks(count: int) -> Iterator[tuple[str, _Ask]]:
 
 def _listings(count: int) -> Iterator[tuple[str, JobFilter]]:
     yield "everything", JobFilter()
-    for sort in (*_SORTS, "duration", "state"):
+    for sort in (*_SORTS, "duration", "state", "active"):
         for descending in (True, False):
             way = "down" if descending else "up"
             yield f"sort {sort} {way}", JobFilter(projects=DEFAULT, sort=sort, descending=descending)

@@ -21,7 +21,7 @@ from jobmeter.model.time import MINUTE, SECOND, SystemClock
 
 PICTURES = Path(__file__).parent / "pictures"
 RANKS, SLOW, LENGTH_MS, STEP_MS = 64, 23, 55 * MINUTE, 20 * SECOND
-POINTS = 40
+POINTS, ROWS = 40, 13
 GIB = 2**30
 NAMES = ("bert-eval", "whisper-serve", "dlrm-train", "vit-pretrain", "sd-xl-lora", "feature-join", "tokenize")
 
@@ -96,12 +96,13 @@ def main() -> None:
         fill(server, Path(folder))
         chromium = playwright.chromium.launch(executable_path=browser, args=["--disable-gpu"])
         for name, job, wanted, scheme in (
-            ("job", "llama-pretrain-7", ".heat canvas", "light"),
-            ("jobs", "", ".spark-gpu path", "dark"),
+            ("job", "llama-pretrain-7", (".heat canvas", ".finding", ".outliers button"), "light"),
+            ("jobs", "", (".found", *(f".row[data-at='{at}'] .spark-gpu path" for at in range(ROWS))), "dark"),
         ):
             page = chromium.new_page(viewport={"width": 1280, "height": 800}, color_scheme=scheme)
             page.goto(server.api.page_link(job))
-            page.wait_for_selector(wanted)
+            for one in wanted:
+                page.wait_for_selector(one)
             page.wait_for_timeout(1_500)
             path = PICTURES / f"page-{name}.png"
             page.screenshot(path=path)

@@ -60,6 +60,7 @@ class Call(IntEnum):
     MPS_LIST_V2 = 28
     LINK = 29
     MAX_LINK = 30
+    PCI = 31
 
 
 class LibraryCall(IntEnum):
@@ -99,6 +100,7 @@ class _Metric(ctypes.Structure):
 class _Device(ctypes.Structure):
     _fields_ = (
         ("uuid", ctypes.c_char * 96),
+        ("pci", ctypes.c_char * 32),
         ("name", ctypes.c_char * 96),
         ("codes", ctypes.c_int32 * len(Call)),
         ("blocks", ctypes.c_uint32 * len(Call)),
@@ -153,6 +155,7 @@ class FakeDevice:
         self.index = index
         self.set(
             uuid=f"GPU-{index:08x}-1d1c-d9ed-fe37-18b8466a78ad",
+            pci=f"00000000:{index + 0x1B:02X}:00.0",
             name="NVIDIA H200",
             minor=index,
             gpm_supported=1,

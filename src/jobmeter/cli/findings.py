@@ -3,17 +3,25 @@
 from rich.console import Console
 
 from jobmeter.cli.output import cell, moment
-from jobmeter.model.finding import Finding, Severity
+from jobmeter.model.finding import Finding, FindingSummary, Severity
 
-_STYLES = {Severity.CRITICAL: "bold red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
+STYLES = {Severity.CRITICAL: "bold red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
 
 
 def headline(one: Finding) -> str:
     """Format a finding in one line, as markup."""
-    style = _STYLES[one.severity]
+    style = STYLES[one.severity]
     text = one.sentence or one.message  # servers of earlier releases send no sentences
     since = f", since {moment(one.start)} UTC" if one.start < one.end else f" at {moment(one.start)} UTC"
     return f"[{style}]{one.severity}[/] {cell(text)}{since} [dim]({cell(one.rule)}, {one.role})[/]"
+
+
+def summary_line(one: FindingSummary | None) -> str:
+    """The worst finding of a job in a listing, as text; empty for none. Older servers give its rule alone."""
+    if one is None:
+        return ""
+    more = f" (+{one.count - 1})" if one.count > 1 else ""
+    return f"{one.severity}: {one.sentence or ', '.join(one.rules[:1])}{more}"
 
 
 def details(one: Finding) -> list[tuple[str, str]]:

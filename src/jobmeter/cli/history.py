@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from jobmeter.cli.findings import headline
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.output import cell, counted, moment
 from jobmeter.client.api import Api
@@ -26,8 +25,8 @@ LINES = 10
 
 
 def show_history(out: Console, api: Api, job: Job) -> None:
-    """Print the events of a finished job and the findings of any job; for a failed one also the end of its log."""
-    parts = [_course, _findings]
+    """Print the events of a finished job and the changes of any job; for a failed one also the end of its log."""
+    parts = [_course]
     if job.state.finished:
         parts.insert(0, _events)
     if job.state is JobState.FAILED:
@@ -55,14 +54,6 @@ def _course(out: Console, api: Api, job: Job) -> None:
         out.print("\nwhat changed beside", markup=False, style="bold")
         rows = [(moment(one.time), one.node or one.replica, one.name, one.text) for one in moments]
         show_listing(out, ("time", "where", "what", "text"), rows, spare=("where",), folded="text")
-
-
-def _findings(out: Console, api: Api, job: Job) -> None:
-    found = api.findings(job.id, job.project)
-    if found:
-        out.print(f"\n[bold]findings[/] (jobmeter diagnose {cell(job.id)})")
-    for one in found:
-        out.print(f"  {headline(one)}")
 
 
 def _lines(out: Console, api: Api, job: Job) -> None:

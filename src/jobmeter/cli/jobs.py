@@ -1,4 +1,4 @@
-"""``jobmeter jobs``: lists the jobs of the server, newest first."""
+"""``jobmeter jobs``: lists the jobs of the server, running jobs first."""
 
 import sys
 from collections.abc import Sequence
@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from jobmeter.cli import completion, local
+from jobmeter.cli.findings import summary_line
 from jobmeter.cli.grouped import WHICH_SERVER, GroupedCommand
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.options import choice, examples
@@ -18,7 +19,7 @@ from jobmeter.client.api import Api
 from jobmeter.client.bodies import JobSummary
 from jobmeter.client.searches import JobSearch
 from jobmeter.errors import JobmeterError
-from jobmeter.model.finding import Severity
+from jobmeter.model.finding import FindingSummary, Severity
 from jobmeter.model.job import Job, JobState
 from jobmeter.model.quantity import quantity
 from jobmeter.model.time import SystemClock, parse_duration
@@ -26,6 +27,7 @@ from jobmeter.model.time import SystemClock, parse_duration
 SHOWN = 20
 """Default number of jobs in the table."""
 _USED = ("mean cpu", "peak memory", "mean gpu")
+_FINDING = "finding"
 _SPARE = ("user", "type", "start", "peak memory", "mean cpu", "mean gpu", "name", "duration")
 """Columns that a narrow terminal drops, in this order."""
 FIRST_STEP = "no jobs yet: jobmeter run -- python train.py"
@@ -64,21 +66,26 @@ _GROUPS = {
 def command(
     since: str | None, limit: int | None, as_json: bool, connection: local.Connection, **options: object
 ) -> None:
-    """List jobs, newest first. Usage covers all replicas of a job; gpu is the mean of its devices.
+    """List jobs: running, then queued, then the others, each newest first.
+
+    Usage covers all replicas of a job; gpu is the mean of its devices. Its finding is the worst one; for a running job
+    the worst open one.
 
     An option given several times matches any of its values.
     """
     created_from = SystemClock().now_ms() - parse_duration(since, "--since") if since else None
-    search = JobSearch(project=connection.project, created_from=created_from, **options)  # type: ignore[arg-type]
+    given = {"project": connection.project, "created_from": created_from, **options}
+    search = JobSearch(sort="active", **given)  # type: ignore[arg-type]
     api = connection.open()
     if as_json:
-        print_json([msgspec.structs.asdict(job) for job in api.every_job(search, limit or sys.maxsize)])
+        every = api.every_job(search, limit or sys.maxsize)
+        print_json([{**msgspec.structs.asdict(job), "finding": found} for job, found in every])
         return
     jobs = list(api.every_job(search, limit or SHOWN))
     if not jobs:
         if connection.project:
             local.project_of(api, connection.project)
-        console().print(FIRST_STEP if search == JobSearch() else "no job matches", markup=False)
+        console().print(FIRST_STEP if search == JobSearch(sort="active") else "no job matches", markup=False)
         return
     _show(api, jobs)
     total = api.jobs(replace(search, limit=1)).total if len(jobs) == (limit or SHOWN) else len(jobs)
@@ -88,14 +95,19 @@ def command(
         )
 
 
-def _show(api: Api, jobs: Sequence[Job]) -> None:
+def _show(api: Api, jobs: Sequence[tuple[Job, FindingSummary | None]]) -> None:
     with ThreadPoolExecutor(4) as pool:
-        summaries = list(pool.map(lambda job: _summary(api, job), jobs))
-    rows: list[tuple[str, ...]] = [_row(job, summary) for job, summary in zip(jobs, summaries, strict=True)]
-    columns: tuple[str, ...] = ("id", "name", "type", "state", "user", "start", "duration", *_USED)
-    if all(row[-1] == "-" for row in rows):
-        columns, rows = columns[:-1], [row[:-1] for row in rows]
-    show_listing(console(), columns, rows, right=("duration", *_USED), spare=_SPARE)
+        summaries = list(pool.map(lambda one: _summary(api, one[0]), jobs))
+    found = [summary_line(one) for _, one in jobs]
+    rows: list[tuple[str, ...]] = [
+        (*_row(job, summary), text) for (job, _), summary, text in zip(jobs, summaries, found, strict=True)
+    ]
+    columns = ("id", "name", "type", "state", "user", "start", "duration", *_USED, _FINDING)
+    empty = {at for at in (-1, -2) if all(row[at] in {"-", ""} for row in rows)}
+    left = [at for at in range(len(columns)) if at - len(columns) not in empty]
+    shown = [[row[at] for at in left] for row in rows]
+    right = ("duration", *_USED)
+    show_listing(console(), [columns[at] for at in left], shown, right=right, spare=_SPARE, folded=_FINDING)
 
 
 def _summary(api: Api, job: Job) -> JobSummary:

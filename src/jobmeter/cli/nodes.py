@@ -10,12 +10,13 @@ from jobmeter.cli import local
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.options import examples
 from jobmeter.cli.output import console, duration, moment, print_json
+from jobmeter.model.answers import FaultBody
 from jobmeter.model.job import Node
 from jobmeter.model.quantity import quantity
 from jobmeter.model.time import SystemClock
 
 _MOST_MISSING = 3
-"""Most unmeasured devices that are named with the reason."""
+"""Most unmeasured devices that are named with the reason; also most faults, and jobs that a fault hit."""
 _SPARE = ("kernel", "first seen", "last seen", "cluster", "resource group", "memory", "cores")
 
 
@@ -24,21 +25,51 @@ _SPARE = ("kernel", "first seen", "last seen", "cluster", "resource group", "mem
 @click.option("--json", "as_json", is_flag=True, help="An array of objects.")
 @local.connection_options
 def command(groups: Sequence[str], as_json: bool, connection: local.Connection) -> None:
-    """List the nodes that agents run on, with their resources and last contact."""
-    found = connection.open().nodes(connection.project)
+    """List the nodes that agents run on, with their resources, faults and last contact."""
+    found, faulty = connection.open().nodes_and_faults(connection.project)
     nodes = [node for node in found if not groups or node.resource_group in groups]
+    faults = {(one.cluster, one.node): one.faults for one in faulty}
     if as_json:
-        print_json([msgspec.structs.asdict(node) for node in nodes])
+        print_json([{**msgspec.structs.asdict(node), "faults": faults.get(_place(node), [])} for node in nodes])
         return
     if not nodes:
         console().print("no node matches" if groups or connection.project else _FIRST_STEP, markup=False)
         return
     now_ms = SystemClock().now_ms()
-    columns = ("node", "heard of", "cores", "memory", "devices", "resource group", "cluster", "last seen", "kernel")
-    show_listing(console(), columns, [_row(node, now_ms) for node in nodes], right=("cores", "memory"), spare=_SPARE)
+    columns: tuple[str, ...] = (
+        "node",
+        "heard of",
+        "cores",
+        "memory",
+        "devices",
+        "resource group",
+        "cluster",
+        "last seen",
+        "kernel",
+    )
+    rows: list[tuple[str, ...]] = [_row(node, now_ms) for node in nodes]
+    if any(_place(node) in faults for node in nodes):
+        columns = (*columns, "faults")
+        rows = [(*row, _faults(faults.get(_place(node), []))) for row, node in zip(rows, nodes, strict=True)]
+    show_listing(console(), columns, rows, right=("cores", "memory"), spare=_SPARE, folded="faults")
 
 
 _FIRST_STEP = "no nodes yet: jobmeter agent --server URL --key KEY on each of them"
+
+
+def _place(node: Node) -> tuple[str, str]:
+    return node.cluster, node.name
+
+
+def _faults(found: Sequence[FaultBody]) -> str:
+    """Which faults a node has, since when, and which jobs they hit."""
+    return "; ".join(map(_fault, found[:_MOST_MISSING])) + ("; ..." if len(found) > _MOST_MISSING else "")
+
+
+def _fault(one: FaultBody) -> str:
+    device = f"{one.device}: " if one.device and one.device not in one.text else ""
+    hit = f", hit {', '.join(job.id for job in one.jobs[:_MOST_MISSING])}" if one.jobs else ""
+    return f"{device}{one.text}, since {moment(one.start)} UTC{hit}"
 
 
 def _row(node: Node, now_ms: int) -> tuple[str, ...]:

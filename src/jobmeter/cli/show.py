@@ -1,12 +1,14 @@
 """``jobmeter show``: shows a job, its replicas and devices, and its usage."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 import click
 import msgspec
 from rich.console import Console
 
 from jobmeter.cli import completion, local
+from jobmeter.cli.findings import headline
 from jobmeter.cli.history import show_history
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.options import examples
@@ -24,9 +26,11 @@ from jobmeter.cli.output import (
 )
 from jobmeter.cli.phases import answered, show_phases
 from jobmeter.cli.resource_columns import began, ended
+from jobmeter.client.api import Api
 from jobmeter.client.bodies import JobDetail, JobSummary
+from jobmeter.errors import NotFoundError
 from jobmeter.model.answers import MetricSummary
-from jobmeter.model.job import Job
+from jobmeter.model.job import Job, JobState
 from jobmeter.model.phase import JobPhases
 from jobmeter.model.quality import JobQuality
 from jobmeter.model.quantity import quantity
@@ -48,13 +52,13 @@ MOST_SENTENCES = 3
 )
 @local.connection_options
 def command(job: str, as_json: bool, connection: local.Connection) -> None:
-    """Show JOB: its record, its replicas and devices, its usage over its life, and its problems.
+    """Show JOB: its record, its problems, its replicas and devices, and its usage over its life.
 
     Usage is the sum over its replicas (or devices); of ratios and temperatures the mean. With several replicas or
     devices, mean and peak of a single one are shown too. Sparklines begin at 0. The phases of the job (queue, start,
     training, checkpoints, restarts, end) are shown where they can be separated. If samples are missing or late, or a
-    clock was wrong, up to three lines report it (--json shows all). For a finished job the events and the findings of
-    the diagnostic rules follow, for a failed one also the end of its log.
+    clock was wrong, up to three lines report it (--json shows all). For a finished job the events follow, for a failed
+    one also the end of its log.
     """
     named = connection.find(job)
     detail = named.api.job(named.id, named.project)
@@ -66,6 +70,7 @@ def command(job: str, as_json: bool, connection: local.Connection) -> None:
     out = console()
     _head(out, detail.job, detail.summary)
     _missing(out, quality)
+    _findings(out, named.api, detail.job)
     show_phases(out, phases)
     _replicas(out, detail)
     _devices(out, detail)
@@ -83,6 +88,20 @@ def _missing(out: Console, quality: JobQuality | None) -> None:
     sentences = quality.sentences if quality else []
     for at, sentence in enumerate(sentences[:MOST_SENTENCES]):
         out.print(f"  {'' if at else 'data quality':<15}{cell(sentence)}")
+
+
+def _findings(out: Console, api: Api, job: Job) -> None:
+    """Print the findings, and a line if there are none."""
+    if job.state is JobState.QUEUED:
+        return
+    with suppress(NotFoundError):  # servers of earlier releases have no such endpoint
+        found = api.findings(job.id, job.project)
+        if not found:
+            out.print(f"  {'findings':<15}none: no rule found anything")
+            return
+        out.print(f"\n[bold]findings[/] (jobmeter diagnose {cell(job.id)})")
+        for one in found:
+            out.print(f"  {headline(one)}")
 
 
 def _document(detail: JobDetail, quality: JobQuality | None, phases: JobPhases | None) -> dict[str, object]:

@@ -14,6 +14,7 @@ from rich.live import Live
 from rich.text import Text
 
 from jobmeter.cli import completion, local
+from jobmeter.cli.findings import STYLES, headline, summary_line
 from jobmeter.cli.jobs import FIRST_STEP
 from jobmeter.cli.listing import fitted
 from jobmeter.cli.options import examples
@@ -21,7 +22,7 @@ from jobmeter.cli.output import console, counted, moment
 from jobmeter.cli.resource_columns import COLUMNS, SPARE, age, cells, load, newest
 from jobmeter.client.api import Api
 from jobmeter.client.searches import JobSearch
-from jobmeter.errors import UnavailableError
+from jobmeter.errors import NotFoundError, UnavailableError
 from jobmeter.model.time import Clock, SystemClock, parse_duration
 
 MOST_JOBS = 25
@@ -90,7 +91,13 @@ def _jobs(api: Api, project: str | None, clock: Clock) -> RenderableType:
     used = [(job, newest(api, job)) for job in running.jobs]
     used.sort(key=lambda pair: load(pair[1]), reverse=True)
     rows = [(job.id, job.name, job.user, age(job, now_ms), *cells(values)) for job, values in used]
-    return Group(title, _table(("id", "name", "user", "running"), rows))
+    found = {(one.project, one.id): one for one in running.findings if one.open}
+    lines = [
+        Text(f"{job.id}: {summary_line(one)}", style=STYLES[one.severity])
+        for job, _ in used
+        if (one := found.get((job.project, job.id)))
+    ]
+    return Group(title, _table(("id", "name", "user", "running"), rows), *lines)
 
 
 def _job(api: Api, job: str, project: str | None, clock: Clock) -> RenderableType:
@@ -102,7 +109,10 @@ def _job(api: Api, job: str, project: str | None, clock: Clock) -> RenderableTyp
         return Group(title, "no measurements yet")
     replicas = list(dict.fromkeys(value.replica for value in values))
     rows = [(name, *cells([value for value in values if value.replica == name])) for name in replicas]
-    parts: list[RenderableType] = [title, _table(("replica",), rows)]
+    found: list[Text] = []
+    with suppress(NotFoundError):  # a server of an older release has no findings
+        found = [Text.from_markup(headline(one)) for one in api.findings(job, detail.job.project)]
+    parts: list[RenderableType] = [title, *found, _table(("replica",), rows)]
     devices = list(dict.fromkeys((value.replica, value.node, value.device) for value in values if value.device))
     if devices:
         of_device = [

@@ -11,9 +11,19 @@ from jobmeter.client.bodies import Comparison, IngestReceipt, JobDetail, JobList
 from jobmeter.client.searches import EventSearch, JobSearch, LogSearch, MetricSearch, given
 from jobmeter.client.transport import API, FRAMES, Response, Transport
 from jobmeter.errors import JobmeterError
-from jobmeter.model.answers import LatestValue, RuleBody, RuleList, Shared, ShipperBody, ShipperList, Status, UsageBody
+from jobmeter.model.answers import (
+    LatestValue,
+    NodeFaults,
+    RuleBody,
+    RuleList,
+    Shared,
+    ShipperBody,
+    ShipperList,
+    Status,
+    UsageBody,
+)
 from jobmeter.model.event import Event
-from jobmeter.model.finding import Finding
+from jobmeter.model.finding import Finding, FindingSummary
 from jobmeter.model.job import Job, Node
 from jobmeter.model.phase import Difference, JobPhases
 from jobmeter.model.quality import JobQuality
@@ -41,15 +51,16 @@ class Api:
         self.transport = transport
 
     def jobs(self, search: JobSearch) -> JobList:
-        """Read a page of jobs, newest first."""
-        return self.get("/jobs", search.parameters(), JobList)
+        """Read a page of jobs, newest first, with their findings."""
+        return self.get("/jobs", [*search.parameters(), ("findings", "true")], JobList)
 
-    def every_job(self, search: JobSearch, limit: int) -> Iterator[Job]:
-        """Iterate over at most ``limit`` jobs, fetched page by page on demand."""
+    def every_job(self, search: JobSearch, limit: int) -> Iterator[tuple[Job, FindingSummary | None]]:
+        """Iterate over at most ``limit`` jobs with their findings, fetched page by page on demand."""
         offset = search.offset or 0
         while limit > 0:
             page = self.jobs(replace(search, limit=min(limit, PAGE), offset=offset or None))
-            yield from page.jobs
+            found = {(one.project, one.id): one for one in page.findings}
+            yield from ((job, found.get((job.project, job.id))) for job in page.jobs)
             offset += len(page.jobs)
             limit -= len(page.jobs)
             if not page.jobs or offset >= page.total:
@@ -199,6 +210,11 @@ class Api:
         """List the machines that agents run on."""
         return self.get("/nodes", given(project=project), _Nodes).nodes
 
+    def nodes_and_faults(self, project: str | None = None) -> tuple[list[Node], list[NodeFaults]]:
+        """The same, and the faults of those that have any."""
+        found = self.get("/nodes", given(faults="true", project=project), _Nodes)
+        return found.nodes, found.faults
+
     def shippers(self, project: str | None = None) -> list[ShipperBody]:
         """List the log shippers, by creation."""
         return self.get("/shippers", given(project=project), ShipperList).shippers
@@ -252,6 +268,7 @@ class _Events(msgspec.Struct):
 
 class _Nodes(msgspec.Struct):
     nodes: list[Node] = []
+    faults: list[NodeFaults] = []
 
 
 def _retention_of(project: str) -> str:

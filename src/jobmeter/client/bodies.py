@@ -3,14 +3,16 @@
 import msgspec
 
 from jobmeter.model.answers import ComparedLine, DeviceBody, MetricSummary
+from jobmeter.model.finding import FindingSummary
 from jobmeter.model.job import Allocation, Job, Replica
 
 
 class JobList(msgspec.Struct, frozen=True, kw_only=True):
-    """Page of jobs, and the number of all matches."""
+    """Page of jobs, the number of all matches, and the findings of the page's jobs."""
 
     jobs: list[Job] = []
     total: int = 0
+    findings: list[FindingSummary] = []
 
 
 class JobSummary(msgspec.Struct, frozen=True, kw_only=True):

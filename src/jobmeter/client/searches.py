@@ -41,6 +41,7 @@ class JobSearch(Search):
     severities: Sequence[str] = ()
     project: str | None = None
     created_from: int | str | None = None
+    sort: str | None = None
     limit: int = 100
     offset: int | None = None
 

@@ -1,6 +1,6 @@
 """The input of rules: one job's record, arrays, events and lines, read once for all of them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 import msgspec
@@ -13,13 +13,17 @@ from jobmeter.model.event import Event
 from jobmeter.model.finding import Subject
 from jobmeter.model.job import Job, JobState, JobView
 from jobmeter.model.log import LogLine
-from jobmeter.model.time import TimeRange
+from jobmeter.model.time import MINUTE, TimeRange
 from jobmeter.query.stretches import Stretch
 
 Signals = Mapping[str, Sequence[Signal]]
 _NOTHING: Signals = {}
 _WINDOWS = 5
 """Windows in a hold time over which a level is averaged."""
+_FEW = 4
+"""Replicas of a node that are named beside it, at most; of more their number is."""
+Addresses = Mapping[tuple[str, str], str]
+"""By node and address on the bus (``pci_address``) the name of a device: ``gpu2``."""
 
 
 class UsedMounts(msgspec.Struct, frozen=True):
@@ -35,9 +39,10 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     ``means`` are gauges and rates of counters by metric, in the unit of an answer; ``increases`` the increase of
     counters in each step. ``nodes`` are gauges and rates of the nodes that it was on. ``events`` and ``lines`` are in
     order of time; of many lines those that warn and the last ones are there. ``kernel`` are lines of the kernels of its
-    nodes that are about the job or its devices, ``faults`` events about its devices of which no line is there.
+    nodes that are about the job or its devices, ``faults`` events about its devices, which may report the same.
     ``open_rules`` are the rules with an open finding of the job. For a running job ``span`` may be the last part alone;
     ``began_ms`` is its real start. ``mounts`` are the filesystems that the job used, by node, where an agent saw them.
+    ``addresses`` are those of the devices of its nodes, as far as agents said them and a report names one.
     """
 
     view: JobView
@@ -54,6 +59,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     open_rules: frozenset[str] = frozenset()
     began_ms: int | None = None
     mounts: Mapping[str, UsedMounts] = msgspec.field(default_factory=dict)
+    addresses: Addresses = msgspec.field(default_factory=dict)
 
     @property
     def job(self) -> Job:
@@ -118,26 +124,68 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     def name_of(self, signal: Signal) -> str:
         """The member that a signal is of, as people know it: ``worker-87 (node-18, gpu7)``; ``node-18`` of a node."""
-        return self._name(signal.replica, signal.node, signal.device)
+        owner = signal.replica or (self.owner_of(signal.node, signal.device) if signal.device else "")
+        return self.name_at(owner, signal.node, signal.device)
 
-    def name_of_subject(self, subject: Subject) -> str:
-        """A subject as people know it, see ``name_of``; empty for the job."""
+    def name_of_subject(self, subject: Subject, time: int | None = None) -> str:
+        """A subject as people know it, see ``name_of``, with who had a device at a time (None: last).
+
+        Of a node, its links and filesystems, the replicas there are named too. Empty for the job.
+        """
         if subject.kind == "job":
             return ""
         if subject.kind == "replica":
-            return self._name(subject.name, "", "")
-        node, _, device = subject.name.partition("/")
-        return self._name("", node, device) if subject.kind == "device" else subject.name
+            return self.name_at(subject.name)
+        node, _, part = subject.name.partition(":" if subject.kind == "filesystem" else "/")
+        if subject.kind == "device":
+            return self.name_at(self.owner_of(node, part, time), node, part)
+        place = f"{part} of {node}" if part else node
+        names = self.replicas_on(node)
+        if not names or names == [node]:
+            return place
+        return f"{place} ({', '.join(names) if len(names) <= _FEW else f'{len(names)} replicas'})"
 
-    def _name(self, replica: str, node: str, device: str) -> str:
-        if device and not replica:
-            owners = [one.replica for one in self.view.allocations if (one.node, one.device) == (node, device)]
-            replica = owners[-1] if owners else ""
+    def replicas_on(self, node: str) -> list[str]:
+        """The replicas that are or were on a node."""
+        return list(dict.fromkeys(one.name for one in self.view.replicas if one.node == node))
+
+    def replicas_of(self, subject: Subject, time: int | None = None) -> list[str]:
+        """The replica that a finding about a subject names: itself, or the owner of a device at a time (None: last)."""
+        if subject.kind == "replica":
+            return [subject.name]
+        node, _, device = subject.name.partition("/")
+        owner = self.owner_of(node, device, time) if subject.kind == "device" else ""
+        return [owner] if owner else []
+
+    def owner_of(self, node: str, device: str, time: int | None = None) -> str:
+        """The replica that had a device at a time, or a moment before; the last one for None. Empty where none had."""
+        own = [one for one in self.view.allocations if (one.node or one.replica, one.device) == (node, device)]
+        if time is not None:
+            own = [one for one in own if one.start <= time and (one.end is None or time <= one.end + MINUTE)]
+        if own:
+            return own[-1].replica
+        return "" if self.view.allocations else self._measured_owner(node, device)
+
+    def _measured_owner(self, node: str, device: str) -> str:
+        """The replica for which a device was measured: of a job of which nobody said who has which device."""
+        members = (one.member for signals in self.means.values() for one in signals)
+        return next((one[0] for one in members if (one[1] or one[0], one[2]) == (node, device)), "")
+
+    def subject_at(self, node: str, addresses: Iterable[str]) -> Subject:
+        """The device of a node at one of the addresses on the bus (``pci_address``), as the node's agent named it.
+
+        The node where no agent said which device that is.
+        """
+        device = next((name for one in addresses if (name := self.addresses.get((node, one)))), "")
+        return Subject("device", f"{node}/{device}") if device else Subject("node", node)
+
+    def name_at(self, replica: str, node: str = "", device: str = "") -> str:
+        """A replica or a device as people know it, see ``name_of``; the node of a replica is its last one."""
         if not node:
             node = next((one.node for one in reversed(self.view.replicas) if one.name == replica), "")
         if not replica:
-            return f"{node}/{device}" if device else node
-        place = ", ".join(filter(None, (node, device)))
+            return f"{device} of {node}" if device and node else device or node
+        place = ", ".join(filter(None, (node if node != replica else "", device)))
         return f"{replica} ({place})" if place else replica
 
     def by_member(self, metric: str) -> Mapping[Member, Signal]:

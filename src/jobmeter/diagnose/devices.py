@@ -23,12 +23,12 @@ _MOMENTS = 0.02
 
 
 def raised_flags(rule: Rule, case: Case, _numbers: Numbers, severity: Severity, text: str) -> Findings:
-    """The metric of a rule, a flag, was raised at any time; ``text`` has {} for the device's name."""
+    """The metric of a rule, a flag, was raised at any time; ``text`` says what that means."""
     for signal in case.means.get(rule.metrics[0], ()):
         up = signal.value > 0
         if up.any():
             span = int(signal.time[up][0]), max(int(signal.until[up][-1]), int(signal.time[up][-1]) + 1)
-            evidence = signal.evidence(text.format(case.name_of(signal)), 1.0, 0.0, "", time=span[0])
+            evidence = signal.evidence(text, 1.0, 0.0, "", time=span[0])
             yield rule.finding(device(signal), severity, span, [evidence], 0.99)
 
 

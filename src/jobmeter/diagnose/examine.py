@@ -1,15 +1,15 @@
 """From a case to its findings."""
 
-import re
 from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
 from jobmeter.diagnose.case import Case
+from jobmeter.diagnose.lives import plain
 from jobmeter.diagnose.rank_findings import rank_findings
 from jobmeter.diagnose.rule import THRESHOLDS, Rule, rules
 from jobmeter.diagnose.thresholds import Thresholds
-from jobmeter.model.finding import Finding
+from jobmeter.model.finding import Finding, Subject
 
 
 def examine(case: Case, thresholds: Thresholds, which: Sequence[Rule] | None = None) -> list[Finding]:
@@ -21,18 +21,33 @@ def examine(case: Case, thresholds: Thresholds, which: Sequence[Rule] | None = N
         found = causes if rule.cause is not None else facts
         found += rule.find(rule, case, thresholds[rule.thresholds])
         facts += _facts(rule, case, thresholds)
-    ranked = rank_findings(case, causes, facts, {rule.name: rule for rule in chosen}, thresholds[THRESHOLDS])
-    return [replace(one, sentence=one.sentence or _sentence(case, one)) for one in ranked]
+    by_name = {rule.name: rule for rule in chosen}
+    causes = [_worded(case, one, _speaker(one)) for one in causes]
+    facts = [_worded(case, one) for one in facts]
+    return rank_findings(case, causes, facts, by_name, thresholds[THRESHOLDS])
 
 
 def _facts(rule: Rule, case: Case, thresholds: Thresholds) -> Iterable[Finding]:
     return rule.find_facts(rule, case, thresholds[rule.name]) if rule.find_facts else ()
 
 
-def _sentence(case: Case, one: Finding) -> str:
-    """Return the first evidence as a sentence about the subject."""
-    text = one.evidence[0].text if one.evidence else one.rule
-    parts = re.split("[/:]", one.subject.name, maxsplit=1)
-    if one.subject.kind == "job" or all(part in text for part in parts):
+def _speaker(one: Finding) -> Subject:
+    """Return the replica whose line says why a job ended, where the record names none that failed; else the subject."""
+    first = one.evidence[0] if one.subject.kind == "job" and one.evidence else None
+    return Subject("replica", first.replica) if first and first.kind == "log" and first.replica else one.subject
+
+
+def _worded(case: Case, one: Finding, about: Subject | None = None) -> Finding:
+    """Return a finding with its sentence and the replicas that it is about (None: about its subject)."""
+    about = about or one.subject
+    replicas = one.replicas or case.replicas_of(about, one.start)
+    return replace(one, sentence=one.sentence or _sentence(case, one, about), replicas=replicas)
+
+
+def _sentence(case: Case, one: Finding, about: Subject) -> str:
+    """Return the first evidence as a sentence about a subject."""
+    text = plain(one.evidence[0].text) if one.evidence else one.rule
+    name, short = case.name_of_subject(about, one.start), about.name
+    if not name or text.startswith(name):
         return text
-    return f"{case.name_of_subject(one.subject)}: {text}"
+    return f"{name}{text.removeprefix(short)}" if text.startswith(f"{short} ") else f"{name}: {text}"

@@ -1,6 +1,5 @@
 """Findings of running jobs as events: one when a finding opens, one when it closes."""
 
-import re
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -8,24 +7,25 @@ from msgspec.structs import replace
 
 from jobmeter.diagnose.rule import rules
 from jobmeter.model.event import FINDING, FINDING_ENDED, LEVEL_OF, Event, EventSource
-from jobmeter.model.finding import Evidence, Finding, Role, Severity, Subject
+from jobmeter.model.finding import Evidence, Finding, Role, Severity, Subject, read_message
 from jobmeter.model.record import EventRecord
-from jobmeter.model.time import SECOND, iso, parse_time
 
 _SEVERITIES = {level: severity for severity, level in LEVEL_OF.items()}
-_RULE = re.compile(r"[a-z0-9_]+")
-_SINCE = re.compile(r" \(since (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)\)$", re.ASCII)
 
 Key = tuple[str, Subject]
 """The identity of an open finding: its rule and its subject."""
 
 
 class ReportedFinding(msgspec.Struct, frozen=True):
-    """A finding that the stream of events reports. ``ended`` is None while it is open."""
+    """A finding that the stream of events reports. ``ended`` is None while it is open.
+
+    ``worse`` is the event that reported it once more, as it had got worse.
+    """
 
     rule: str
     opened: Event
     ended: Event | None = None
+    worse: Event | None = None
 
     @property
     def key(self) -> Key:
@@ -35,18 +35,23 @@ class ReportedFinding(msgspec.Struct, frozen=True):
     @property
     def start(self) -> int:
         """When the fault began, in epoch ms: before it was reported, which takes as long as the rule waits."""
-        began = _SINCE.search(self.opened.message)
-        return min(parse_time(began[1], "since"), self.opened.time) if began else self.opened.time
+        read = read_message(self.opened.message, self.opened.subject)
+        return self.opened.time if read is None or read.start is None else min(read.start, self.opened.time)
+
+    @property
+    def severity(self) -> Severity:
+        """How severe it was, at most."""
+        return _SEVERITIES.get((self.worse or self.opened).level, Severity.INFO)
 
     def finding(self, until_ms: int) -> Finding:
         """The finding in the events; an open one lasts until ``until_ms``."""
         rule = next((one for one in rules() if one.name == self.rule), None)
         end = until_ms if self.ended is None else self.ended.time
-        parts = [event for event in (self.opened, self.ended) if event is not None]
+        parts = [event for event in (self.opened, self.worse, self.ended) if event is not None]
         return Finding(
             rule=self.rule,
             role=Role.ROOT,
-            severity=_SEVERITIES.get(self.opened.level, Severity.INFO),
+            severity=self.severity,
             confidence=0.9,
             subject=self.opened.object,
             start=self.start,
@@ -56,15 +61,14 @@ class ReportedFinding(msgspec.Struct, frozen=True):
             ],
             advice=rule.advice if rule else "",
             source=rule.source if rule else "",
-            sentence=_rest(self.opened),
+            sentence=_rest(self.worse or self.opened),
         )
 
 
 def opening(project: str, job: str, one: Finding, time_ms: int) -> EventRecord:
     """The event that a finding of a running job opened."""
     event = _event(project, job, one.subject, time_ms)
-    message = f"{one.message} (since {iso(one.start // SECOND * SECOND)})"
-    return replace(event, reason=FINDING, message=message, level=LEVEL_OF[one.severity])
+    return replace(event, reason=FINDING, message=one.opening_message, level=LEVEL_OF[one.severity])
 
 
 def ending(project: str, job: str, key: Key, time_ms: int, since_ms: int, *, over: bool = False) -> EventRecord:
@@ -93,17 +97,19 @@ def reported_findings(events: Iterable[Event]) -> list[ReportedFinding]:
     found: list[ReportedFinding] = []
     open_at: dict[Key, int] = {}
     for event in events:
-        name = _RULE.match(event.message)
+        read = read_message(event.message, event.subject)
         # Findings of a finished job have no subject.
-        if event.reason not in {FINDING, FINDING_ENDED} or not event.subject or name is None:
+        if event.reason not in {FINDING, FINDING_ENDED} or not event.subject or read is None:
             continue
-        key = (name[0], event.object)
+        key = (read.rule, event.object)
         at = open_at.pop(key, None) if event.reason == FINDING_ENDED else open_at.get(key)
         if event.reason == FINDING_ENDED and at is not None:
-            found[at] = ReportedFinding(name[0], found[at].opened, event)
+            found[at] = replace(found[at], ended=event)
         elif event.reason == FINDING and at is None:
             open_at[key] = len(found)
-            found.append(ReportedFinding(name[0], event))
+            found.append(ReportedFinding(read.rule, event))
+        elif event.reason == FINDING and at is not None:
+            found[at] = replace(found[at], worse=event)
     return found
 
 
@@ -112,14 +118,17 @@ def with_reported(
 ) -> list[Finding]:
     """The findings, and after them those that only events reported, such as a hang that passed.
 
-    For a job that does not run, those without an end are left out.
+    One that is open begins when its report says, as in listings. For a job that does not run, those without an end are
+    left out.
     """
     there = {(one.rule, one.subject) for one in found}
     last = {one.key: one for one in reported if one.ended is not None or running}
-    return [*found, *(one.finding(until_ms) for key, one in last.items() if key not in there)]
+    begun = {one.key: one.start for one in reported if one.ended is None and running}
+    started = [replace(one, start=min(begun.get((one.rule, one.subject), one.start), one.end)) for one in found]
+    return [*started, *(one.finding(until_ms) for key, one in last.items() if key not in there)]
 
 
 def _rest(event: Event) -> str:
     """The message without the rule and the subject before it, and without the time behind it."""
-    head = f"({event.object.kind} {event.object.name}): "
-    return _SINCE.sub("", event.message.partition(head)[2] or event.message)
+    read = read_message(event.message, event.subject)
+    return read.sentence if read else event.message

@@ -8,7 +8,7 @@ from jobmeter.access.principal import Scope
 from jobmeter.diagnose.case import Case, Signals
 from jobmeter.diagnose.kernel import faults_of_nodes, kernel_lines
 from jobmeter.diagnose.mounts import used_mounts
-from jobmeter.diagnose.nodes import signals_of_nodes
+from jobmeter.diagnose.nodes import addresses_of, reported_places, signals_of_nodes
 from jobmeter.diagnose.rule import Rule
 from jobmeter.diagnose.signal import Signal
 from jobmeter.errors import LimitExceededError, QueryTimeoutError
@@ -50,7 +50,7 @@ def gather(executor: Executor, ref: JobRef, scope: Scope, clock: Clock, which: S
 
     nodes = names_of(which, lambda rule: rule.nodes)
     kernel = kernel_lines(executor, scope, view, span)
-    faults = faults_of_nodes(executor, scope, view, span, kernel)
+    faults = faults_of_nodes(executor, scope, view, span)
     of_nodes = signals_of_nodes(executor, scope, view, nodes, span, step_ms)
     return Case(
         view=view,
@@ -65,6 +65,7 @@ def gather(executor: Executor, ref: JobRef, scope: Scope, clock: Clock, which: S
         lines=log_lines(executor, own, scope, which),
         kernel=kernel,
         faults=faults,
+        addresses=addresses_of(executor, scope, reported_places(kernel, faults)),
     )
 
 

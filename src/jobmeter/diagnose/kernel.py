@@ -28,7 +28,6 @@ _KILL_MS = 30_000
 """Most time between a line of the kernel about a kill and the recorded end of the killed replica."""
 MOST_FAULTS = 200
 """Faults of devices that are read, the last ones: those that may have ended the job are among them."""
-_APART_MS, _COMPARED = 2_000, 500
 _KERNEL = Property("facility", ("kern",))
 
 
@@ -124,10 +123,8 @@ def _lines_of(
     return executor.run(question, scope).lines
 
 
-def faults_of_nodes(
-    executor: Executor, scope: Scope, view: JobView, span: TimeRange, lines: Sequence[LogLine]
-) -> list[Event]:
-    """Events about devices of nodes while the job had some there, without those of the given lines.
+def faults_of_nodes(executor: Executor, scope: Scope, view: JobView, span: TimeRange) -> list[Event]:
+    """Events about devices of nodes while the job had some there.
 
     In order of time; none for a caller that may see the job alone.
     """
@@ -143,18 +140,7 @@ def faults_of_nodes(
         descending=True,
         limit=MOST_FAULTS,
     )
-    found = faults_of(view, [*reversed(executor.run(question, scope).events)])
-    return [event for event in found if not any(same_fact(event, line) for line in lines)]
-
-
-def same_fact(event: Event, line: LogLine) -> bool:
-    """True where an event was made of that line of a kernel: the same node, time and text.
-
-    The clocks of two readers of one log may differ by a moment, and an event has the meaning of a line behind it.
-    """
-    apart = abs(event.time - line.time_ns // NS_PER_MS)
-    text = line.text[:_COMPARED]
-    return event.node == line.node and apart <= _APART_MS and bool(text) and event.message.startswith(text)
+    return faults_of(view, [*reversed(executor.run(question, scope).events)])
 
 
 def _concerns(line: LogLine, view: JobView, *, devices: bool) -> bool:

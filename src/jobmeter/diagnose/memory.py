@@ -28,14 +28,14 @@ def leaks(
             limit = limit_of(case.means.get(limits, ()), signal, recorded)
             leak = next((found for part in _ends(signal, numbers) if (found := growth(part, limit, numbers))), None)
             if leak is not None:
-                yield rule.finding(*_leak(case, signal, subject_of(signal), leak, limit))
+                yield rule.finding(*_leak(signal, subject_of(signal), leak, limit))
 
 
 def _leak(
-    case: Case, signal: Signal, subject: Subject, leak: "Leak", limit: float | None
+    signal: Signal, subject: Subject, leak: "Leak", limit: float | None
 ) -> tuple[Subject, Severity, tuple[int, int], list[Evidence], float]:
     until = "" if leak.rest is None else f", {minutes(leak.rest * 1000)} from its limit of {amount(limit or 0.0, 'By')}"
-    text = f"{title(signal.metric)} of {case.name_of(signal)} grows by {amount(leak.slope * 60, 'By')} a minute{until}"
+    text = f"{title(signal.metric)} grows by {amount(leak.slope * 60, 'By')} a minute{until}"
     now = float(signal.value[-1])
     evidence = [signal.evidence(text, now, limit, "By", time=leak.span[0])]
     return subject, Severity.WARNING, leak.span, evidence, 0.95 * leak.fit
@@ -51,7 +51,7 @@ def near_limits(
             longest = case.stretch(signal, signal.value > share, numbers)
             if longest is not None:
                 most = float(signal.during(longest).max())
-                text = f"{title(metric)} of {case.name_of(signal)} is at {amount(most, '1')} of its limit"
+                text = f"{title(metric)} is at {amount(most, '1')} of its limit"
                 evidence = signal.evidence(text, most, share, "1", time=longest.start)
                 yield rule.finding(subject_of(signal), severity, (longest.start, longest.end), [evidence], 0.95)
 

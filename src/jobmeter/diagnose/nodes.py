@@ -1,20 +1,24 @@
 """Metrics of the nodes of a job while it ran there, part by part (mount points)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
 from jobmeter.access.principal import Scope
-from jobmeter.diagnose.case import Signals
+from jobmeter.diagnose.case import Addresses, Signals
 from jobmeter.diagnose.signal import Signal
 from jobmeter.model.batch import BucketColumns, Float64s
 from jobmeter.model.catalog import CATALOG, Kind
+from jobmeter.model.device import named_addresses
 from jobmeter.model.event import Event
 from jobmeter.model.job import JobView
+from jobmeter.model.log import LogLine
 from jobmeter.model.series import NO_JOB, Series
 from jobmeter.model.time import MAX_TIME_MS, MINUTE, SECOND, TimeRange
 from jobmeter.query.execute import Executor
 from jobmeter.query.gaps import Presence
+from jobmeter.query.inventory import device_addresses
+from jobmeter.query.nodes import NodesQuestion
 from jobmeter.query.reduce import growth
 from jobmeter.query.series import BucketsQuestion, SeriesQuestion
 
@@ -72,6 +76,27 @@ def nodes_of(view: JobView) -> tuple[tuple[str, str], ...]:
     """The nodes that a job was on, (cluster, node): 64 at most."""
     ordered = sorted(view.replicas, key=lambda replica: not replica.exit_code)
     return tuple(dict.fromkeys((replica.cluster, replica.node) for replica in ordered if replica.node))[:MOST_NODES]
+
+
+def addresses_of(executor: Executor, scope: Scope, reports: Iterable[tuple[str, str]]) -> Addresses:
+    """The devices by their addresses of those nodes, of reports (node, text), whose texts name an address.
+
+    One question, or none. An address that means two devices, of nodes of one name in two clusters, is left out.
+    """
+    nodes = frozenset(node for node, text in reports if node and named_addresses(text))
+    if not nodes:
+        return {}
+    found: dict[tuple[str, str], set[str]] = {}
+    for one in executor.run(NodesQuestion(names=nodes), scope):
+        for address, device in device_addresses(one.node.info).items():
+            found.setdefault((one.node.name, address), set()).add(device)
+    return {key: names.pop() for key, names in found.items() if len(names) == 1}
+
+
+def reported_places(lines: Iterable[LogLine], events: Iterable[Event]) -> Iterator[tuple[str, str]]:
+    """The node and the text of each report."""
+    yield from ((line.node or line.replica, line.text) for line in lines)
+    yield from ((event.node or event.replica, event.message) for event in events)
 
 
 def faults_of(view: JobView, events: Sequence[Event]) -> list[Event]:

@@ -11,15 +11,22 @@ MOST_OPEN = 64
 """Open findings of a job, at most; further ones are reported when it has ended."""
 
 
+_SEVERITIES = tuple(Severity)
+
+
 class Open(msgspec.Struct, frozen=True):
-    """When a finding was reported, and until when it last held; both epoch ms."""
+    """When a finding was reported, until when it last held (both epoch ms), and how severe it was at most."""
 
     opened: int
     last: int
+    severity: Severity = Severity.WARNING
 
 
 class Change(msgspec.Struct, frozen=True):
-    """Changes of one evaluation: findings that opened, and those that closed with the time of their report."""
+    """Changes of one evaluation.
+
+    ``opened`` are findings that opened or got worse, ``closed`` those that closed, each with the time of its report.
+    """
 
     opened: list[Finding] = msgspec.field(default_factory=list)
     closed: list[tuple[Key, int]] = msgspec.field(default_factory=list)
@@ -29,8 +36,9 @@ class OpenFindings:
     """The open findings of one job.
 
     A finding opens when a rule finds it and it held within ``hold_ms`` of the job's last samples. It stays open as
-    long as it is found so, and closes when it did not hold for ``hold_ms``. Information can wait for the end of the
-    job or for a question: a finding of level info opens nothing, and keeps open what was worse before.
+    long as it is found so, and closes when it did not hold for ``hold_ms``. A finding that gets worse is reported
+    again. Information can wait for the end of the job or for a question: a finding of level info opens nothing, and
+    keeps open what was worse before.
     """
 
     def __init__(self, already: Mapping[Key, Open] | None = None) -> None:
@@ -53,9 +61,12 @@ class OpenFindings:
             key = (one.rule, one.subject)
             before = self._open.get(key)
             if before is not None:
-                self._open[key] = Open(before.opened, max(before.last, one.end))
+                worst = max(before.severity, one.severity, key=_SEVERITIES.index)
+                self._open[key] = Open(before.opened, max(before.last, one.end), worst)
+                if worst is not before.severity:
+                    change.opened.append(one)
             elif one.severity is not Severity.INFO and len(self._open) < MOST_OPEN:
-                self._open[key] = Open(now_ms, one.end)
+                self._open[key] = Open(now_ms, one.end, one.severity)
                 change.opened.append(one)
         over = [(key, one.opened) for key, one in self._open.items() if upto_ms - one.last >= hold_ms]
         for key, _ in over:

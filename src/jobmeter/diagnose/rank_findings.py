@@ -7,12 +7,14 @@ from msgspec.structs import replace
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.rule import Rule, Weight
 from jobmeter.diagnose.thresholds import Numbers
-from jobmeter.model.finding import Evidence, Finding, Role, Severity, Subject
+from jobmeter.model.finding import Evidence, Finding, Role, Severity, Subject, likewise
 
 MOST = 16
 """Findings of one rule, at most; beyond that one stands for all."""
 _SEVERITIES = (Severity.CRITICAL, Severity.WARNING, Severity.INFO)
 _ROLES = (Role.ROOT, Role.CONFIRMATION, Role.CASCADE)
+_NAMED = 8
+"""Findings whose sentences one that stands for all has as its evidence."""
 _MOSTLY = 0.5
 """Share of its time that hides a finding."""
 _BARE = frozenset({Weight.SIGNAL, Weight.FALLBACK})
@@ -195,15 +197,17 @@ def _folded(case: Case, found: Sequence[Finding]) -> list[Finding]:
             folded += own
             continue
         worst = min(own, key=lambda one: (_SEVERITIES.index(one.severity), one.start))
-        text = f"{len(own)} {worst.subject.kind}s, the first of them {', '.join(one.subject.name for one in own[:8])}"
-        evidence = [Evidence(kind="status", text=text), *(one.evidence[0] for one in own[:8] if one.evidence)]
+        sentence = likewise(worst.sentence, len(own) - 1, worst.subject.kind)
+        parts = [Evidence(kind="status", text=one.sentence, time=one.start) for one in own[:_NAMED]]
         folded.append(
             replace(
                 worst,
                 subject=case.subject,
                 start=min(one.start for one in own),
                 end=max(one.end for one in own),
-                evidence=evidence,
+                evidence=parts,
+                sentence=sentence,
+                replicas=list(dict.fromkeys(name for one in own for name in one.replicas)),
             )
         )
     return folded

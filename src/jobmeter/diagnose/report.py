@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from jobmeter.access.principal import Scope
 from jobmeter.diagnose.case import Case
@@ -56,7 +57,9 @@ def diagnose(executor: Executor, ref: JobRef, scope: Scope, clock: Clock, thresh
     case = gather(executor, ref, scope, clock, rules())
     running = case.job.state is JobState.RUNNING
     found = with_reported(examine(case, thresholds), reported_findings(case.events), case.span.end_ms, running=running)
-    return Diagnosis(case, in_order(with_stacks(found, case.events)))
+    found = with_stacks(found, case.events)
+    found = [replace(one, replicas=one.replicas or case.replicas_of(one.subject, one.start)) for one in found]
+    return Diagnosis(case, in_order(found))
 
 
 def events_of_nodes(executor: Executor, case: Case, scope: Scope) -> list[Event]:

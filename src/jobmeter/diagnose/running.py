@@ -17,7 +17,7 @@ from jobmeter.diagnose.examine import examine
 from jobmeter.diagnose.gather import names_of, signals_of_job, step_of
 from jobmeter.diagnose.lives import failed
 from jobmeter.diagnose.mounts import used_mounts
-from jobmeter.diagnose.nodes import faults_of, measured_of_nodes, nodes_of
+from jobmeter.diagnose.nodes import addresses_of, faults_of, measured_of_nodes, nodes_of, reported_places
 from jobmeter.diagnose.rule import Rule, rules
 from jobmeter.diagnose.signal import Signal
 from jobmeter.diagnose.thresholds import Thresholds
@@ -181,6 +181,7 @@ def _case(
     step_ms = step_of(view, span, len(names), STEPS, _POINTS)
     means = signals_of_job(executor, scope, view, names, span, step_ms)
     key = (view.job.project, view.job.id)
+    faults = _faults(view, together)
     return Case(
         view=view,
         span=span,
@@ -190,7 +191,8 @@ def _case(
         increases={name: [_increases(one, step_ms) for one in means.get(name, ())] for name in counters},
         nodes=_of_nodes(view, together),
         events=together.events.get(key, ()),
-        faults=_faults(view, together),
+        faults=faults,
+        addresses=addresses_of(executor, scope, reported_places((), faults)),
         lines=_last_lines(executor, scope, view, since),
         began_ms=whole.start_ms,
     )

@@ -10,7 +10,7 @@ from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.examine import examine
 from jobmeter.diagnose.gather import signals_of
 from jobmeter.diagnose.kernel import task_lines
-from jobmeter.diagnose.nodes import signals_of_nodes
+from jobmeter.diagnose.nodes import addresses_of, reported_places, signals_of_nodes
 from jobmeter.diagnose.rule import Weight, rules
 from jobmeter.diagnose.signal import Signal
 from jobmeter.diagnose.thresholds import Thresholds
@@ -67,6 +67,7 @@ def evaluate_nodes(executor: Executor, task: DiagnosticTask, now_ms: int, thresh
         span=span,
         now_ms=now_ms,
         step_ms=step_ms,
+        addresses=addresses_of(executor, scope, reported_places(lines, events)),
         means=_devices(executor, scope, task, _of_devices(rule.metrics for rule in which), Statistic.MEAN),
         increases=_devices(executor, scope, task, _of_devices(rule.counters for rule in which), Statistic.INCREASE),
         nodes=signals_of_nodes(executor, scope, view, names, span, step_ms),

@@ -3,6 +3,7 @@
 from jobmeter.model.catalog import CATALOG
 from jobmeter.model.quantity import quantity
 
+_HOST = {"memory.usage": "memory in use", "memory.utilization": "memory in use"}
 _TITLES = {
     "utilization": "utilization",
     "sm.active": "multiprocessor activity",
@@ -31,7 +32,7 @@ _TITLES = {
 
 def title(metric: str) -> str:
     """Return what people call a metric: ``multiprocessor activity`` of ``gpu.sm.active``."""
-    return _TITLES.get(metric) or _TITLES.get(metric.partition(".")[2]) or metric.replace(".", " ")
+    return _HOST.get(metric) or _TITLES.get(metric) or _TITLES.get(metric.partition(".")[2]) or metric.replace(".", " ")
 
 
 def amount(value: float, unit: str) -> str:
@@ -56,3 +57,13 @@ def minutes(length_ms: float) -> str:
     if length_ms < 7_200_000:
         return f"{length_ms / 60_000:.0f} min"
     return f"{length_ms / 3_600_000:.1f} h"
+
+
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """Return a number with its noun: ``1 process``, ``3 processes``."""
+    return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
+
+
+def often(count: int) -> str:
+    """Return how often something happened: ``once``, ``3 times``."""
+    return "once" if count == 1 else f"{count:,} times"

@@ -41,6 +41,38 @@ class MetricSummary(msgspec.Struct, frozen=True, kw_only=True):
     points: list[float | None] = []
 
 
+class FaultJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that a fault hit, whether it runs or not."""
+
+    id: str
+    project: str = ""
+    name: str = ""
+
+
+class FaultBody(msgspec.Struct, frozen=True, kw_only=True):
+    """A fault of a node, or of a device of it: ``count`` reports from ``start`` to ``last``, in epoch milliseconds.
+
+    ``text`` is a sentence, ``reason`` that of the events. ``jobs`` had the device then, or were
+    on the node, as far as the caller may see them.
+    """
+
+    device: str = ""
+    reason: str = ""
+    text: str = ""
+    start: int = 0
+    last: int = 0
+    count: int = 1
+    jobs: list[FaultJob] = []
+
+
+class NodeFaults(msgspec.Struct, frozen=True, kw_only=True):
+    """The faults of a node that were reported within a day and are not known to have passed, the newest first."""
+
+    node: str
+    cluster: str = ""
+    faults: list[FaultBody] = []
+
+
 class LatestValue(msgspec.Struct, frozen=True, kw_only=True):
     """The newest value of one line, in ``unit``, with the time of its newest sample."""
 

@@ -1,6 +1,14 @@
-"""State of a device: measured, or the reason why not."""
+"""State of a device: measured, or the reason why not. PCI address of a device, in the form of kernels."""
 
+import re
 from enum import StrEnum
+
+_PCI = re.compile(
+    r"(?:(?P<domain>[0-9A-Fa-f]{4,8}):)?(?P<bus>[0-9A-Fa-f]{2}):(?P<slot>[0-9A-Fa-f]{2})(?:\.[0-7])?", re.ASCII
+)
+"""``0000:9b:00.0`` of Linux, ``0000:9b:00`` and ``00000000:9B:00.0`` of NVIDIA, ``9b:00.0`` of lspci."""
+_IN_LINE = re.compile(r"\b[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-7])?\b", re.ASCII)
+_LONGEST = 4_000
 
 
 class DeviceState(StrEnum):
@@ -38,3 +46,21 @@ class DeviceState(StrEnum):
 STATES = tuple(DeviceState)
 """States in the order of their codes."""
 _CODES = {state: code for code, state in enumerate(STATES)}
+
+
+def pci_address(text: str) -> str:
+    """Return the address of a device on the bus in one form: ``0000:9b:00``; empty where the text is none.
+
+    The function of the device is left out: the drivers of GPUs do so, and the functions of a GPU are one device.
+    """
+    found = _PCI.fullmatch(text.strip())
+    return (found and f"{int(found['domain'] or '0', 16):04x}:{found['bus']}:{found['slot']}".lower()) or ""
+
+
+def named_addresses(line: str) -> list[str]:
+    """Return the addresses that a line of a kernel names, see ``pci_address``; of its first 4,000 characters.
+
+    ``NVRM: Xid (PCI:0000:9b:00): 79``, ``amdgpu 0000:c1:00.0: ...`` and ``mlx5_core 0000:3b:00.0: ...`` name one each.
+    """
+    found = (pci_address(text) for text in _IN_LINE.findall(line[:_LONGEST]))
+    return list(dict.fromkeys(filter(None, found)))

@@ -1,8 +1,15 @@
 """Findings: conclusions of rules about a job, with their evidence."""
 
+import re
 from enum import StrEnum
 
 import msgspec
+
+from jobmeter.model.time import SECOND, iso, parse_time
+
+_LIKEWISE = re.compile(r"; (\d{1,9}) more [a-z]+s likewise$", re.ASCII)
+_RULE = re.compile(r"[a-z0-9_]+")
+_SINCE = re.compile(r" \(since (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)\)$", re.ASCII)
 
 
 class Severity(StrEnum):
@@ -51,6 +58,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """Conclusion of a rule, from ``start`` to ``end`` (epoch ms). ``confidence`` is from 0 to 1; ``source`` an address.
 
     ``sentence`` states it in one line, with a readable subject; ``evidence`` has the reasons, with figures.
+    ``replicas`` are the replicas that lists and maps of ranks mark: the subject, or the users of its device.
     """
 
     rule: str
@@ -65,19 +73,67 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     source: str
 
     sentence: str = ""
+    replicas: list[str] = []
 
     @property
     def message(self) -> str:
-        """Finding as the message of an event: its rule and subject before its sentence."""
+        """Finding as the message of an event: its rule and subject before its sentence; see ``read_message``."""
         sentence = self.sentence or "; ".join(one.text for one in self.evidence[:1])
         return f"{self.rule} ({self.subject.kind} {self.subject.name}): {sentence}"
 
+    @property
+    def opening_message(self) -> str:
+        """The same with the time at which the fault began."""
+        return f"{self.message} (since {iso(self.start // SECOND * SECOND)})"
+
+
+class FindingMessage(msgspec.Struct, frozen=True):
+    """The message of an event about a finding; ``subject`` is its kind and name, ``start`` in epoch ms or None."""
+
+    rule: str
+    subject: str
+    sentence: str
+    start: int | None
+
+
+def read_message(message: str, subject: str = "") -> FindingMessage | None:
+    """Take the message of an event about a finding apart; None for the message of anything else.
+
+    ``subject`` is that of the event, where it has one: a name may contain what ends it in the message.
+    """
+    rule = _RULE.match(message)
+    if rule is None:
+        return None
+    head, _, rest = message[rule.end() :].partition(f" ({subject}): " if subject else "): ")
+    since = _SINCE.search(rest)
+    start = parse_time(since[1], "since") if since else None
+    return FindingMessage(rule[0], subject or head.removeprefix(" ("), _SINCE.sub("", rest) or message, start)
+
+
+def likewise(sentence: str, more: int, kind: str) -> str:
+    """Return the sentence of a finding that stands for others of its rule, about so many more subjects of its kind."""
+    return f"{sentence}; {more} more {kind}s likewise"
+
+
+def count_subjects(sentence: str) -> int:
+    """Return how many subjects a finding is about, see ``likewise``."""
+    more = _LIKEWISE.search(sentence)
+    return 1 + (int(more[1]) if more else 0)
+
 
 class FindingSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """Stored findings of a job: their number (counted to 200), the worst severity, and their rules, worst first."""
+    """Stored findings of a job: their number (counted to 200), the worst severity, and their rules, worst first.
+
+    ``sentence`` is the sentence of the worst one, and ``start`` the begin of its fault (epoch ms). In a running job
+    ``open`` findings come first; the others have passed. ``idle_devices`` are devices that open findings call idle.
+    """
 
     id: str
     project: str
     severity: Severity
     count: int
     rules: list[str]
+    sentence: str = ""
+    start: int | None = None
+    open: int = 0
+    idle_devices: int = 0

@@ -18,6 +18,7 @@ from jobmeter.model.order import natural
 from jobmeter.model.question import Question
 from jobmeter.model.series import Series
 from jobmeter.model.time import MINUTE, SECOND, TimeRange
+from jobmeter.query.faults import NodeFault, node_faults
 from jobmeter.query.frame import Frame, read
 from jobmeter.query.idle import HOLD_MS, IDLE
 from jobmeter.query.inventory import Inventory, device_states, named_devices
@@ -62,12 +63,13 @@ class FleetDevice(msgspec.Struct, frozen=True):
 
 
 class FleetNode(msgspec.Struct, frozen=True):
-    """Node with its state. ``cpu`` is its CPU use, 0 to 1, None if unmeasured."""
+    """Node with its state and its faults. ``cpu`` is its CPU use, 0 to 1, None if unmeasured."""
 
     node: Node
     state: NodeState
     cpu: float | None
     devices: Sequence[FleetDevice]
+    faults: Sequence[NodeFault] = ()
 
 
 class Fleet(msgspec.Struct, frozen=True):
@@ -112,7 +114,14 @@ def fleet(registry: Registry, source: Source, question: FleetQuestion, scope: Sc
         series = source.store.find(_selector(places, projects, now_ms, meter.limits))
         _measure(source, meter, permitted_series(registry, series, scope, now_ms), now_ms, found)
     inventory = Inventory(nodes)
-    shown = [_node(one, found, inventory, question.silent_ms, now_ms) for one in machines(nodes)]
+    every = machines(nodes)
+    faults = node_faults(registry, every, projects, scope, now_ms) if every else {}
+    shown = [
+        replace(
+            _node(one, found, inventory, question.silent_ms, now_ms), faults=faults.get((one.cluster, one.name), ())
+        )
+        for one in every
+    ]
     return Fleet(now_ms, shown, jobs)
 
 

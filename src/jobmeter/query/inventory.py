@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from jobmeter.model.device import pci_address
 from jobmeter.model.job import Node
 
 UNKNOWN = ""
@@ -19,11 +20,21 @@ def named_devices(info: Mapping[str, Any]) -> list[str]:
     return [device for device, _ in _devices(info) if device]
 
 
+def device_addresses(info: Mapping[str, Any]) -> dict[str, str]:
+    """By its address on the bus (``pci_address``) the name of each device of a node whose agent says it."""
+    listed = _listed(info)
+    found = ((pci_address(str(one.get("pci", ""))), str(one.get("device", ""))) for one in listed)
+    return {address: device for address, device in found if address and device}
+
+
 def device_states(info: Mapping[str, Any]) -> dict[str, str]:
     """Reason why the node's agent cannot measure a device, by device name; measured devices are left out."""
+    return {str(one.get("device", "")): str(one["state"]) for one in _listed(info) if one.get("state")}
+
+
+def _listed(info: Mapping[str, Any]) -> list[dict[str, Any]]:
     stated = info.get("devices")
-    listed = [one for one in stated if isinstance(one, dict)] if isinstance(stated, list) else []
-    return {str(one.get("device", "")): str(one["state"]) for one in listed if one.get("state")}
+    return [one for one in stated if isinstance(one, dict)] if isinstance(stated, list) else []
 
 
 class Inventory:

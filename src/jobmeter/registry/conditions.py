@@ -15,14 +15,16 @@ MAX_VALUES = 1_000
 TEXTS = frozenset({"id", "name", "type", "user", "project", "resource_group", "workspace", "command", "error"})
 TIMES = {"created": "created_sort", "start": "start_sort", "end": "end_sort"}
 """Fields that are times, and the column of each."""
-FINDING = "finding"
-RELATED = frozenset({"node", FINDING})
+FINDING, OPEN_FINDING = "finding", "open_finding"
+"""Fields of findings: all of a job, and the open ones of running jobs."""
+FINDINGS = frozenset({FINDING, OPEN_FINDING})
+RELATED = frozenset({"node", *FINDINGS})
 """Fields with any number of values for a job, in tables of their own."""
 SORTS = (
     *("created", "start", "end", "id", "name", "project", "type", "user", "resource_group", "workspace", "updated"),
-    *("duration", "state"),
+    *("duration", "state", "active"),
 )
-"""Names by which a listing may be sorted."""
+"""Names by which a listing may be sorted; ``active``: running, then queued, then all others, each by creation."""
 
 Field = tuple[str, ...]
 """``(NAME,)``, ``("labels", NAME)`` or ``("extra", DIALECT, KEY)``, then the keys of objects inside."""
@@ -164,10 +166,10 @@ def _times(one: Condition) -> list[int | None]:
 
 def _names(one: Condition) -> list[str]:
     if one.operator is Operator.CONTAINS:
-        how = "its whole name" if one.field != FINDING else "its severity and rule"
+        how = "its whole name" if one.field not in FINDINGS else "its severity and rule"
         raise _wrong(f"a {one.field} is compared by {how}")
     names = _texts_of(one)
-    for severity in [name.partition("/")[0] for name in names] if one.field == FINDING else []:
+    for severity in [name.partition("/")[0] for name in names] if one.field in FINDINGS else []:
         if severity and severity not in set(Severity):
             raise _wrong(f"{severity[:64]!r} is not one of {', '.join(Severity)}")
     return names

@@ -5,17 +5,29 @@ follows from its severity. A condition on ``finding`` has values of the form ``S
 any. A job matches if one of its findings fits one of the values.
 """
 
-from collections.abc import Iterable
+import string
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import sqlalchemy as sa
 
-from jobmeter.model.event import FINDING, LEVEL_OF, EventSource
+from jobmeter.model.event import FINDING, FINDING_ENDED, LEVEL_OF, EventSource
 from jobmeter.model.finding import Severity
 from jobmeter.registry.schema import events
 
 _column = events.c
-FOUND = sa.and_(_column.reason == sa.literal_column(f"'{FINDING}'"), _column.source != EventSource.STATE.value)
+_NAMES = f"{string.ascii_lowercase}{string.digits}_"
+"""Letters of the names of rules."""
+
+
+def _is(reason: sa.ColumnElement[str], text: str) -> sa.ColumnElement[bool]:
+    return reason == sa.literal_column(f"'{text}'")  # as the condition of its index has it
+
+
+FOUND = sa.and_(_is(_column.reason, FINDING), _column.source != EventSource.STATE.value)
 """Selects the rows of findings. A client's event may have that reason; the server's own state changes cannot."""
+ENDED = sa.and_(_is(_column.reason, FINDING_ENDED), _column.subject != "")
+"""Selects the rows of ends of a running job's findings."""
 
 
 def values(severities: Iterable[Severity], rules: Iterable[str]) -> tuple[str, ...]:
@@ -30,6 +42,31 @@ def keys(given: Iterable[str]) -> sa.Select[tuple[str, str]]:
     """Select project and id of each job with a matching finding; ``conditions`` has checked the values."""
     fits = [_fits(value) for value in given]
     return sa.select(_column.project, _column.job).where(FOUND, sa.or_(sa.false(), *fits)).distinct()
+
+
+def open_keys(given: Iterable[str]) -> sa.Select[tuple[str, str]]:
+    """Project and id of each job that has such a finding open: reported while the job runs, and not ended since."""
+    fits = [_fits(value) for value in given]
+    found = sa.and_(FOUND, _column.subject != "", ~_ended_since(), sa.or_(sa.false(), *fits))
+    return sa.select(_column.project, _column.job).where(found).distinct()
+
+
+def of_jobs(project: str, ids: Sequence[str]) -> Sequence[sa.ColumnElement[bool]]:
+    """The conditions that narrow ``open_keys`` to some jobs of a project."""
+    return _column.project == project, _column.job.in_(ids)
+
+
+def _ended_since() -> sa.Exists:
+    """An event says that the finding of an event ended: the same rule and subject, no earlier."""
+    end = events.alias("finding_end").c
+    same = (end.project == _column.project, end.job == _column.job, end.subject == _column.subject)
+    rule = _rule(end.message) == _rule(_column.message)
+    return sa.exists().where(_is(end.reason, FINDING_ENDED), *same, end.time + 0 >= _column.time, rule)
+
+
+def _rule(message: sa.ColumnElement[Any]) -> sa.ColumnElement[str]:
+    """The rule with which a message begins; both databases have these functions."""
+    return sa.func.substr(message, 1, sa.func.length(message) - sa.func.length(sa.func.ltrim(message, _NAMES)))
 
 
 def _fits(value: str) -> sa.ColumnElement[bool]:

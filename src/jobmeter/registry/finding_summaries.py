@@ -1,25 +1,36 @@
 """Summaries of the findings of many jobs for a listing, from the events of findings; see ``finding_filter``."""
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import msgspec
 import sqlalchemy as sa
 
 from jobmeter.model.event import LEVEL_OF
-from jobmeter.model.finding import FindingSummary, Severity
-from jobmeter.registry.finding_filter import FOUND
+from jobmeter.model.finding import FindingSummary, Severity, count_subjects, read_message
+from jobmeter.registry.finding_filter import ENDED, FOUND
 from jobmeter.registry.schema import events
-from jobmeter.registry.statements import job_chunks
+from jobmeter.registry.statements import chunks, job_chunks
 
 MOST = 200
-"""Most findings read for a job."""
+"""Most findings, and ends of findings, read for a job."""
 _HEAD = 300
 """Characters read from a message: its rule and its subject."""
-_RULE = re.compile(r"[a-z0-9_]+")
+_IDLE = "gpu_idle_allocated"
 _column = events.c
 _SEVERITIES = {level.value: severity for severity, level in LEVEL_OF.items()}
 _BY_SEVERITY = sa.case(*((_column.level == LEVEL_OF[one].value, rank) for rank, one in enumerate(Severity)), else_=-1)
+
+_Key = tuple[str, str]
+"""A rule and its subject."""
+
+
+class _Found(msgspec.Struct, frozen=True):
+    """An event of a finding: its place in the table, and whether the finding is open."""
+
+    row: int
+    severity: Severity
+    open: bool
 
 
 def finding_summaries(connection: sa.Connection, jobs: Iterable[tuple[str, str]]) -> list[FindingSummary]:
@@ -28,16 +39,37 @@ def finding_summaries(connection: sa.Connection, jobs: Iterable[tuple[str, str]]
 
 
 def _of_project(connection: sa.Connection, project: str, ids: Sequence[str]) -> Iterator[FindingSummary]:
-    # A finding that closed and opened again counts once, with its worst severity.
-    found: dict[str, dict[str, Severity]] = {}
+    ends = _ends(connection, project, ids)
+    # A finding that closed and opened again counts once, with its worst severity. Open ones come first.
+    found: dict[str, dict[_Key, _Found]] = {}
     for row in connection.execute(_worst(project, ids)):
-        if _RULE.match(row.head):
-            subject = row.head.partition("): ")[0]
-            found.setdefault(row.job, {}).setdefault(subject, _SEVERITIES.get(row.level, Severity.INFO))
-    for job, findings in found.items():
-        rules = dict.fromkeys(name[0] for name in map(_RULE.match, findings) if name)
-        severity = next(iter(findings.values()))
-        yield FindingSummary(id=job, project=project, severity=severity, count=len(findings), rules=list(rules))
+        read = read_message(row.head, row.subject)
+        if read is not None:
+            key = read.rule, read.subject
+            is_open = bool(row.subject) and ends.get((row.job, *key), -1) < row.time
+            own = found.setdefault(row.job, {})
+            if key not in own or (is_open and not own[key].open):
+                own[key] = _Found(row.id, _SEVERITIES.get(row.level, Severity.INFO), is_open)
+    ordered = {job: sorted(own.items(), key=lambda one: not one[1].open) for job, own in found.items()}
+    idle = {
+        job: [one.row for (rule, _), one in findings if rule == _IDLE and one.open] for job, findings in ordered.items()
+    }
+    wanted = [findings[0][1].row for findings in ordered.values()]
+    messages = _messages(connection, [*wanted, *(row for rows in idle.values() for row in rows)])
+    for job, findings in ordered.items():
+        first = findings[0][1]
+        sentence, start = messages.get(first.row, ("", None))
+        yield FindingSummary(
+            id=job,
+            project=project,
+            severity=first.severity,
+            count=len(findings),
+            rules=list(dict.fromkeys(rule for (rule, _), _ in findings)),
+            sentence=sentence,
+            start=start,
+            open=sum(one.open for _, one in findings),
+            idle_devices=sum(count_subjects(messages[row][0]) for row in idle[job] if row in messages),
+        )
 
 
 def _worst(project: str, ids: Sequence[str]) -> sa.Select[Any]:
@@ -45,6 +77,33 @@ def _worst(project: str, ids: Sequence[str]) -> sa.Select[Any]:
     order = (_BY_SEVERITY.desc(), _column.time.desc(), _column.id.desc())
     place = sa.func.row_number().over(partition_by=_column.job, order_by=order).label("place")
     head = sa.func.substr(_column.message, 1, _HEAD).label("head")
-    mine = sa.select(_column.job, _column.level, head, place)
+    mine = sa.select(_column.id, _column.job, _column.level, _column.time, _column.subject, head, place)
     listed = mine.where(FOUND, _column.project == project, _column.job.in_(ids)).subquery()
     return sa.select(listed).where(listed.c.place <= MOST).order_by(listed.c.job, listed.c.place)
+
+
+def _ends(connection: sa.Connection, project: str, ids: Sequence[str]) -> dict[tuple[str, str, str], int]:
+    """When the findings of each job last ended, of those that did; by job, rule and subject."""
+    place = sa.func.row_number().over(partition_by=_column.job, order_by=_column.time.desc()).label("place")
+    head = sa.func.substr(_column.message, 1, _HEAD).label("head")
+    mine = sa.select(_column.job, _column.subject, _column.time, head, place)
+    listed = mine.where(ENDED, _column.project == project, _column.job.in_(ids)).subquery()
+    found: dict[tuple[str, str, str], int] = {}
+    for row in connection.execute(sa.select(listed).where(listed.c.place <= MOST)):
+        read = read_message(row.head, row.subject)
+        if read is not None:
+            key = row.job, read.rule, read.subject
+            found[key] = max(row.time, found.get(key, row.time))
+    return found
+
+
+def _messages(connection: sa.Connection, rows: Sequence[int]) -> dict[int, tuple[str, int | None]]:
+    """The sentence of each of those events, and when its fault began."""
+    found: dict[int, tuple[str, int | None]] = {}
+    for some in chunks(sorted(set(rows))):
+        columns = (_column.id, _column.message, _column.subject, _column.time)
+        for row in connection.execute(sa.select(*columns).where(_column.id.in_(some))):
+            read = read_message(row.message, row.subject)
+            if read is not None:
+                found[row.id] = read.sentence, row.time if read.start is None else read.start
+    return found

@@ -33,7 +33,7 @@ from sqlalchemy import (
 from sqlalchemy import text as sa_text
 from sqlalchemy.types import TypeEngine
 
-from jobmeter.model.event import FINDING
+from jobmeter.model.event import FINDING, FINDING_ENDED
 
 SAMPLED = "Sampled"
 """The ``status`` of a job whose state follows from the age of its last sample.
@@ -183,8 +183,12 @@ Index("events_digest", events.c.digest, unique=True)
 Index("events_job", events.c.job, events.c.time, events.c.id, events.c.project)
 Index("events_node", events.c.node, events.c.time, events.c.id, events.c.project)
 Index("events_project", events.c.project, events.c.time, events.c.id)
+# Faults of all nodes are asked for again and again, for the map of the fleet.
+Index("events_reason", events.c.reason, events.c.time)
 # Events of findings are few, and listings filter by them.
 Index("events_findings", events.c.project, events.c.job, sqlite_where=events.c.reason == sa_text(f"'{FINDING}'"))
+_ended = events.c.reason == sa_text(f"'{FINDING_ENDED}'")
+Index("events_finding_ends", events.c.project, events.c.job, sqlite_where=_ended)
 
 # One row for each transaction that wrote jobs, see ``changes``: never empty, and in no backup.
 job_changes = Table(

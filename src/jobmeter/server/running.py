@@ -253,7 +253,7 @@ class RunningJobs:
             events.setdefault((event.project, event.job), []).append(event)
         for key in fresh:
             reported = reported_findings(events.get(key, ()))
-            already = {one.key: Open(one.opened.time, now_ms) for one in reported if one.ended is None}
+            already = {one.key: Open(one.opened.time, now_ms, one.severity) for one in reported if one.ended is None}
             with self._lock:
                 self._jobs[key].open = OpenFindings(already)
 

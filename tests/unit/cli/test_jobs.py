@@ -76,6 +76,7 @@ def test_jobs_are_filtered_by_findings(listed, run):
     run("jobs", "--finding", "gpu_idle_allocated", "--finding", "out_of_memory", "--severity", "Critical")
     assert listed.asked[0].parameters == {
         "finding": ["gpu_idle_allocated", "out_of_memory"], "severity": ["critical"], "limit": ["20"],
+        "sort": ["active"], "findings": ["true"],
     }  # fmt: skip
     listed.on("/jobs", {"jobs": [], "total": 0})
     assert run("jobs", "--finding", "any").stdout == "no job matches\n"
@@ -94,6 +95,7 @@ def test_options_become_parameters(listed, run):
     run("jobs", "--state", "running", "--type", "X", "--user", "u", "--name", "n", "--project", "p", "--limit", "7")
     assert listed.asked[0].parameters == {
         "state": ["Running"], "type": ["X"], "user": ["u"], "name": ["n"], "project": ["p"], "limit": ["7"],
+        "sort": ["active"], "findings": ["true"],
     }  # fmt: skip
 
 
@@ -123,3 +125,16 @@ def test_wrong_usage(run, arguments):
 
 def test_a_since_that_is_none_is_named(run):
     assert "--since 'soon'" in str(run("jobs", "--since", "soon").exception)
+
+
+def test_each_job_has_its_worst_finding(listed, run):
+    sentence = "w-0 (n1, gpu2): XID 79: the GPU has fallen off the bus"
+    found = {"id": "b", "project": "p", "severity": "critical", "count": 3, "rules": ["xid"], "sentence": sentence}
+    listed.on("/jobs", {"jobs": JOBS, "total": 2, "findings": [found]})
+    shown = " ".join(run("jobs").stdout.split())
+    assert f"critical: {sentence} (+2)" in shown
+    rows = {row["id"]: row["finding"] for row in json.loads(run("jobs", "--json").stdout)}
+    assert rows["a"] is None
+    assert rows["b"]["sentence"] == sentence
+    listed.on("/jobs", {"jobs": JOBS, "total": 2, "findings": [{**found, "sentence": "", "count": 1}]})
+    assert "critical: xid" in run("jobs").stdout, "a server of before says its rule alone"

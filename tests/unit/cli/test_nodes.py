@@ -36,3 +36,18 @@ def test_devices_that_are_not_measured_are_named(server, run, devices, text):
 def test_json_has_the_states(server, run):
     (node,) = json.loads(listed(server, run, gpus(gpu3="lost"), "--json"))
     assert [one["device"] for one in node["info"]["devices"] if "state" in one] == ["gpu3"]
+
+
+def test_faults_say_which_since_when_and_whom_they_hit(server, run):
+    fault = {"device": "gpu2", "text": "XID 79: the GPU has fallen off the bus", "start": 1_790_000_000_000}
+    hit = {"id": "train", "project": "default", "name": "llama"}
+    nodes = [{"name": name, "project": "default", "cluster": "c"} for name in ("n1", "n2")]
+    faults = [{"node": "n2", "cluster": "c", "faults": [{**fault, "jobs": [hit]}]}]
+    server.on("/nodes", {"nodes": nodes, "faults": faults})
+    shown = " ".join(run("nodes").stdout.split())
+    assert "gpu2: XID 79: the GPU has fallen off the bus, since 2026-09-21 14:13:20 UTC, hit train" in shown
+    first, second = json.loads(run("nodes", "--json").stdout)
+    assert first["faults"] == []
+    assert [one["jobs"][0]["id"] for one in second["faults"]] == ["train"]
+    server.on("/nodes", {"nodes": nodes})
+    assert "faults" not in run("nodes").stdout

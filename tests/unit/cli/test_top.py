@@ -65,3 +65,23 @@ def test_nothing_runs(server, run):
 
 def test_an_interval_that_is_none_is_named(run):
     assert "--interval 'x'" in str(run("top", "--interval", "x").exception)
+
+
+FOUND = {"id": "idle", "project": "default", "severity": "critical", "count": 1, "rules": ["xid"], "open": 1}
+
+
+def test_open_findings_stand_below_the_jobs_and_above_the_ranks(running, run):
+    sentence = "w (n1, gpu2): XID 79: the GPU has fallen off the bus"
+    jobs = [{**JOB, "id": "idle"}, JOB]
+    running.on("/jobs", {"jobs": jobs, "total": 2, "findings": [{**FOUND, "sentence": sentence}]})
+    assert run("top", "--once").stdout.splitlines()[-1] == f"idle: critical: {sentence}"
+    running.on("/jobs", {"jobs": jobs, "total": 2, "findings": [{**FOUND, "sentence": sentence, "open": 0}]})
+    assert sentence not in run("top", "--once").stdout, "it has passed"
+    one = {
+        "rule": "xid", "role": "root", "severity": "critical", "confidence": 0.9, "start": 0, "end": 0,
+        "subject": {"kind": "device", "name": "n1/gpu2"}, "evidence": [], "advice": "", "source": "",
+        "sentence": sentence,
+    }  # fmt: skip
+    running.on("/jobs/busy/findings", [one])
+    lines = run("top", "busy").stdout.splitlines()
+    assert lines[1].startswith(f"critical {sentence}")

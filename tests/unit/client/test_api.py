@@ -35,19 +35,19 @@ def test_null_is_unknown():
 def test_pages_are_fetched_as_they_are_needed():
     pages = [{"jobs": [{"id": str(n)} for n in range(start, start + 1000)], "total": 2500} for start in (0, 1000)]
     transport = Recorded(*pages, {"jobs": [{"id": "2000"}], "total": 2001})
-    ids = [job.id for job in Api(transport).every_job(JobSearch(states=("Running", "Failed")), 3000)]
+    ids = [job.id for job, _ in Api(transport).every_job(JobSearch(states=("Running", "Failed")), 3000)]
     assert ids == [str(n) for n in range(2001)]
     assert [path.partition("?")[2] for _, path in transport.asked] == [
-        "state=Running&state=Failed&limit=1000",
-        "state=Running&state=Failed&limit=1000&offset=1000",
-        "state=Running&state=Failed&limit=1000&offset=2000",
+        "state=Running&state=Failed&limit=1000&findings=true",
+        "state=Running&state=Failed&limit=1000&offset=1000&findings=true",
+        "state=Running&state=Failed&limit=1000&offset=2000&findings=true",
     ]
 
 
 def test_no_more_jobs_are_fetched_than_wanted():
     transport = Recorded({"jobs": [{"id": "0"}, {"id": "1"}], "total": 9})
     assert len(list(Api(transport).every_job(JobSearch(), 2))) == 2
-    assert transport.asked == [("GET", "/api/jobmeter/v1/jobs?limit=2")]
+    assert transport.asked == [("GET", "/api/jobmeter/v1/jobs?limit=2&findings=true")]
 
 
 def test_points_keep_their_order_and_values():

@@ -27,6 +27,7 @@ class Gpu:
     uuid: str = "GPU-00000000"
     name: str = "NVIDIA H200"
     minor: int | None = None
+    pci: str = ""
     state: DeviceState = DeviceState.MEASURED
 
 

@@ -518,6 +518,7 @@ def test_a_node_describes_itself_when_something_changed(tmp_path):
     (node,) = reporter.records(20_000).nodes
     assert node.info["devices"] == [{"device": "gpu0", "name": "H200", "uuid": "GPU-1"}]
     assert reporter.records(4_000_000).nodes != []
-    devices[0] = Gpu(0, "GPU-1", "H200", state=DeviceState.LOST)
+    devices[0] = Gpu(0, "GPU-1", "H200", pci="0000:9b:00", state=DeviceState.LOST)
     (node,) = reporter.records(4_010_000).nodes
-    assert node.info["devices"] == [{"device": "gpu0", "name": "H200", "uuid": "GPU-1", "state": "lost"}]
+    named = {"device": "gpu0", "name": "H200", "uuid": "GPU-1", "pci": "0000:9b:00"}
+    assert node.info["devices"] == [{**named, "state": "lost"}]

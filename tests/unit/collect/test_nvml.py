@@ -256,10 +256,21 @@ def test_gpus_that_only_the_kernel_shows_are_the_jobs_all_the_same(driver, tmp_p
     assert bench.collector.devices[3].uuid == driver.devices[3].uuid
     assert bench.collector.devices[3].name == "NVIDIA H100 80GB HBM3"
     assert bench.collector.devices[3].minor == 3
+    assert bench.collector.devices[3].pci == "0000:1b:00"
     driver.fail(0)
     driver.load_driver(VERSION)
     driver.install()
     assert ("gpu.power", "gpu3", "j", "worker-0") in measured_within(bench, ALL)
+
+
+def test_a_gpu_has_the_address_by_which_the_kernel_names_it(bench):
+    bench.devices[2].set(pci="00000000:9B:00.0")
+    bench.devices[5].fail(3, Call.PCI)
+    bench.look()
+    found = [one.pci for one in bench.collector.devices]
+    assert found[:3] == ["0000:1b:00", "0000:1c:00", "0000:9b:00"]
+    assert found[5] == "", "an old driver does not say"
+    assert bench.devices_of("gpu.power") == ALL
 
 
 def test_a_uuid_that_the_kernel_does_not_know_yet_is_none(driver, tmp_path):
@@ -284,9 +295,7 @@ def test_a_session_that_another_part_of_the_process_ended_is_opened_again(bench)
 @pytest.mark.parametrize("code", [1, 9, 18])
 def test_a_library_that_opens_and_never_answers_is_not_opened_at_every_look(bench, code):
     for one in bench.devices:
-        one.fail(
-            code, *(call for call in Call if call not in {Call.EVERY, Call.HANDLE, Call.UUID, Call.MINOR, Call.NAME})
-        )
+        one.fail(code, *(call for call in Call if call not in {Call.EVERY, *OPENING}))
     for _ in range(60):
         assert bench.devices_of("gpu.power") == []
     assert bench.driver.calls(LibraryCall.INIT) <= 20, "ten minutes"
@@ -311,7 +320,7 @@ def test_a_gpu_that_is_not_there_any_more(bench):
     assert [(one[0], one[2], one[4] is not None) for one in bench.allocations()] == [("j", "gpu7", True)]
 
 
-OPENING = {Call.HANDLE, Call.UUID, Call.MINOR, Call.NAME}
+OPENING = {Call.HANDLE, Call.UUID, Call.MINOR, Call.NAME, Call.PCI}
 BLOCKING = sorted(set(Call) - {Call.MEMORY, Call.PROCESS_LIST_V2, Call.MPS_LIST_V2})
 """Without those that old drivers alone are asked."""
 

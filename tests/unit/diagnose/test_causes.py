@@ -102,7 +102,9 @@ def test_many_of_one_kind_are_reported_in_one():
         job.fail(name, 1, "Connection closed by peer" if at else "CUDA out of memory", early=0 if at else 3_000)
     findings = found(job)
     assert [(one.rule, one.role) for one in findings] == [("cuda_oom", Role.ROOT), ("nccl_timeout", Role.CASCADE)]
-    assert "39 replicas" in findings[1].evidence[0].text
+    assert findings[1].sentence.endswith("Connection closed by peer; 38 more replicas likewise")
+    assert len(findings[1].replicas) == 39
+    assert all("Connection closed by peer" in one.text for one in findings[1].evidence)
     assert findings[1].subject.kind == "job"
 
 
@@ -284,3 +286,11 @@ def test_a_job_that_was_stopped_did_not_fail():
     assert [one.rule for one in found(job)] == []
     job.state = JobState.FAILED
     assert root(job).rule == "unknown_exit"
+
+
+def test_a_job_of_which_no_replica_failed_by_record_names_the_rank_whose_line_says_why():
+    job = made(state=JobState.FAILED)
+    job.say("RuntimeError: CUDA out of memory", job.length - 200, "worker-2")
+    [one] = [one for one in found(job) if one.rule == "cuda_oom"]
+    assert (one.subject.kind, one.replicas) == ("job", ["worker-2"])
+    assert one.sentence == "worker-2 (node-worker-2): RuntimeError: CUDA out of memory"

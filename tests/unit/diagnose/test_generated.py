@@ -1,5 +1,7 @@
 """Rules on generated series with known truth: noise, missing points, several seeds; and healthy jobs beside them."""
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -25,12 +27,49 @@ def test_a_fault_is_named_as_the_root_and_nothing_else_is(rule, number, seed):
     assert trial.hit, trial.findings
     assert trial.wrong == []
     for one in trial.findings:
+        is_readable(case, one)
         assert one.evidence
         assert one.evidence[0].text
         assert one.advice
         assert one.source.startswith("https://")
         assert 0 < one.confidence <= 1
         assert one.start <= one.end
+
+
+_RAW = re.compile(
+    r"\d\.\d{3,}|(?<![\d,.])\d{6,}|\b\d+ (?:\{|1/)|\bNone\b|\bnan\b|e[+-]\d\d|1 (?:times|errors|processes)\b"
+)
+"""Figures without a unit, with more digits than anybody reads, and plurals of one."""
+
+
+def is_readable(case, one):
+    """Check the form of a finding: its subject as people know it, figures with units, the advice last."""
+    kind, name = one.subject.kind, one.subject.name
+    node, _, part = name.partition(":" if kind == "filesystem" else "/")
+    if kind == "replica":
+        [place] = {replica.node for replica in case.view.replicas if replica.name == name}
+        assert one.sentence.startswith(f"{name} ({place})"), one.sentence
+        assert one.replicas == [name]
+    elif kind == "device":
+        [owner] = one.replicas
+        assert one.sentence.startswith(f"{owner} ({node}, {part})"), one.sentence
+    elif kind != "job":
+        ranks = ", ".join(case.replicas_on(node))
+        assert one.sentence.startswith(f"{part} of {node} ({ranks})" if part else f"{node} ({ranks})"), one.sentence
+    assert set(one.replicas) <= {replica.name for replica in case.view.replicas}
+    written = [one.sentence] if one.evidence[0].kind in {"metric", "status"} else []
+    written += [part.text for part in one.evidence if part.kind in {"metric", "status"}]
+    for text in written:
+        assert not _RAW.search(text), text
+        assert text == text.strip()
+    for part in one.evidence:
+        if part.kind == "metric" and part.value is not None and one.rule not in _FLAGS:
+            assert part.unit, part
+    assert "\n" not in one.sentence
+
+
+_FLAGS = {"remap_pending", "remap_failure", "gpu_missing", "throttle_power"}
+"""Rules of metrics that are a flag or a state, which has no unit."""
 
 
 @pytest.mark.parametrize("seed", range(20, 28))

@@ -65,7 +65,8 @@ def states(codes, interval=10 * SECOND, step=10 * SECOND, phase=0):
 def test_a_finding_names_the_state_and_how_bad_it_is(state):
     (one,) = found(case([states([0] * 30 + [state.code] * 60)]))
     assert one.subject.name == "n1/gpu0"
-    assert one.evidence[0].text == f"n1/gpu0 was not measured for 10.0 min: {state}"
+    assert one.sentence == f"worker-0 (n1, gpu0) is not measured: {state}"
+    assert one.evidence[0].text == f"it was not measured for 10 min: {state}"
     assert one.severity is (Severity.WARNING if state.usable else Severity.CRITICAL)
     assert (one.start, one.end) == (START + 5 * MINUTE, START + 15 * MINUTE)
 
@@ -113,7 +114,7 @@ def test_events_of_agents_say_it_where_there_are_no_samples(reason, state):
 def test_the_event_explains_what_the_samples_show():
     (one,) = found(case([states([0] * 30 + [7] * 60)], faults=[event("GpuLost", message="GPU is lost")]))
     assert [part.text for part in one.evidence] == [
-        "n1/gpu0 was not measured for 10.0 min: lost",
+        "it was not measured for 10 min: lost",
         "GpuLost: GPU is lost",
     ]
 

@@ -5,7 +5,7 @@ import pytest
 from jobmeter.access.principal import Scope
 from jobmeter.collect.base import Place
 from jobmeter.collect.kernel import event_of_line
-from jobmeter.diagnose.kernel import QUIET, faults_of_nodes, kernel_lines, same_fact
+from jobmeter.diagnose.kernel import QUIET, faults_of_nodes, kernel_lines
 from jobmeter.errors import NotFoundError
 from jobmeter.model.event import Event, EventFilter, EventPage
 from jobmeter.model.job import Allocation, Job, JobView, Replica
@@ -88,27 +88,8 @@ def line_of(text, time_ms, node="n"):
 ALL = Scope(None)
 
 
-def faults(events, lines=(), scope=ALL, **visible):
-    return faults_of_nodes(Answers(events), scope, view(**{"devices": True, **visible}), TimeRange(0, 10_000), lines)
-
-
-def test_an_event_and_the_line_that_it_was_made_of_are_one_fact():
-    event = made_of(XID, 5_000)
-    assert faults([event]) == [event]
-    assert faults([event], [line_of(XID, 5_000)]) == []
-    assert faults([event], [line_of(XID, 5_400)]) == []  # two readers of one log, whose clocks differ
-
-
-@pytest.mark.parametrize(
-    "line", [line_of(XID, 9_000), line_of(XID, 5_000, "m"), line_of(XID.replace("79", "48"), 5_000), line_of("", 5_000)]
-)
-def test_another_time_node_or_text_is_another_fact(line):
-    assert not same_fact(made_of(XID, 5_000), line)
-
-
-def test_a_long_line_is_the_same_fact_as_the_event_that_has_its_beginning():
-    long = f"{XID} {'x' * 3_000}"
-    assert same_fact(made_of(long, 5_000), line_of(long, 5_000))
+def faults(events, scope=ALL, **visible):
+    return faults_of_nodes(Answers(events), scope, view(**{"devices": True, **visible}), TimeRange(0, 10_000))
 
 
 def test_faults_are_those_of_nodes_where_the_job_had_a_device():

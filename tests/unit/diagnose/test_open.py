@@ -90,7 +90,7 @@ def test_a_server_that_begins_anew_goes_on_with_what_the_events_say(course, cut)
         found = [finding(name, end=now) for name in names]
         if at == cut:
             reported = [one for one in reported_findings(map(event, events)) if one.ended is None]
-            parts = OpenFindings({one.key: Open(one.opened.time, now) for one in reported})
+            parts = OpenFindings({one.key: Open(one.opened.time, now, one.severity) for one in reported})
         change = parts.update(found, now, now, HOLD)
         events += [opening("p", "j", one, now) for one in change.opened]
         events += [ending("p", "j", key, now, since) for key, since in change.closed]
@@ -176,3 +176,29 @@ def test_events_of_others_and_of_jobs_that_ended_report_nothing_that_is_open():
     ended = Event(time=NOW, reason="Finding", message="killed (replica w-0): by a signal")
     alone = event(ending("p", "j", ("xid", Subject("job", "j")), NOW, NOW))
     assert reported_findings([strange, ended, alone]) == []
+
+
+@given(st.lists(st.sampled_from([Severity.WARNING, Severity.CRITICAL]), min_size=1, max_size=20), st.integers(0, 19))
+def test_one_that_gets_worse_is_reported_once_more(course, cut):
+    """However it goes on, and though a server begins anew: at most two reports, and the worst one counts."""
+    findings = OpenFindings()
+    events: list[Event] = []
+    for at, severity in enumerate(course):
+        now = NOW + at * EVERY
+        if at == cut:
+            reported = reported_findings(events)
+            findings = OpenFindings({one.key: Open(one.opened.time, now, one.severity) for one in reported})
+        change = findings.update([finding(severity=severity, end=now)], now, now, HOLD)
+        events += [event(opening("p", "j", one, now)) for one in change.opened]
+        [one] = reported_findings(events)
+        assert one.severity is max(course[: at + 1], key=list(Severity).index)
+        assert one.opened.time == NOW
+    assert len(events) == 1 + (course[0] is Severity.WARNING and Severity.CRITICAL in course)
+
+
+def test_an_open_finding_begins_when_its_report_says():
+    reported = reported_findings([event(opening("p", "j", finding(), NOW))])
+    later = finding(start=NOW - 3 * MINUTE, end=NOW + MINUTE)
+    [one] = with_reported([later], reported, NOW + MINUTE, running=True)
+    assert one.start == NOW - MINUTE
+    assert with_reported([later], reported, NOW + MINUTE, running=False) == [later]

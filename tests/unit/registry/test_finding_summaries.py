@@ -1,9 +1,15 @@
 """What a listing shows of the findings of many jobs."""
 
-import pytest
+from itertools import count
 
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from jobmeter.diagnose.finding_events import ending, opening
 from jobmeter.model.event import LEVEL_OF, EventSource
-from jobmeter.model.finding import FindingSummary, Severity
+from jobmeter.model.finding import Finding, FindingSummary, Role, Severity, Subject, likewise
+from jobmeter.model.job import Condition, JobFilter, Operator
 from jobmeter.model.record import EventRecord, JobRecord, Records
 from jobmeter.model.retention import Retention
 from jobmeter.registry.database import Database
@@ -17,6 +23,17 @@ def found(job, rule, severity, at=0, **fields):
     message = f"{rule} (job {job}): {at} s"
     level = LEVEL_OF[severity]
     return EventRecord(time=NOW + at, job=job, reason="Finding", level=level, **{"message": message, **fields})
+
+
+def summary(job, severity, rules, count=1, **more):
+    return FindingSummary(id=job, project="p", severity=severity, count=count, rules=rules, **more)
+
+
+def a_finding(rule, severity, subject=("replica", "worker-0"), sentence="worker-0 (n1): it is so", start=NOW - 90_000):
+    return Finding(
+        rule=rule, role=Role.ROOT, severity=severity, confidence=0.9, subject=Subject(*subject), start=start, end=NOW,
+        evidence=[], advice="", source="", sentence=sentence,
+    )  # fmt: skip
 
 
 @pytest.fixture
@@ -44,8 +61,8 @@ def test_the_worst_comes_first_and_each_job_has_its_own(registry):
     listed = registry.findings([("p", "both"), ("p", "one"), ("p", "noise"), ("p", "none")])
     rules = ["straggler", "cpu_throttled", "gpu_idle"]
     assert {one.id: one for one in listed} == {
-        "both": FindingSummary(id="both", project="p", severity=Severity.CRITICAL, count=3, rules=rules),
-        "one": FindingSummary(id="one", project="p", severity=Severity.WARNING, count=1, rules=["gpu_idle"]),
+        "both": summary("both", Severity.CRITICAL, rules, sentence="1 s", start=NOW + 1, count=3),
+        "one": summary("one", Severity.WARNING, ["gpu_idle"], sentence="0 s", start=NOW),
     }
     assert [one.rules for one in registry.findings([("q", "both")])] == [["xid"]]
     assert registry.findings([]) == []
@@ -78,3 +95,58 @@ def test_a_job_with_very_many_leaves_room_for_the_others(registry):
     listed = {one.id: one for one in registry.findings([("p", "many"), ("p", "one")])}
     assert (listed["many"].count, listed["many"].rules) == (MOST, ["straggler", "xid"])
     assert listed["one"].rules == ["gpu_idle"]
+
+
+RULES = {
+    "straggler_gpu": Severity.WARNING,
+    "hang_hw": Severity.CRITICAL,
+    "xid": Severity.CRITICAL,
+    "gpu_idle_allocated": Severity.WARNING,
+}
+MEMBERS = [("replica", "worker-0"), ("device", "n1/gpu0"), ("device", "n1/gpu1"), ("replica", "odd): name (x")]
+STEPS = st.tuples(st.sampled_from(sorted(RULES)), st.sampled_from(MEMBERS), st.booleans())
+NUMBERS = count()
+
+
+@given(steps=st.lists(STEPS, max_size=20))
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_the_worst_open_finding_comes_first_and_filters_agree(registry, steps):
+    """Findings open and close in any order; a listing shows, counts and filters those that are open."""
+    job = f"job-{next(NUMBERS)}"
+    open_now, ever, events = {}, {}, [EventRecord(time=NOW - 1, job=job, reason="Submitted", message="x")]
+    for at, (rule, subject, opens) in enumerate(steps):
+        severity = RULES[rule]
+        one = a_finding(rule, severity, subject, f"{subject[1]}: {rule} at {at}")
+        key = rule, subject
+        if opens and key not in open_now:
+            events.append(opening("p", job, one, NOW + at))
+            open_now[key] = ever[key] = (severity, at, one.sentence)
+        elif not opens and key in open_now:
+            events.append(ending("p", job, (rule, one.subject), NOW + at, NOW))
+            del open_now[key]
+    store(registry, *events)
+    listed = registry.findings([("p", job)])
+    assert len(listed) == bool(ever)
+    for one in listed:
+        worst = max((open_now or ever).values(), key=lambda found: (list(Severity).index(found[0]), found[1]))
+        assert (one.open, one.count) == (len(open_now), len(ever))
+        assert (one.severity, one.sentence, one.start) == (worst[0], worst[2], NOW - 90_000)
+        assert one.rules[0] in {rule for rule, _ in (open_now or ever)}
+        assert one.idle_devices == sum(rule == "gpu_idle_allocated" for rule, _ in open_now)
+
+    def matching(value, field="open_finding"):
+        return registry.jobs(JobFilter(ids=(job,), conditions=(Condition(field, Operator.IN, (value,)),)), NOW).total
+
+    assert matching("/") == bool(open_now)
+    assert matching("/", "finding") == bool(ever)
+    for severity in Severity:
+        assert matching(f"{severity}/") == any(found[0] is severity for found in open_now.values())
+    for rule in ("hang_hw", "xid", "gpu_idle_allocated"):
+        assert matching(f"/{rule}") == any(key[0] == rule for key in open_now)
+
+
+def test_the_idle_devices_of_a_finding_that_stands_for_many_are_counted(registry):
+    sentence = likewise("worker-0 (n1, gpu0) has computed nothing for 20 min: utilization is 0.1 %", 23, "device")
+    idle = a_finding("gpu_idle_allocated", Severity.WARNING, ("job", "j"), sentence)
+    store(registry, opening("p", "j", idle, NOW))
+    assert [one.idle_devices for one in registry.findings([("p", "j")])] == [24]

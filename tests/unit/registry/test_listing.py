@@ -106,6 +106,7 @@ KEYS: dict[str, Callable[[Job], Any]] = {
     "name": lambda job: job.name.encode(),
     "duration": lambda job: -1 if job.start is None else duration(job),
     "updated": lambda job: -1 if job.updated is None else job.updated,
+    "active": lambda job: {JobState.RUNNING: 2, JobState.QUEUED: 1}.get(job.state, 0),
     **{name: attrgetter(name) for name in ("id", "project", "type", "user", "resource_group", "workspace", "state")},
 }
 

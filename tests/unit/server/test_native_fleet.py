@@ -207,3 +207,95 @@ def test_nodes_of_one_name_in_two_clusters_are_two(server):
     for cluster in ("c1", "c2"):
         assert server.call("POST", "/jobs", {"nodes": [node("n1", cluster=cluster)]}).status == 200
     assert sorted(machines(server)) == [("c1", "n1"), ("c2", "n1")]
+
+
+XID = "NVRM: Xid (PCI:0000:9b:00): 79, pid=1234, GPU has fallen off the bus."
+
+
+def happened(server, reason, message, at=NOW - 10 * MINUTE, level="error", node_name="n1", **more):
+    event = {"time": at, "node": node_name, "source": "node", "reason": reason, "level": level, "message": message}
+    assert server.call("POST", "/jobs", {"events": [{**event, **more}]}).status == 200
+
+
+def faults(server, name="n1", **call):
+    body = server.call("GET", "/fleet", **call).json()
+    own = next(one.get("faults", []) for one in body["nodes"] if one["name"] == name)
+    return [(one["device"], one["reason"], one["text"], [hit["id"] for hit in one["jobs"]]) for one in own]
+
+
+def with_address(name="n1", address="0000:9b:00", **more):
+    described = node(name)
+    described["info"]["devices"][1]["pci"] = address
+    described["info"].update(more)
+    return described
+
+
+def test_a_node_says_which_fault_it_has_since_when_and_which_job_it_hit(server):
+    fill(server)
+    assert faults(server) == []
+    happened(server, "Xid", XID, subject="device 0000:9b:00")
+    happened(server, "Xid", XID, at=NOW - 5 * MINUTE, subject="device 0000:9b:00")
+    assert faults(server) == [("0000:9b:00", "Xid", "XID 79: the GPU has fallen off the bus", ["train"])]
+    assert server.call("POST", "/jobs", {"nodes": [with_address()]}).status == 200
+    assert faults(server) == [("gpu1", "Xid", "XID 79: the GPU has fallen off the bus", ["train"])]
+    [one] = server.call("GET", "/fleet").json()["nodes"][0]["faults"]
+    assert (one["start"], one["last"], one["count"]) == (NOW - 10 * MINUTE, NOW - 5 * MINUTE, 2)
+    assert faults(server, "n2") == []
+    listed = server.call("GET", "/nodes?faults=true").json()
+    assert [(own["node"], own["faults"]) for own in listed["faults"]] == [("n1", [one])]
+    assert "faults" not in server.call("GET", "/nodes").json()
+
+
+@pytest.mark.parametrize(
+    ("reason", "level", "text", "is_fault"),
+    [
+        ("EccUncorrected", "error", "2 memory errors were not corrected. Reset the device.", True),
+        ("DeviceThrottled", "warning", "Its temperature throttled it 0.40 s in each second.", True),
+        ("GpuLost", "error", "gpu1, NVIDIA H200, cannot be read (GPU is lost).", True),
+        ("GpuNotPermitted", "warning", "gpu1 may not be opened by the agent.", False),
+        ("Xid", "warning", XID.replace("79", "31"), False),
+        ("CpuThrottled", "warning", "Its CPU quota throttled it.", False),
+    ],
+)
+def test_hardware_and_heat_are_faults_and_what_an_application_did_is_none(server, reason, level, text, is_fault):
+    fill(server)
+    happened(server, reason, text, level=level, subject="device gpu1")
+    assert faults(server) == ([("gpu1", reason, text, ["train"])] if is_fault else [])
+
+
+def test_a_link_that_went_down_hits_the_jobs_of_the_node(server):
+    fill(server)
+    line = "mlx5_core 0000:3b:00.0 ib0: Link is Down"
+    happened(server, "LinkDown", line)
+    assert faults(server) == [("", "LinkDown", line, ["train"])]
+
+
+def test_a_fault_ends_with_a_day_a_start_of_the_node_or_when_the_device_is_back(server):
+    fill(server)
+    happened(server, "GpuLost", "gpu1 is lost", subject="device gpu1")
+    happened(server, "DeviceThrottled", "Its temperature throttled it", level="warning", subject="device gpu0")
+    happened(server, "EccUncorrected", "1 memory error", at=NOW - 26 * 60 * MINUTE, subject="device gpu0")
+    assert {one[1] for one in faults(server)} == {"GpuLost", "DeviceThrottled"}
+    happened(server, "GpuBack", "gpu1 is measured", at=NOW - MINUTE, level="info", subject="device gpu1")
+    assert {one[1] for one in faults(server)} == {"DeviceThrottled"}
+    happened(server, "DeviceThrottlingEnded", "over", at=NOW - MINUTE, level="info", subject="device gpu0")
+    assert faults(server) == []
+    happened(server, "Xid", XID)
+    assert len(faults(server)) == 1
+    assert server.call("POST", "/jobs", {"nodes": [with_address(booted=NOW - MINUTE)]}).status == 200
+    assert faults(server) == []
+
+
+def test_a_job_that_ended_before_was_not_hit(server):
+    fill(server)
+    old = job("old", "n1") | {"state": "Succeeded", "end": NOW - 30 * MINUTE}
+    assert server.call("POST", "/jobs", {"jobs": [old]}).status == 200
+    happened(server, "LinkDown", "ib0: link is down")
+    assert [one[3] for one in faults(server)] == [["train"]]
+
+
+def test_a_key_of_another_project_sees_no_fault(server):
+    fill(server)
+    happened(server, "LinkDown", "ib0: link is down")
+    body = server.call("GET", "/fleet", key=server.key("reader", "p2")).json()
+    assert body["nodes"] == []

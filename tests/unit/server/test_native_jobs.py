@@ -58,9 +58,29 @@ def test_findings_are_listed_where_they_are_wanted(stored):
     assert stored.call("POST", "/jobs", {"events": [{**event, "message": "gpu_idle (job j1): so"}]}).status == 200
     assert "findings" not in stored.call("GET", "/jobs").json()
     (one,) = stored.call("GET", "/jobs?findings=true").json()["findings"]
-    assert one == {"id": "j1", "project": "default", "severity": "warning", "count": 1, "rules": ["gpu_idle"]}
+    said = {"sentence": "so", "start": NOW, "open": 0, "idle_devices": 0}
+    assert one == {"id": "j1", "project": "default", "severity": "warning", "count": 1, "rules": ["gpu_idle"], **said}
     assert stored.call("GET", "/jobs?findings=true&name=nothing").json()["findings"] == []
     assert stored.call("GET", "/jobs?findings=yes").status == 400
+
+
+def test_jobs_with_open_findings_are_those_that_run(stored):
+    """The worst open finding comes with each, until an event says that it ended."""
+    message = "xid (device n1/gpu2): w-0 (n1, gpu2): XID 79: the GPU has fallen off the bus"
+    event = {"job": "j1", "time": NOW, "reason": "Finding", "level": "error", "subject": "device n1/gpu2"}
+    stored.call(
+        "POST", "/jobs", {"events": [{**event, "message": message}, {**event, "job": "j2", "message": message}]}
+    )
+    for query in ("open=true", "open=true&severity=critical", "open=true&finding=xid", "open=true&state=Running"):
+        page = stored.call("GET", f"/jobs?findings=true&{query}").json()
+        assert [job["id"] for job in page["jobs"]] == ["j1"], query
+        assert [(one["open"], one["sentence"]) for one in page["findings"]] == [(1, message.partition("): ")[2])]
+    for query in ("open=true&severity=warning", "open=true&finding=thermal", "open=true&state=Failed&finding=thermal"):
+        assert stored.call("GET", f"/jobs?{query}").json()["total"] == 0, query
+    over = {**event, "time": NOW + 1, "reason": "FindingEnded", "level": "info"}
+    stored.call("POST", "/jobs", {"events": [{**over, "message": "xid (device n1/gpu2): it is found no longer"}]})
+    assert stored.call("GET", "/jobs?open=true").json()["total"] == 0
+    assert stored.call("GET", "/jobs?finding=xid&state=Running").json()["total"] == 1
 
 
 def test_a_rule_that_is_none_is_answered_with_those_that_are_near(stored):

@@ -147,7 +147,8 @@ def test_a_hang_has_its_evidence_collected_once_and_a_full_filesystem_has_not(se
 
 
 def test_memory_near_its_limit_and_a_fault_of_a_device_are_reported(server):
-    server.call("POST", "/jobs", {"jobs": [runs()], "nodes": [{"name": "n1"}]})
+    devices = [{"device": "gpu0", "name": "NVIDIA H200", "pci": "0000:3b:00"}]
+    server.call("POST", "/jobs", {"jobs": [runs()], "nodes": [{"name": "n1", "info": {"devices": devices}}]})
     course = Course(server, series(cpu_usage=busy, memory_utilization=lambda at: 0.97 if at > NOW else 0.5))
     course.go(MINUTE)
     line = "NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, GPU has fallen off the bus. - it is gone. Reboot."
@@ -157,7 +158,9 @@ def test_memory_near_its_limit_and_a_fault_of_a_device_are_reported(server):
     course.go(5 * MINUTE)
     assert sorted(finding_events(server)) == [("Finding", "host_mem_near_limit"), ("Finding", "xid")]
     found = {one["rule"]: one for one in server.call("GET", "/jobs/j1/findings").json()}
-    assert found["xid"]["subject"] == {"kind": "device", "name": "n1/0000:3b:00"}
+    assert found["xid"]["subject"] == {"kind": "device", "name": "n1/gpu0"}
+    assert found["xid"]["sentence"] == "w-0 (n1, gpu0): XID 79: the GPU has fallen off the bus"
+    assert found["xid"]["replicas"] == ["w-0"]
     assert found["xid"]["severity"] == "critical"
 
 

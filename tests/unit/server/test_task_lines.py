@@ -27,7 +27,9 @@ SAID = {
 @pytest.fixture
 def server(tmp_path):
     made = serving(tmp_path / "data")
-    made.ingest(records({"nodes": [{"name": name, "cluster": "c"} for name in NODES]}))
+    facts = {"n1": {"devices": [{"device": "gpu0", "pci": "0000:3b:00"}]}}
+    nodes = [{"name": name, "cluster": "c", "info": facts.get(name, {})} for name in NODES]
+    made.ingest(records({"nodes": nodes}))
     yield made
     made.application.close()
 
@@ -65,7 +67,7 @@ def test_rules_find_their_evidence_in_the_lines_of_the_nodes(server):
     task = diagnosed(server, "n1", "n2")
     assert (task["state"], task["verdict"], task.get("message", "")) == ("done", "fault", "")
     assert found(task) == {
-        ("xid", "n1/0000:3b:00"),
+        ("xid", "n1/gpu0"),
         ("host_oom_kill", "n1"),
         ("host_oom_kill", "n2"),
         ("link_flap", "n1/ens1f0np0"),
@@ -88,7 +90,7 @@ def test_a_flood_of_one_kind_hides_no_other_and_stays_bounded(server, monkeypatc
     said(server, "n1", *(f"mlx5_core 0000:3b:00.0 ens1f0np0: Link down #{at}" for at in range(500)))
     said(server, "n1", SAID["n1"][0], ago_ms=1_000)
     task = diagnosed(server, "n1")
-    assert found(task) == {("link_flap", "n1/ens1f0np0"), ("xid", "n1/0000:3b:00")}
+    assert found(task) == {("link_flap", "n1/ens1f0np0"), ("xid", "n1/gpu0")}
     (flap,) = (one for one in task["findings"] if one["rule"] == "link_flap")
     assert flap["evidence"][0]["value"] == 10
 

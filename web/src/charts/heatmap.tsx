@@ -10,9 +10,10 @@ import { around, heat, fontFamily, ink } from "./colors";
 import { comeIntoSight, inTurn, outOfTurn } from "./turns";
 import { type Row, byReplica, grid, meanOf, median, medians, ordered, valueAt } from "./lines";
 
+/** A rank that a finding names, and what the finding says of it. */
 export interface Outlier {
   member: string;
-  difference: number;
+  text: string;
 }
 
 export interface Rows {
@@ -26,24 +27,14 @@ export interface Rows {
   outliers: Outlier[];
 }
 
-/** How far a rank is from the others, in words: "50 points below the median". */
-export const distance = (one: Outlier, unit: string): string =>
-  `${unit === "1" ? `${(Math.abs(one.difference) * 100).toFixed(0)} points` : quantity(Math.abs(one.difference), unit)} ${one.difference < 0 ? "below" : "above"} the median`;
-
-const MOST_OUTLIERS = 4;
-
-/** Rows of a heat map, and how far those ranks are from the median that a finding names: the map points out no other. */
-export function rowsOf(lines: readonly Line[], range: Range, step: number, named: ReadonlySet<string>): Rows {
+/** Rows of a heat map, and those ranks that findings name, the worst first: the map points out these and no other. */
+export function rowsOf(lines: readonly Line[], range: Range, step: number, named: ReadonlyMap<string, string>): Rows {
   const joined = ordered(byReplica(lines));
   const { step: between, times, values } = grid(joined, range.start, range.end, step);
   const middle = medians(values);
   const means = Float64Array.from(values, (row) => meanOf(row));
-  const center = median(means) ?? 0;
-  const outliers = joined
-    .map((line, at) => ({ member: line.replica || line.node, difference: (valueAt(means, at) ?? center) - center }))
-    .filter((one) => named.has(one.member))
-    .sort((a, b) => Math.abs(b.difference) - Math.abs(a.difference))
-    .slice(0, MOST_OUTLIERS);
+  const members = new Set(joined.map((line) => line.replica || line.node));
+  const outliers = [...named].filter(([member]) => members.has(member)).map(([member, text]) => ({ member, text }));
   return { step: between, lines: joined, times, values, middle, means, outliers };
 }
 
@@ -142,7 +133,7 @@ export function HeatMap(given: HeatGiven) {
         <canvas
           ref={canvas}
           role="img"
-          aria-label={summary(rows, unit)}
+          aria-label={summary(rows)}
           style={{ height: `${whole}px` }}
           onPointerMove={move}
           onPointerLeave={leave}
@@ -302,7 +293,7 @@ function marked(context: CanvasRenderingContext2D, marks: readonly Mark[], width
 
 const short = (name: string): string => (name.length > 10 ? `…${name.slice(-9)}` : name);
 
-function summary(rows: Rows, unit: string): string {
-  const parts = rows.outliers.map((one) => `${one.member} is ${distance(one, unit)}`);
+function summary(rows: Rows): string {
+  const parts = rows.outliers.map((one) => `${one.member} ${one.text}`);
   return `${rows.lines.length} ranks over time. ${parts.join("; ") || (rows.lines.length > 2 ? "No finding names a rank" : MISSING)}`;
 }

@@ -1,7 +1,7 @@
 // The rows of a heat map for the keyboard and for those who listen: a list over the picture, a rank an entry.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { quantity } from "../format";
-import { type Rows, distance } from "./heatmap";
+import type { Rows } from "./heatmap";
 import { valueAt } from "./lines";
 
 const PAGE = 10;
@@ -11,14 +11,14 @@ export const memberOf = (rows: Rows, at: number): string | null => {
   return line ? line.replica || line.node : null;
 };
 
-/** "rank 5, worker-5: mean 40.0 %, 50 points below the median". */
+/** "rank 5, worker-5: mean 40.0 %, computes at 40 %; the median is 95 %". */
 function spoken(rows: Rows, at: number, unit: string): string {
   const line = rows.lines[at]!;
   const member = line.replica || line.node;
   const rank = line.rank !== null && line.rank < 1e9 ? `rank ${line.rank}, ` : "";
   const far = rows.outliers.find((one) => one.member === member);
   const mean = valueAt(rows.means, at);
-  return `${rank}${member}: ${mean === null ? "not measured" : `mean ${quantity(mean, unit)}`}${far ? `, ${distance(far, unit)}` : ""}`;
+  return `${rank}${member}: ${mean === null ? "not measured" : `mean ${quantity(mean, unit)}`}${far ? `, ${far.text}` : ""}`;
 }
 
 /** Up and down go from rank to rank, Enter opens one; the picture below stays for the pointer. */
@@ -37,7 +37,7 @@ export function HeatRows(given: { rows: Rows; unit: string; height: number; chos
   };
   const entered = () => {
     setFocused(true);
-    // Where one begins: at the rank that is open, else at the one that is farthest from the others.
+    // Where one begins: at the rank that is open, else at the one that the worst finding names.
     if (at < 0) go(Math.max(0, members.indexOf(chosen ?? rows.outliers[0]?.member ?? "")));
   };
   const keys = (event: KeyboardEvent) => {

@@ -13,6 +13,14 @@ export type FleetDevice = Schemas["FleetDeviceBody"];
  */
 export type Doing = "busy" | "idle" | "free" | "away" | "unknown";
 
+export type Fault = Schemas["FaultBody"];
+
+/** What is wrong with a node or its devices; a server of an earlier release does not say. */
+export const faultsOf = (node: FleetNode): readonly Fault[] => node.faults ?? [];
+
+/** "gpu2: XID 79: the GPU has fallen off the bus". */
+export const faultText = (one: Fault): string => (one.device && !one.text.includes(one.device) ? `${one.device}: ${one.text}` : one.text);
+
 /** States of a device on which no job can compute; with the others its agent alone cannot reach it. */
 const UNUSABLE = new Set(["driver not loaded", "hangs", "reset required", "lost"]);
 
@@ -57,6 +65,8 @@ export interface Counts {
   free: number;
   away: number;
   unmeasured: number;
+  /** Nodes with faults. */
+  faulty: number;
   /** The mean use of the devices that were measured and that a job has; null where there are none. */
   use: number | null;
   /** What idle devices cost an hour; null where no price is stated of any. */
@@ -64,10 +74,11 @@ export interface Counts {
 }
 
 export function count(fleet: Fleet, nodes: readonly FleetNode[]): Counts {
-  const found: Counts = { nodes: nodes.length, up: 0, down: 0, unknown: 0, devices: 0, busy: 0, idle: 0, free: 0, away: 0, unmeasured: 0, use: null, cost: null };
+  const found: Counts = { nodes: nodes.length, up: 0, down: 0, unknown: 0, devices: 0, busy: 0, idle: 0, free: 0, away: 0, unmeasured: 0, faulty: 0, use: null, cost: null };
   let [used, measured] = [0, 0];
   for (const node of nodes) {
     found[node.state as "up" | "down" | "unknown"] += 1;
+    if (faultsOf(node).length) found.faulty += 1;
     for (const device of node.devices) {
       found.devices += 1;
       const does = doing(node, device);

@@ -1,7 +1,7 @@
 // The map: a tile is a node, a bar in it a device. Colour says what it does, its depth how much.
 import { useMemo, useRef } from "preact/hooks";
 import { href } from "../router";
-import { type Counts, type Fleet, type FleetDevice, type FleetNode, count, doing, money } from "./data";
+import { type Counts, type Fleet, type FleetDevice, type FleetNode, count, doing, faultText, faultsOf, money } from "./data";
 import { quantity } from "../format";
 
 /** From so many nodes on tiles have no names. */
@@ -38,7 +38,7 @@ export function describe(node: FleetNode): string {
       .filter(([what]) => of(what))
       .map(([what, word]) => `${of(what)} ${word}`),
   ];
-  return `${node.name}: ${parts.join(", ")}`;
+  return [`${node.name}: ${parts.join(", ")}`, ...faultsOf(node).map(faultText)].join("\n");
 }
 
 export function FleetMap({ fleet, groups }: { fleet: Fleet; groups: readonly (readonly [string, readonly FleetNode[]])[] }) {
@@ -71,7 +71,7 @@ export function FleetMap({ fleet, groups }: { fleet: Fleet; groups: readonly (re
               return (
                 <a
                   key={`${node.cluster} ${node.name}`}
-                  class={`tile ${node.state}`}
+                  class={`tile ${node.state}${faultsOf(node).length ? " faulty" : ""}`}
                   href={href(["nodes", node.name], node.cluster ? { cluster: node.cluster } : undefined)}
                   tabIndex={tabIndex}
                   title={describe(node)}
@@ -131,6 +131,7 @@ export function GroupFigures({ fleet, counts }: { fleet: Fleet; counts: Counts }
         </b>
       )}
       {counts.down > 0 && <b class="lost"> · {counts.down} down</b>}
+      {counts.faulty > 0 && <b class="lost"> · {counts.faulty} with faults</b>}
     </span>
   );
 }
@@ -159,6 +160,10 @@ export function Legend() {
       <li>
         <i class="down" />
         node down
+      </li>
+      <li>
+        <i class="faulty" />
+        fault
       </li>
     </ul>
   );

@@ -24,12 +24,24 @@ export interface Finding {
   advice: string;
   source: string;
   sentence?: string;
+  /** Those that it is about, by themselves or by a device of theirs. */
+  replicas?: string[];
 }
 
-/** The replicas that findings are about, by themselves or by a device of theirs. */
-export function replicasOf(found: readonly Finding[], devices: readonly { replica: string; node: string; device: string }[]): ReadonlySet<string> {
-  const owners = new Map(devices.map((one) => [`${one.node || one.replica}/${one.device}`, one.replica]));
-  return new Set(found.map(({ subject }) => (subject.kind === "replica" ? subject.name : owners.get(subject.name) ?? "")));
+/** The replicas that findings are about, those of the worst first, and what the worst one says of each. */
+export function replicasOf(found: readonly Finding[]): ReadonlyMap<string, string> {
+  const named = new Map<string, string>();
+  for (const one of found) {
+    for (const name of one.replicas ?? []) if (!named.has(name)) named.set(name, about(one, name));
+  }
+  return named;
+}
+
+/** The sentence without the name that it begins with: "worker-5 (node-1, gpu0) computes at 40 %" says "computes at 40 %". */
+function about(one: Finding, name: string): string {
+  const text = one.sentence ?? "";
+  const rest = text.startsWith(`${name} (`) ? text.slice(text.indexOf(")") + 1) : "";
+  return rest.replace(/^:?\s+/, "") || spoken(one.rule);
 }
 
 export const markOf = (one: Finding): Mark | null =>
@@ -61,8 +73,8 @@ export const Findings = memo(function Findings(given: { job: { id: string; proje
         {alike(found).map(([first, ...others]) => (
           <li key={keyOf(first)} data-rule={first.rule} class={`finding ${first.severity} ${first.role}`}>
             <Named one={first} chosen={chosen === first} choose={choose} />
-            <Advice text={first.advice} rules={rules} here={here} />
             <Evidence one={first} />
+            <Advice text={first.advice} rules={rules} here={here} />
             {others.length > 0 && (
               <details>
                 <summary>
@@ -106,6 +118,7 @@ function Named({ one, chosen, choose }: { one: Finding; chosen: boolean; choose:
       <code class="rule">{one.rule}</code>
       {one.start !== null && (
         <span class="when">
+          {one.end !== null && one.end > one.start ? "since " : "at "}
           <Moment ms={one.start} short />
           {one.end !== null && one.end > one.start ? `, for ${duration(one.end - one.start)}` : ""}
         </span>
@@ -116,7 +129,7 @@ function Named({ one, chosen, choose }: { one: Finding; chosen: boolean; choose:
 
 const Evidence = ({ one }: { one: Finding }) => (
   <ul>
-    {one.evidence.map(evidence).map((text, at) => text !== one.sentence && <li key={at}>{text}</li>)}
+    {one.evidence.map(evidence).map((text, at) => !one.sentence?.includes(text) && <li key={at}>{text}</li>)}
   </ul>
 );
 

@@ -90,7 +90,7 @@ function Shown({ detail, names, query, again, guest }: ShownGiven) {
   const measured = useMeasured(ref, found, by, detail.devices.length || detail.replicas.length, rested, turn);
   useAgain(measured.error, measureAgain);
   const [findings, setFindings] = useState<readonly Finding[]>([]);
-  const named = useMemo(() => replicasOf(findings, detail.devices), [findings, detail.devices]);
+  const named = useMemo(() => replicasOf(findings), [findings]);
   const ranks = useRanks(measured.lines, shown, measured.step, query.get("heat"), named);
   const metrics = useMemo(() => found.flatMap((group) => group.main), [found]);
   // The table is written once for all answers that come together, not with each.

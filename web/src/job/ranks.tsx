@@ -2,10 +2,13 @@ import { useMemo, useState } from "preact/hooks";
 import type { Line } from "../api/client";
 import type { Cursor, Mark, Range } from "../charts/axis";
 import { HEAT, title } from "../charts/groups";
-import { HeatMap, type Rows, distance, rowsOf } from "../charts/heatmap";
+import { HeatMap, type Rows, rowsOf } from "../charts/heatmap";
 import { useDark, useZone } from "../parts/hooks";
 import { memo } from "../parts/memo";
 import { Choice, Section } from "../parts/small";
+
+/** So many of the ranks that findings name are named above the map; all of them are marked in it. */
+const FEW = 4;
 
 /** What the ranks of a job say in one metric over the time that is shown. */
 export interface RankView {
@@ -16,7 +19,7 @@ export interface RankView {
 }
 
 /** The ranks in the metric that was asked for, else in the first one that several of them have; null where none has. */
-export function useRanks(lines: ReadonlyMap<string, readonly Line[]>, range: Range, step: number, preferred: string | null, named: ReadonlySet<string>): RankView | null {
+export function useRanks(lines: ReadonlyMap<string, readonly Line[]>, range: Range, step: number, preferred: string | null, named: ReadonlyMap<string, string>): RankView | null {
   const offered = useMemo(() => HEAT.filter((name) => new Set(lines.get(name)?.map((line) => line.replica || line.node)).size > 1), [lines]);
   const metric = preferred && offered.includes(preferred) ? preferred : offered[0];
   const mine = metric ? lines.get(metric) : undefined;
@@ -64,16 +67,17 @@ export const Ranks = memo(function Ranks(given: {
     <Section id="ranks" title={`${rows.lines.length} ranks over time`} aside={aside}>
       <p class="outliers">
         {rows.outliers.length === 0 && rows.lines.length > 2 && <span class="hint">No finding names a rank.</span>}
-        {rows.outliers.map((one) => (
+        {rows.outliers.slice(0, FEW).map((one) => (
           <button
             type="button"
             key={one.member}
             aria-pressed={given.chosen === one.member}
             onClick={() => given.choose(given.chosen === one.member ? null : one.member)}
           >
-            <b>{one.member}</b> {distance(one, unit)}
+            <b>{one.member}</b> {one.text}
           </button>
         ))}
+        {rows.outliers.length > FEW && <span class="hint">and {rows.outliers.length - FEW} more, in this colour at the left</span>}
       </p>
       <HeatMap {...given} rows={rows} unit={unit} difference={difference} dark={dark} />
     </Section>

@@ -25,7 +25,7 @@ export const COLUMNS: readonly Column[] = [
   { id: "duration", sort: "duration", text: "Duration", least: 92, share: 0, rank: 0 },
   { id: "exit", sort: "", text: "Exit status", least: 76, share: 0, rank: 12 },
   { id: "error", sort: "", text: "Error", least: 120, share: 1.6, rank: 13 },
-  { id: "findings", sort: "", text: "Findings", least: 130, share: 2, rank: 2 },
+  { id: "findings", sort: "", text: "Findings", least: 260, share: 8, rank: 2 },
   { id: "cpu", sort: "", text: "CPU", least: 160, share: 0, rank: 5 },
   { id: "gpu", sort: "", text: "GPU", least: 146, share: 0, rank: 1 },
 ];

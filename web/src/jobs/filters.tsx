@@ -4,7 +4,7 @@ import { type Job, type Schemas, address } from "../api/client";
 import { spoken } from "../format";
 import { useRead } from "../parts/hooks";
 
-export const FILTERS = ["q", "state", "type", "project", "user", "group", "node", "finding", "severity", "since", "from", "to"] as const;
+export const FILTERS = ["q", "state", "type", "project", "user", "group", "node", "finding", "severity", "open", "since", "from", "to"] as const;
 const STATES = ["Running", "Queued", "Succeeded", "Failed", "Stopped", "Unknown"] as const;
 const TEXTS: readonly (readonly [string, string, keyof Job | null])[] = [
   ["type", "Type", "type"],
@@ -115,6 +115,10 @@ function Found({ query, set }: { query: URLSearchParams; set: (values: Record<st
           <option value="warning">warning</option>
           <option value="info">info</option>
         </select>
+      </label>
+      <label class="box">
+        <input type="checkbox" checked={query.has("open")} onChange={(event) => set({ open: event.currentTarget.checked ? "true" : null })} />
+        Open now
       </label>
     </>
   );

@@ -9,13 +9,14 @@ import { ChooseColumns } from "./choose";
 import { PHONE, chosenColumns, shownColumns, tracksOf } from "./columns";
 import { Empty } from "./empty";
 import { FILTERS, Filters } from "./filters";
-import { useJobs } from "./pages";
+import { USUAL_SORT, useJobs } from "./pages";
+import { Band } from "./band";
 import { Picked } from "./picked";
 import { Rows } from "./rows";
 
 const FIRST: readonly (readonly [string, string, string])[] = [
   ["", "", "c-pick"],
-  ["state", "State", "c-state"],
+  [USUAL_SORT, "State", "c-state"],
   ["name", "Job", "c-name"],
 ];
 
@@ -28,7 +29,7 @@ export function JobList({ query }: { query: URLSearchParams }) {
   const jobs = useJobs(search);
   useAgain(jobs.error, jobs.again);
   const [live, setLive] = useState<LiveState | null>(null);
-  const [running, setRunning] = useState<number | null>(null);
+  const [now, setNow] = useState<LiveJobs | null>(null);
   const width = useWindowWidth();
   const chosen = chosenColumns(query);
   const columns = useMemo(() => shownColumns(chosen, width), [chosen?.join(), width]);
@@ -38,14 +39,14 @@ export function JobList({ query }: { query: URLSearchParams }) {
 
   useEffect(() => {
     const take = (update: LiveJobs) => {
-      setRunning(update.running);
+      setNow(update);
       jobs.take(update);
     };
     return follow<LiveJobs>(address(`/api/jobmeter/v1/live/jobs`), take, setLive);
   }, []);
 
   const set = (values: Record<string, string | null>) => go(href([], changed(query, values)), true);
-  const sort = query.get("sort") ?? "created";
+  const sort = query.get("sort") ?? USUAL_SORT;
   const order = query.get("order") ?? "desc";
   const total = jobs.total ?? 0;
   return (
@@ -58,13 +59,9 @@ export function JobList({ query }: { query: URLSearchParams }) {
               <b>{total.toLocaleString("en")}</b> {narrowed ? "match" : total === 1 ? "job" : "jobs"}
             </>
           )}
-          {running !== null && !narrowed && (
-            <>
-              , <b>{running.toLocaleString("en")}</b> running
-            </>
-          )}
           <Live state={live} />
         </p>
+        {now && <Band now={now} query={query} set={set} />}
       </div>
       <Filters query={query} set={set} loaded={jobs.loaded}>
         <ChooseColumns chosen={chosen} shown={columns} change={(text) => set({ columns: text })} />
@@ -128,7 +125,8 @@ function question(query: URLSearchParams): Record<string, string | string[] | nu
     severity: query.getAll("severity"),
     created_from: query.get("since") ? String(Date.now() - (SINCE[query.get("since")!] ?? 0)) : query.get("from"),
     created_to: query.get("to"),
-    sort: query.get("sort"),
+    open: query.get("open"),
+    sort: query.get("sort") ?? USUAL_SORT,
     order: query.get("order"),
   };
 }

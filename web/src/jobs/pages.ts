@@ -32,6 +32,10 @@ export interface Jobs {
 
 export const keyOf = (job: { project: string; id: string }): string => `${job.project}/${job.id}`;
 
+/** The jobs that run, those that wait, then all others: each the newest first. */
+export const USUAL_SORT = "active";
+const activity = (job: Job): number => ["Queued", "Running"].indexOf(job.state);
+
 interface ListState {
   pages: Map<number, Job[]>;
   requests: Map<number, AbortController>;
@@ -119,6 +123,8 @@ export function useJobs(query: Query): Jobs {
   const take = (update: LiveJobs) => {
     const mine = state.current;
     const updated = new Map(update.jobs.map((job) => [keyOf(job), job]));
+    // Jobs that begin or end change their place among those that run first.
+    const moved = [...mine.pages.values()].flat().some((job) => activity(job) !== activity(updated.get(keyOf(job)) ?? job));
     for (const page of mine.pages.values()) page.forEach((job, at) => (page[at] = updated.get(keyOf(job)) ?? job));
     for (const key of updated.keys()) mine.found.delete(key);
     for (const one of update.findings) mine.found.set(keyOf(one), one);
@@ -127,12 +133,12 @@ export function useJobs(query: Query): Jobs {
       const values = Object.fromEntries(one.values.map((value) => [value.metric, value.value]));
       mine.use.set(keyOf(one), { time: update.now, values });
     }
-    const plain = !Object.entries(current.current).some(([, value]) => (Array.isArray(value) ? value.length : value));
+    const plain = !Object.entries(current.current).some(([name, value]) => name !== "sort" && (Array.isArray(value) ? value.length : value)) && current.current["sort"] === USUAL_SORT;
     const created = update.jobs.filter((job) => !mine.listed.has(keyOf(job)) && (job.created ?? job.start ?? job.first_sample ?? 0) > mine.newest);
-    if (plain && mine.pages.has(0) && created.length) {
+    if (plain && mine.pages.has(0) && (created.length || moved)) {
       // At the top of the list new jobs just appear; further down they would move what is read.
       if (scrollY < 200) again();
-      else setFresh(created.length);
+      else if (created.length) setFresh(created.length);
     }
     redraw();
   };

@@ -65,7 +65,7 @@ function Facts({ job, found }: { job: Job; found: Found | undefined }) {
         <a href={href(["jobs", job.id], query)} title={job.name ? `${job.name}\n${job.id}` : job.id}>
           {found && <Sign found={found} />}
           <b>{job.name || job.id}</b>
-          {job.name && job.name !== job.id && <small>{job.id}</small>}
+          {found?.sentence ? <small class="why">{found.sentence}</small> : job.name && job.name !== job.id && <small>{job.id}</small>}
         </a>
       </div>
     </>
@@ -78,7 +78,7 @@ function Cells({ job, sparks, found, now, columns }: Pick<Given, "sparks" | "fou
     <>
       {columns.map((one) => (
         <div role="cell" key={one.id} class={`c-${one.id}`}>
-          {one.id === "findings" ? found && <Finding found={found} /> : cell(one.id, job, sparks, now)}
+          {one.id === "findings" ? found && <Finding found={found} running={job.state === "Running"} /> : cell(one.id, job, sparks, now)}
         </div>
       ))}
     </>
@@ -91,18 +91,22 @@ const MARKS: Record<Found["severity"], string> = {
   info: "M2 6a4 4 0 1 0 8 0a4 4 0 1 0-8 0",
 };
 
-/** The worst rule that found something in the job, and how many more findings there are. */
-const Finding = ({ found }: { found: Found }) => (
-  <Sign found={found}>
-    <span class="rule">{spoken(found.rules[0] ?? "")}</span>
-    {found.count > 1 && <small>+{found.count - 1}</small>}
+/** What the worst finding says, since when, and how many more there are. */
+const Finding = ({ found, running }: { found: Found; running: boolean }) => (
+  <Sign found={found} passed={running && !found.open}>
+    <span class="rule">{found.sentence || spoken(found.rules[0] ?? "")}</span>
+    <small>
+      {found.start !== null && timeOf(found.start, "brief")}
+      {found.count > 1 && <span>+{found.count - 1}</span>}
+    </small>
   </Sign>
 );
 
-function Sign({ found, children }: { found: Found; children?: ComponentChildren }) {
-  const all = `${found.count} ${found.count === 1 ? "finding" : "findings"}, the worst ${found.severity}:\n${found.rules.map(spoken).join("\n")}`;
+function Sign({ found, passed = false, children }: { found: Found; passed?: boolean; children?: ComponentChildren }) {
+  const count = `${found.count} ${found.count === 1 ? "finding" : "findings"}${passed ? ", none of them now" : ""}`;
+  const all = `${found.sentence}\n${count}, the worst ${found.severity}:\n${found.rules.map(spoken).join("\n")}`;
   return (
-    <span class={`found ${found.severity}`} title={all}>
+    <span class={`found ${found.severity}${passed ? " passed" : ""}`} title={all}>
       <svg viewBox="0 0 12 12" aria-hidden="true">
         <path d={MARKS[found.severity]} />
       </svg>

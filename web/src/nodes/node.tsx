@@ -4,7 +4,7 @@ import { type Line, type Node, type Schemas, address, linesOf } from "../api/cli
 import { Cursor } from "../charts/axis";
 import { Chart } from "../charts/chart";
 import { ordered } from "../charts/lines";
-import { type Fleet, type FleetNode, doing, money, price, useFleet } from "../fleet/data";
+import { type Fleet, type FleetNode, doing, faultText, faultsOf, money, price, useFleet } from "../fleet/data";
 import { duration, isUtc, quantity } from "../format";
 import { useDark, useRead, useZone } from "../parts/hooks";
 import { Choice, Moment, Notice, Problem, Section } from "../parts/small";
@@ -62,10 +62,11 @@ export function NodePage({ name, query }: { name: string; query: URLSearchParams
         </nav>
         <div class="name">
           <h1>{name}</h1>
-          {node && <NodeState state={node.state} />}
+          {node && <NodeState state={node.state} faults={faultsOf(node).length} />}
         </div>
         {record && <Facts record={record} />}
       </header>
+      {node && faultsOf(node).length > 0 && <Faults node={node} />}
       {fleet && node && <Devices fleet={fleet} node={node} />}
       <Curves name={name} cluster={cluster} query={query} />
       <Checks node={name} cluster={record?.cluster ?? cluster} />
@@ -74,15 +75,18 @@ export function NodePage({ name, query }: { name: string; query: URLSearchParams
   );
 }
 
-function NodeState({ state }: { state: string }) {
-  const word = state === "up" ? "state-succeeded" : state === "down" ? "state-failed" : "";
-  const shape = state === "up" ? "M1.5 6.5l3 3l6-7" : state === "down" ? "M2.5 2.5l7 7M9.5 2.5l-7 7" : "M2 6h8";
+/** A node that is heard of may have faults all the same. */
+function NodeState({ state, faults }: { state: string; faults: number }) {
+  const bad = state === "down" || faults > 0;
+  const word = bad ? "state-failed" : state === "up" ? "state-succeeded" : "";
+  const shape = faults ? "M6 1.2L11 10.6H1z" : state === "up" ? "M1.5 6.5l3 3l6-7" : state === "down" ? "M2.5 2.5l7 7M9.5 2.5l-7 7" : "M2 6h8";
   return (
     <span class={`state ${word}`}>
       <svg viewBox="0 0 12 12" aria-hidden="true">
         <path d={shape} />
       </svg>
       {state === "up" ? "Up" : state === "down" ? "Down" : "Unknown"}
+      {faults > 0 && `, with ${faults === 1 ? "a fault" : `${faults} faults`}`}
     </span>
   );
 }
@@ -114,6 +118,35 @@ function Facts({ record }: { record: Node }) {
   );
 }
 
+/** Which fault, since when, and which job it hit. */
+function Faults({ node }: { node: FleetNode }) {
+  return (
+    <Section id="faults" title="Faults">
+      <ul class="faults">
+        {faultsOf(node).map((one) => (
+          <li key={`${one.device} ${one.reason} ${one.start}`}>
+            <b>{faultText(one)}</b> since <Moment ms={one.start} short />
+            {one.count > 1 && (
+              <>
+                , {one.count} times, last <Moment ms={one.last} short />
+              </>
+            )}
+            {one.jobs.length > 0 ? ". It hit " : ". It hit no job that you may see."}
+            {one.jobs.slice(0, FEW_JOBS).map((job, place) => (
+              <>
+                {place > 0 && ", "}
+                <a href={href(["jobs", job.id], { project: job.project })}>{job.name || job.id}</a>
+              </>
+            ))}
+            {one.jobs.length > FEW_JOBS && ` and ${one.jobs.length - FEW_JOBS} more`}
+          </li>
+        ))}
+      </ul>
+    </Section>
+  );
+}
+
+const FEW_JOBS = 4;
 const WORDS = { busy: "in use", idle: "idle", free: "free", away: "node not heard of", unknown: "not measured" } as const;
 
 function Devices({ fleet, node }: { fleet: Fleet; node: FleetNode }) {

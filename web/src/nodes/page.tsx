@@ -1,6 +1,6 @@
 import { useMemo } from "preact/hooks";
 import type { ComponentChildren } from "preact";
-import { type Fleet, type FleetNode, byGroup, count, doing, money, useFleet } from "../fleet/data";
+import { type Fleet, type FleetNode, byGroup, count, doing, faultsOf, money, useFleet } from "../fleet/data";
 import { FleetMap, Legend } from "../fleet/map";
 import { quantity } from "../format";
 import { useZone } from "../parts/hooks";
@@ -12,6 +12,7 @@ const SHOWN = [
   ["idle", "Idle"],
   ["free", "Free"],
   ["down", "Down"],
+  ["faults", "With faults"],
   ["unknown", "Unknown"],
 ] as const;
 type Shown = (typeof SHOWN)[number][0];
@@ -43,7 +44,7 @@ export function NodesPage({ query }: { query: URLSearchParams }) {
             </div>
           </form>
           <Legend />
-          {nodes.length > 0 ? <FleetMap fleet={fleet} groups={groups} /> : <p class="hint none-shown">No node {shown ? `is ${shown === "idle" ? "idle though a job has it" : shown}` : ""}{text ? ` and fits “${text}”` : ""}.</p>}
+          {nodes.length > 0 ? <FleetMap fleet={fleet} groups={groups} /> : <p class="hint none-shown">No node {shown === "faults" ? "has faults" : shown ? `is ${shown === "idle" ? "idle though a job has it" : shown}` : ""}{text ? ` and fits “${text}”` : ""}.</p>}
         </>
       )}
     </>
@@ -53,6 +54,7 @@ export function NodesPage({ query }: { query: URLSearchParams }) {
 function fits(node: FleetNode, text: string, shown: Shown): boolean {
   const searched = text.trim().toLowerCase();
   if (searched && !`${node.name} ${node.cluster} ${node.resource_group}`.toLowerCase().includes(searched)) return false;
+  if (shown === "faults") return faultsOf(node).length > 0;
   if (shown === "down") return node.state === "down";
   if (shown === "unknown") return node.state === "unknown" || (node.state === "up" && node.devices.some((device) => doing(node, device) === "unknown"));
   return !shown || node.devices.some((device) => doing(node, device) === shown);
@@ -65,6 +67,14 @@ function Figures({ fleet }: { fleet: Fleet }) {
       <b>{all.nodes.toLocaleString("en")}</b> {all.nodes === 1 ? "node" : "nodes"}, <b>{all.up.toLocaleString("en")}</b> up
       {all.down > 0 && <Few text="down">{all.down}</Few>}
       {all.unknown > 0 && <Few text="unknown">{all.unknown}</Few>}
+      {all.faulty > 0 && (
+        <>
+          {", "}
+          <a class="lost" href={href(["nodes"], { show: "faults" })}>
+            <b>{all.faulty.toLocaleString("en")}</b> with faults
+          </a>
+        </>
+      )}
       {all.devices > 0 && (
         <>
           {" · "}

@@ -4,6 +4,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.widgets import DataTable, Footer, Static
 
+from jobmeter.cli.findings import STYLES, summary_line
 from jobmeter.cli.jobs import FIRST_STEP
 from jobmeter.cli.output import counted
 from jobmeter.cli.resource_columns import COLUMNS, age, began, joined
@@ -14,10 +15,12 @@ from jobmeter.cli.screens.table import LiveTable, Row, columns
 from jobmeter.cli.screens.watch import Overview, UsedJob, Watch
 
 _SPARK = 16
+_FOUND = 3
+"""Jobs whose worst finding is written out below the table, at most."""
 _NAMES = [name for name, _ in COLUMNS]
 _SPARE = (
     *("user", "disk read", "net in", "disk write", "net out", "power", "npu memory", "gpu memory", "name", "state"),
-    *("30 min", "memory", "npu", "gpu", "cpu", "running"),
+    *("30 min", "memory", "npu", "gpu", "cpu", "finding", "running"),
 )
 
 
@@ -32,7 +35,9 @@ class JobsScreen(LiveScreen):
         Binding("a", "all", "All or running"),
         Binding("q", "app.quit", "Quit"),
     ]
-    COLUMNS = columns(("id", "name", "state", "user", "running", "30 min", *_NAMES), ("running", *_NAMES), _SPARE)
+    COLUMNS = columns(
+        ("id", "name", "state", "user", "running", "30 min", *_NAMES, "finding"), ("running", *_NAMES), _SPARE
+    )
 
     def __init__(self, watch: Watch, pause: float) -> None:
         super().__init__()
@@ -64,15 +69,26 @@ class JobsScreen(LiveScreen):
     def _show(self, found: Overview) -> None:
         what = "running job" if self._only_running else "job"
         shown = "" if found.total <= len(found.jobs) else f", the newest {len(found.jobs)}"
-        self.say(f"{when(found.now_ms)}  {counted(found.total, what)}{shown}")
+        critical, idle = sum(one.is_critical for one in found.jobs), sum(map(_idle, found.jobs))
+        wrong = f", {critical} with critical findings" if critical else ""
+        wrong += f", {counted(idle, 'idle device')}" if idle else ""
+        self.say(f"{when(found.now_ms)}  {counted(found.total, what)}{shown}{wrong}")
         table = self.query_one(LiveTable)
         rows = [_row(one, found.now_ms) for one in found.jobs]
         table.display = bool(rows)
         table.present(self.COLUMNS, rows)
-        note = f"hidden columns: {', '.join(table.missing)}" if rows and table.missing else ""
+        lines = [f"{one.job.id}: {summary_line(one.found)}" for one in found.jobs if one.found and one.found.open]
+        more = f"; {len(lines) - _FOUND} more jobs with findings" if len(lines) > _FOUND else ""
+        note = "\n".join(lines[:_FOUND]) + more
+        if rows and table.missing:
+            note = "\n".join(filter(None, (note, f"hidden columns: {', '.join(table.missing)}")))
         if not rows:
             note = "no running jobs; press a for ended jobs" if self._only_running else FIRST_STEP
         self.query_one("#note", Static).update(note)
+
+
+def _idle(one: UsedJob) -> int:
+    return one.found.idle_devices if one.found else 0
 
 
 def _row(one: UsedJob, now_ms: int) -> Row:
@@ -86,5 +102,8 @@ def _row(one: UsedJob, now_ms: int) -> Row:
         words(age(job, now_ms), 0 if start is None else now_ms - start),
         Cell(spark(one.course, _SPARK, 0.0), newest_of(one.course)),
         *(number(joined(one.values, metric)) for _, metric in COLUMNS),
+        words(f"{one.found.severity} {one.found.rules[0]}", style=STYLES[one.found.severity])
+        if one.found and one.found.rules
+        else words(""),
     ]
     return Row(f"{job.project}/{job.id}", cells)

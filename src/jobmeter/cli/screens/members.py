@@ -34,10 +34,7 @@ DEVICE_COLUMNS = columns(
 
 def rank_rows(parts: Parts, courses: Courses, findings: Sequence[Finding]) -> list[Row]:
     """Build a row for each replica, by rank; names of replicas with findings are marked."""
-    owners = {f"{value.node or value.replica}/{value.device}": value.replica for value in parts.values if value.device}
-    named = {
-        one.subject.name if one.subject.kind == "replica" else owners.get(one.subject.name, "") for one in findings
-    }
+    named = {name for one in findings for name in one.replicas}
     by_replica: dict[str, list[LatestValue]] = {}
     for value in parts.values:
         by_replica.setdefault(value.replica, []).append(value)

@@ -14,7 +14,7 @@ from jobmeter.client.bodies import MetricAnswer
 from jobmeter.client.searches import JobSearch, MetricSearch
 from jobmeter.errors import JobmeterError, NotFoundError
 from jobmeter.model.answers import LatestValue
-from jobmeter.model.finding import Finding
+from jobmeter.model.finding import Finding, FindingSummary, Severity
 from jobmeter.model.job import Job
 from jobmeter.model.time import SECOND, Clock
 
@@ -29,16 +29,22 @@ _MOST_COURSES = 200
 
 @dataclass(frozen=True, slots=True)
 class UsedJob:
-    """Job with the newest values of its parts, and its main metric over time."""
+    """Job with the newest values of its parts, its main metric over time, and its findings."""
 
     job: Job
     values: Sequence[LatestValue]
     course: Trend | None
+    found: FindingSummary | None = None
+
+    @property
+    def is_critical(self) -> bool:
+        """True for a running job with an open finding of level critical."""
+        return self.found is not None and self.found.open > 0 and self.found.severity is Severity.CRITICAL
 
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """Newest jobs, busiest first, and their number."""
+    """Newest jobs, critical findings first, then the busiest, and their number."""
 
     now_ms: int
     total: int
@@ -84,9 +90,13 @@ class Watch:
         """Query the running jobs, or the newest of all."""
         states = ("Running",) if running else ()
         page = self._api.jobs(JobSearch(states=states, project=self._project, limit=MOST_JOBS))
-        used = [UsedJob(job, newest(self._api, job), self._course(job)) for job in page.jobs]
+        found = {(one.project, one.id): one for one in page.findings}
+        used = [
+            UsedJob(job, newest(self._api, job), self._course(job), found.get((job.project, job.id)))
+            for job in page.jobs
+        ]
         if running:
-            used.sort(key=lambda one: load(one.values), reverse=True)
+            used.sort(key=lambda one: (one.is_critical, load(one.values)), reverse=True)
         return Overview(self._clock.now_ms(), page.total, used)
 
     def parts(self, job: str, project: str | None) -> Parts:

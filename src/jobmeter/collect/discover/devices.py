@@ -36,6 +36,11 @@ class Device(Protocol):
         ...
 
     @property
+    def pci(self) -> str:
+        """Its address on the bus as ``model.device.pci_address`` has it, by which kernels name it; empty: unknown."""
+        ...
+
+    @property
     def state(self) -> DeviceState:
         """State of the measurement: measured, or the reason why not."""
         ...

@@ -141,4 +141,4 @@ def _described(device: Device) -> dict[str, str]:
     """Describe a device for the node's record; with its state if it is not measured."""
     state = "" if device.state is DeviceState.MEASURED else str(device.state)
     named = {"device": device_name(device.index), "name": device.name, "uuid": device.uuid}
-    return {**named, "state": state} if state else named
+    return {**named, **({"pci": device.pci} if device.pci else {}), **({"state": state} if state else {})}

@@ -180,6 +180,7 @@ class PynvmlLibrary:
                 device.uuid = device.uuid or entry.uuid
                 device.minor = entry.minor if device.minor is None else device.minor
                 device.name = device.name or entry.name
+                device.pci = device.pci or entry.pci
 
     def _attach(self, session: Session, deadline: float) -> None:
         """Open the devices that have no handle, all at once."""

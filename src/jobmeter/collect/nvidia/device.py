@@ -11,7 +11,7 @@ from jobmeter.collect.call_thread import CallThread
 from jobmeter.collect.nvidia import codes
 from jobmeter.collect.nvidia.api import DeviceLostError, DeviceProcess, Field, NotSupportedError, Reading
 from jobmeter.collect.nvidia.codes import Failure, failure_of
-from jobmeter.model.device import DeviceState
+from jobmeter.model.device import DeviceState, pci_address
 from jobmeter.model.time import Clock
 
 T = TypeVar("T")
@@ -73,6 +73,7 @@ class PynvmlDevice:
         self.uuid = ""
         self.minor: int | None = None
         self.name = ""
+        self.pci = ""
         self.reason = ""
         self.retry = Backoff()
         self._clock = clock
@@ -134,6 +135,7 @@ class PynvmlDevice:
             uuid = _text(_identity(module, module.nvmlDeviceGetUUID, handle, ""))
             self.minor = _identity(module, module.nvmlDeviceGetMinorNumber, handle, self.minor)
             self.name = _text(_identity(module, module.nvmlDeviceGetName, handle, self.name))
+            self.pci = _address(_identity(module, module.nvmlDeviceGetPciInfo, handle, None)) or self.pci
         except module.NVMLError as error:
             failure = failure_of(error)
             if failure.code in codes.LIBRARY_ENDED:
@@ -317,6 +319,11 @@ def _identity(module: Any, function: Callable[..., T], handle: Any, default: T) 
         if failure_of(error).code not in codes.UNSUPPORTED:
             raise
         return default
+
+
+def _address(found: Any) -> str:  # noqa: ANN401
+    """Return the address of ``nvmlPciInfo_t``; empty for None."""
+    return pci_address(_text(found.busId)) if found is not None else ""
 
 
 _Call = Callable[..., Any]

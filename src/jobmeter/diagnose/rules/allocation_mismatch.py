@@ -1,5 +1,7 @@
 """The sources of who has which device disagree."""
 
+from msgspec.structs import replace
+
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.causes import event_evidence
 from jobmeter.diagnose.rule import Findings, Rule
@@ -14,10 +16,13 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:  # noqa: ARG001 
     for event in case.events:
         if event.reason == ALLOCATION_MISMATCH and event.subject.startswith("device "):
             mismatches.setdefault((event.node, event.object.name, event.replica), []).append(event)
-    for (node, device, _), events in mismatches.items():
+    for (node, device, replica), events in mismatches.items():
         subject = Subject("device", f"{node or events[0].replica}/{device}")
         evidence = [event_evidence(event) for event in events[:5]]
-        yield rule.finding(subject, Severity.WARNING, (events[0].time, events[-1].time), evidence, 0.9)
+        sentence = f"{case.name_at(replica, node, device)}: {events[0].message}"
+        span = events[0].time, events[-1].time
+        found = rule.finding(subject, Severity.WARNING, span, evidence, 0.9, sentence=sentence)
+        yield replace(found, replicas=[replica] if replica else [])
 
 
 RULE = Rule(

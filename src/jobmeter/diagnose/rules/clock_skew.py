@@ -30,7 +30,7 @@ def _stepped(rule: Rule, case: Case, numbers: Numbers) -> Findings:
         if off.any():
             at = int(np.abs(signal.value).argmax())
             skew = float(signal.value[at])
-            text = f"the clock of {signal.node} was {abs(skew):.1f} s {'ahead' if skew > 0 else 'behind'}"
+            text = f"its clock was {abs(skew):.1f} s {'ahead of' if skew > 0 else 'behind'} the server's"
             evidence = signal.evidence(text, skew, limit, "s", time=int(signal.time[at]))
             span = int(signal.time[off][0]), int(signal.until[off][-1])
             yield rule.finding(Subject("node", signal.node), Severity.WARNING, span, [evidence], 0.9)

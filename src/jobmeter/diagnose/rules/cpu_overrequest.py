@@ -22,7 +22,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
             continue
         most = float(np.percentile(signal.averaged(numbers["busiest"]).value, 99))
         if most < numbers["use"] * limit:
-            text = f"{case.name_of(signal)} used {most:.2f} cores at its busiest and may use {limit:g}"
+            text = f"{case.name_of(signal)} used {most:.2f} cores at its busiest and may use {limit:g} cores"
             evidence = signal.evidence(text, most, limit, "{core}")
             yield rule.finding(replica(signal), Severity.INFO, (start, end), [evidence], 0.9)
 

@@ -15,7 +15,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
         longest = case.stretch(signal, signal.value >= numbers["processes"], numbers)
         if longest is not None:
             least = float(np.quantile(signal.during(longest), 1 - numbers["steady"]))
-            text = f"{least:.0f} or more processes of {signal.node} have been blocked for {minutes(longest.length)}"
+            text = f"{least:.0f} or more of its processes have been blocked for {minutes(longest.length)}"
             evidence = signal.evidence(text, least, numbers["processes"], "{process}", time=longest.start)
             subject = Subject("node", signal.node)
             yield rule.finding(subject, Severity.WARNING, (longest.start, longest.end), [evidence], 0.8)

@@ -4,6 +4,7 @@ from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.rule import Findings, Rule
 from jobmeter.diagnose.signal import device
 from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.diagnose.wording import counted
 from jobmeter.model.finding import Severity
 
 
@@ -13,10 +14,11 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:  # noqa: ARG001 
         grown = signal.value > 0
         if grown.any():
             times, count = signal.time[grown], float(signal.value[grown].sum())
-            text = f"{case.name_of(signal)} had {count:.0f} memory errors that could not be corrected"
+            text = f"{counted(int(count), 'memory error')} that could not be corrected"
             evidence = signal.evidence(text, count, 0.0, "{error}", time=int(times[0]))
             span = int(times[0]), int(times[-1]) + case.step_ms
-            yield rule.finding(device(signal), Severity.CRITICAL, span, [evidence], 0.99)
+            sentence = f"{case.name_of(signal)} lost data: memory errors could not be corrected"
+            yield rule.finding(device(signal), Severity.CRITICAL, span, [evidence], 0.99, sentence=sentence)
 
 
 RULE = Rule(

@@ -4,8 +4,10 @@ import re
 
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.causes import line_evidence
+from jobmeter.diagnose.incidents import Report, incidents, shown
 from jobmeter.diagnose.rule import Findings, Rule
 from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.diagnose.wording import counted
 from jobmeter.model.finding import Evidence, Severity, Subject
 
 _WORSE = re.compile(
@@ -22,21 +24,23 @@ _DEVICE = re.compile(
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Each device with errors once; worst where the filesystem gave up."""
-    by_device: dict[tuple[str, str], list[Evidence]] = {}
+    by_device: dict[tuple[str, str], list[Report]] = {}
     worse: set[tuple[str, str]] = set()
     for line in case.kernel:
         text = line.text[:4_000]
         gave_up = _WORSE.search(text)
         if gave_up or _ERROR.search(text):
             place = line.node, _device(text)
-            by_device.setdefault(place, []).append(line_evidence(line))
+            by_device.setdefault(place, []).append(Report.of_line(line, line_evidence(line)))
             worse.update([place] if gave_up else [])
-    for (node, device), evidence in by_device.items():
-        if len(evidence) >= numbers["lines"]:
-            text = f"{len(evidence)} lines of the kernel report errors of {device or 'a device'} of {node}"
-            head = Evidence(kind="status", text=text, value=float(len(evidence)))
+    for (node, device), reports in by_device.items():
+        happened = incidents(reports)
+        if len(happened) >= numbers["lines"]:
+            text = f"the kernel reported {counted(len(happened), 'error')}{'' if device else ' of a device'}"
+            head = Evidence(kind="status", text=text, value=float(len(happened)), unit="{error}")
             severity = Severity.CRITICAL if (node, device) in worse else Severity.WARNING
-            yield rule.collected(case, Subject("filesystem", f"{node}:{device}"), severity, head, evidence, 0.9)
+            subject = Subject("filesystem", f"{node}:{device}")
+            yield rule.collected(case, subject, severity, head, shown(happened), 0.9)
 
 
 def _device(text: str) -> str:

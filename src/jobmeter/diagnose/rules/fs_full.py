@@ -7,6 +7,7 @@ from jobmeter.diagnose.causes import Cause
 from jobmeter.diagnose.rule import Findings, Rule
 from jobmeter.diagnose.signal import replica
 from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.diagnose.wording import amount
 from jobmeter.model.finding import Severity, Subject
 from jobmeter.model.time import SECOND
 
@@ -21,7 +22,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
         if full.any():
             most = float(used.value.max())
             span = int(used.time[full][0]), int(used.until[full][-1])
-            text = f"the ephemeral storage of {used.replica} was {most:.1%} full"
+            text = f"its ephemeral storage was {amount(most, '1')} full"
             evidence = used.evidence(text, most, numbers["info"], "1", time=int(used.time[used.value.argmax()]))
             yield rule.finding(replica(used), _severity(most, numbers), span, [evidence], 0.95)
 
@@ -39,10 +40,11 @@ def _mounts(rule: Rule, case: Case, numbers: Numbers) -> Findings:
         if full.any() and _concerns(case, free.node, free.part, numbers):
             most = float(np.nanmax(used))
             span = int(free.time[full][0]), int(free.time[full][-1]) + max(free.interval, 1)
-            text = f"{free.part or 'a filesystem'} of {free.node} was {most:.1%} full"
+            text = f"{free.part or 'a filesystem'} was {amount(most, '1')} full"
             evidence = free.evidence(text, most, numbers["info"], "1", time=int(free.time[np.nanargmax(used)]))
             subject = Subject("filesystem", f"{free.node}:{free.part}")
-            yield rule.finding(subject, _severity(most, numbers), span, [evidence], 0.95)
+            sentence = f"{case.name_of_subject(subject)} was {amount(most, '1')} full"
+            yield rule.finding(subject, _severity(most, numbers), span, [evidence], 0.95, sentence=sentence)
 
 
 def _concerns(case: Case, node: str, mount: str, numbers: Numbers) -> bool:

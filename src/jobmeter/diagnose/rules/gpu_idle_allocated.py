@@ -21,10 +21,11 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
             continue
         severity = Severity.CRITICAL if longest.length >= numbers["critical"] else Severity.WARNING
         usual = float(np.quantile(signal.during(longest), _USUALLY))
-        text = f"{case.name_of(signal)} has computed nothing for {minutes(longest.length)}: {title(signal.metric)} is "
-        text += amount(usual, "1")
-        evidence = signal.evidence(text, usual, numbers["idle"], "1", time=longest.start)
-        yield rule.finding(device(signal), severity, (longest.start, longest.end), [evidence], 0.95)
+        sentence = f"{case.name_of(signal)} computes nothing: {title(signal.metric)} is {amount(usual, '1')}"
+        text = f"{title(signal.metric)} was at most {amount(usual, '1')} for {minutes(longest.length)}"
+        evidence = [signal.evidence(text, usual, numbers["idle"], "1", time=longest.start)]
+        span = longest.start, longest.end
+        yield rule.finding(device(signal), severity, span, evidence, 0.95, sentence=sentence)
 
 
 RULE = Rule(

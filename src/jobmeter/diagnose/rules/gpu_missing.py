@@ -10,6 +10,7 @@ from jobmeter.diagnose.causes import event_evidence
 from jobmeter.diagnose.rule import Findings, Rule
 from jobmeter.diagnose.signal import device
 from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.diagnose.wording import minutes
 from jobmeter.model.device import STATES, DeviceState
 from jobmeter.model.event import DEVICE_HANGS, DRIVER_MISMATCH, GPU_BACK, GPU_LOST, GPU_NOT_PERMITTED, Event
 from jobmeter.model.finding import Evidence, Finding, Severity, Subject
@@ -38,17 +39,21 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:  # noqa: ARG001 
         code = min(ceil(float(signal.value[missing].max()) - 1e-9), len(STATES) - 1)
         raised |= {(signal.node, signal.device), (signal.node, "")}
         own = [*events.get((signal.node, ""), ()), *events.get((signal.node, signal.device), ())]
-        minutes = int(missing.sum()) * interval / 60_000
-        text = f"{signal.device_name} was not measured for {minutes:.1f} min: {STATES[code]}"
+        text = f"it was not measured for {minutes(int(missing.sum()) * interval)}: {STATES[code]}"
         head = signal.evidence(text, float(code), 0.0, "", time=span[0])
-        yield _finding(rule, device(signal), STATES[code], span, [head, *map(event_evidence, own)])
+        found = _finding(rule, device(signal), STATES[code], span, [head, *map(event_evidence, own)])
+        yield replace(found, sentence=f"{case.name_of(signal)} is not measured: {STATES[code]}")
     for (node, name), own in events.items():
         if (node, name) in raised:
             continue
         first = own[0]
         span = first.time, max(one.time for one in own)
         subject = Subject("device", f"{node}/{name}") if name else Subject("node", node)
-        yield _finding(rule, subject, _STATES[first.reason], span, [*map(event_evidence, own)])
+        found = _finding(rule, subject, _STATES[first.reason], span, [*map(event_evidence, own)])
+        if first.replica:
+            sentence = f"{case.name_at(first.replica, node, name)}: {first.message}"
+            found = replace(found, sentence=sentence, replicas=[first.replica])
+        yield found
 
 
 def _finding(

@@ -1,5 +1,7 @@
 """Some devices of a job work, others never do."""
 
+from msgspec.structs import replace
+
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.devices import BUSY, busy, works
 from jobmeter.diagnose.rule import Findings, Rule
@@ -20,7 +22,8 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     names = ", ".join(case.name_of(one) for one in idle[:_NAMED]) + (", ..." if len(idle) > _NAMED else "")
     text = f"{len(idle)} of {len(signals)} devices never worked: {names}"
     evidence = measured(idle[0].metric, text, float(max(one.mean for one in idle)), numbers["idle"], "1")
-    yield rule.finding(case.subject, Severity.WARNING, (span.start_ms, span.end_ms), [evidence], 0.95)
+    found = rule.finding(case.subject, Severity.WARNING, (span.start_ms, span.end_ms), [evidence], 0.95)
+    yield replace(found, replicas=list(dict.fromkeys(one.replica for one in idle if one.replica)))
 
 
 RULE = Rule(

@@ -10,7 +10,7 @@ from jobmeter.diagnose.devices import PREFIXES
 from jobmeter.diagnose.rule import Findings, Rule
 from jobmeter.diagnose.signal import Signal, measured
 from jobmeter.diagnose.thresholds import Numbers
-from jobmeter.diagnose.wording import amount_of, minutes, title
+from jobmeter.diagnose.wording import amount_of, title
 from jobmeter.model.batch import Bools, Float64s
 from jobmeter.model.catalog import CATALOG
 from jobmeter.model.finding import Evidence, Severity, Subject
@@ -59,7 +59,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
         start, end = max(one.since for one in still), max(one.signal.span[1] for one in still)
         if end - start >= numbers["hold"]:
             evidence = list(_evidence(still, start))
-            sentence = f"{_who(case, still)} for {minutes(end - start)}: {_how(still)}"
+            sentence = f"{_who(case, still)}: {_how(still)}"
             yield rule.finding(case.subject, Severity.CRITICAL, (start, end), evidence, 0.85, sentence=sentence)
 
 
@@ -136,15 +136,16 @@ def _has_stopped(still: Sequence[Still], numbers: Numbers) -> bool:
 def _who(case: Case, still: Sequence[Still]) -> str:
     names = {one.signal.replica for one in still}
     if len(names) > 1:
-        return f"All {len(names)} ranks have stood still"
-    return f"{case.name_of_subject(Subject('replica', names.pop()))} has stood still"
+        return f"All {len(names)} ranks stand still"
+    return f"{case.name_of_subject(Subject('replica', names.pop()))} stands still"
 
 
 def _how(still: Sequence[Still]) -> str:
     """Return what they do meanwhile."""
     busy = [one.level for one in still if one.kind == "busy"]
     if busy and max(busy) > _SPINS:
-        return f"devices are busy at {max(busy):.0%} with a collective that does not end, and no data moves"
+        level = amount_of("gpu.utilization", max(busy))
+        return f"devices are busy at {level} with a collective that does not end, and no data moves"
     return "they use no CPU, move no data, and their devices are idle" if busy else "no CPU is used and no data moves"
 
 

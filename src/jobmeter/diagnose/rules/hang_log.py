@@ -3,6 +3,7 @@
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.rule import Findings, Rule, quoted
 from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.diagnose.wording import minutes
 from jobmeter.model.finding import Evidence, Severity
 
 _NS = 1_000_000
@@ -16,7 +17,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     start, end = last.time_ns // _NS, case.span.end_ms
     if end - start < numbers["hold"]:
         return
-    text = f"nothing was written for {(end - start) / 60000:.1f} min; the last line: {quoted(last.text)}"
+    text = f"no rank has written anything for {minutes(end - start)}; the last line: {quoted(last.text)}"
     evidence = Evidence(kind="log", text=text, time=start, replica=last.replica)
     yield rule.finding(case.subject, Severity.WARNING, (start, end), [evidence], 0.7)
 

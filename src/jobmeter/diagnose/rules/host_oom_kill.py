@@ -5,9 +5,11 @@ from collections.abc import Iterator, Sequence
 
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.causes import event_evidence, line_evidence
+from jobmeter.diagnose.incidents import Report, incidents
 from jobmeter.diagnose.lives import Death, deaths
 from jobmeter.diagnose.rule import MOST_LINES, Findings, Rule, Weight, quoted
 from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.diagnose.wording import amount, counted
 from jobmeter.model.finding import Evidence, Finding, Severity, Subject
 from jobmeter.model.log import LogLine
 from jobmeter.model.time import NS_PER_MS
@@ -18,6 +20,7 @@ _LINE = re.compile(
 _REPORT = re.compile(r"oom[_-]kill event|OOM[ -]?Killed|Exceeded job memory limit|oom-kill event", re.IGNORECASE)
 """Lines of a replica's own output in which a launcher (slurmstepd) reports the kill."""
 _OWNER = re.compile(r"task_memcg=\S*?/job_(?P<job>[\w.-]+)", re.ASCII)
+_VARYING = re.compile(r"\d+", re.ASCII)
 _SIGKILL = 9
 _REASON = re.compile(r"OOM.?Kill|OUT_OF_MEMORY|out of memory", re.IGNORECASE)
 
@@ -27,31 +30,44 @@ _DEVICE = re.compile(r"CUDA|HIP|NPU|GPU|OutOfMemoryError")
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """The kernel's counter, its log lines, and what an agent or a scheduler reports of the end."""
-    for name, evidence in _by_replica(case, numbers).items():
-        yield _finding(rule, case, name, evidence)
+    counted_kills = dict(_counted(case))
+    reports: dict[str, list[Report]] = {}
+    for name, report in _reports(case, numbers):
+        reports.setdefault(name, []).append(report)
+    for name in dict.fromkeys((*counted_kills, *reports)):
+        happened = incidents(reports.get(name, ()), numbers["kill"])
+        kills, evidence = counted_kills.get(name, (0, []))
+        evidence = [*evidence, *(one.evidence for some in happened for one in some)]
+        yield _finding(rule, case, name, max(kills, len(happened)), evidence)
+    if not counted_kills and not reports and _is_host(case.job.error):
+        yield _finding(rule, case, "", 1, [Evidence(kind="status", text=quoted(case.job.error), time=case.job.end)])
 
 
-def _by_replica(case: Case, numbers: Numbers) -> dict[str, list[Evidence]]:
-    evidence: dict[str, list[Evidence]] = {}
+def _counted(case: Case) -> Iterator[tuple[str, tuple[int, list[Evidence]]]]:
+    """Each replica with the kills that the kernel counted."""
     for signal in case.increases.get("memory.oom.kills", ()):
         grown = signal.value > 0
         if grown.any():
-            count = float(signal.value[grown].sum())
-            text = f"{count:.0f} processes of {signal.replica} were killed because memory ran out"
+            count = int(signal.value[grown].sum())
+            text = f"the kernel counted {counted(count, 'killed process', 'killed processes')}"
             first = int(signal.time[grown][0])
-            evidence.setdefault(signal.replica, []).append(signal.evidence(text, count, 0.0, "{process}", time=first))
+            yield signal.replica, (count, [signal.evidence(text, count, 0.0, "{process}", time=first)])
+
+
+def _reports(case: Case, numbers: Numbers) -> Iterator[tuple[str, Report]]:
+    """Each report of a kill with its replica, "" for the job."""
     for event in case.events:
         if event.source != "state" and _REASON.search(event.reason):
-            evidence.setdefault(event.replica, []).append(event_evidence(event))
+            yield event.replica, Report.of_event(event, event_evidence(event))
     for replica in case.view.replicas:
         if _REASON.search(replica.reason):
-            from_status = Evidence(kind="status", text=quoted(replica.reason), time=replica.end, replica=replica.name)
-            evidence.setdefault(replica.name, []).append(from_status)
+            end = case.span.end_ms if replica.end is None else replica.end
+            status = Evidence(kind="status", text=quoted(replica.reason), time=end, replica=replica.name)
+            yield replica.name, Report("status", end, status, (replica.name, replica.attempt))
     for name, line in _lines(case, numbers):
-        evidence.setdefault(name, []).append(line_evidence(line))
-    if not evidence and _is_host(case.job.error):
-        evidence[""] = [Evidence(kind="status", text=quoted(case.job.error), time=case.job.end)]
-    return evidence
+        found = _LINE.search(line.text[:4_000])
+        form = _VARYING.sub("", found[0]) if found else ""
+        yield name, Report.of_line(line, line_evidence(line), form)
 
 
 def _lines(case: Case, numbers: Numbers) -> Iterator[tuple[str, LogLine]]:
@@ -90,19 +106,22 @@ def _is_host(error: str) -> bool:
     return bool(_REASON.search(error)) and ("kill" in error.lower() or not _DEVICE.search(error))
 
 
-def _finding(rule: Rule, case: Case, replica: str, evidence: list[Evidence]) -> Finding:
+def _finding(rule: Rule, case: Case, replica: str, kills: int, evidence: list[Evidence]) -> Finding:
     used, limit = (
         next((one for one in case.means.get(metric, ()) if one.replica == replica and len(one)), None)
         for metric in rule.metrics
     )
     if used is not None:
         most, allowed = float(used.value.max()), None if limit is None else float(limit.value[-1])
-        text = f"{replica} was seen with {most / 2**20:.0f} MiB at most"
-        evidence = [*evidence, used.evidence(text, most, allowed, "By")]
+        of = "" if allowed is None else f" of {amount(allowed, 'By')} allowed"
+        evidence = [*evidence, used.evidence(f"it was seen with {amount(most, 'By')}{of}", most, allowed, "By")]
     times = [one.time for one in evidence if one.time is not None]
     span = min(times, default=case.span.end_ms), max(times, default=case.span.end_ms)
     subject = Subject("replica", replica) if replica else case.subject
-    return rule.finding(subject, Severity.CRITICAL, span, evidence[:MOST_LINES], 0.97)
+    who = f"{case.name_of_subject(subject)}: " if replica else ""
+    sentence = f"{who}memory ran out, and the kernel killed processes"
+    head = Evidence(kind="status", text=f"{counted(kills, 'process was', 'processes were')} killed", value=float(kills))
+    return rule.finding(subject, Severity.CRITICAL, span, [head, *evidence][:MOST_LINES], 0.97, sentence=sentence)
 
 
 RULE = Rule(

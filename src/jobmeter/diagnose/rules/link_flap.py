@@ -4,8 +4,10 @@ import re
 
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.causes import line_evidence
+from jobmeter.diagnose.incidents import Report, incidents, shown
 from jobmeter.diagnose.rule import Findings, Rule
 from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.diagnose.wording import often
 from jobmeter.model.finding import Evidence, Severity, Subject
 
 _NAME = r"(?P<link>[a-z][\w.@-]*\d[\w.@-]*)"
@@ -22,26 +24,31 @@ _NO_FABRIC = re.compile(
     r"|veth|docker|br-|virbr|vnet|tap|tun|cali|cni|flannel|lxc|cilium|kube|dummy|ifb|lo)[\w.@-]*$",
     re.ASCII | re.IGNORECASE,
 )
+_VARYING = re.compile(r"[0-9a-f]*\d[0-9a-f:.]*", re.ASCII)
+"""Numbers and addresses: what is left of the words before a link's name says which driver reports."""
 _FABRIC = re.compile(r"(?:ib|mlx[45]_\d|hfi|opa|bond-ib)", re.ASCII)
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Each link that went down as often as the threshold says; one of the fabric is worse than one of Ethernet."""
-    downs: dict[tuple[str, str], list[Evidence]] = {}
+    downs: dict[tuple[str, str], list[Report]] = {}
     for line in case.kernel:
         text = line.text[:4_000]
         match = _DOWN.search(text) or _CABLE.search(text)
-        link = match and next(name for name in match.groups() if name)
-        if link and not _NO_FABRIC.match(link):
-            downs.setdefault((line.node, link), []).append(line_evidence(line))
-    for (node, link), evidence in downs.items():
-        if len(evidence) < numbers["downs"]:
+        link = next(name for name in match.groups() if name) if match else ""
+        if match and not _NO_FABRIC.match(link):
+            driver = _VARYING.sub("", text[: match.start()])
+            downs.setdefault((line.node, link), []).append(Report.of_line(line, line_evidence(line), driver))
+    for (node, link), reports in downs.items():
+        happened = incidents(reports)
+        if len(happened) < numbers["downs"]:
             continue
-        text = f"{link} of {node} went down, {len(evidence)} times in the lines that were read"
-        head = Evidence(kind="status", text=text, value=float(len(evidence)), limit=numbers["downs"])
+        read = " in the lines that were read" if len(happened) > 1 else ""
+        text = f"the link went down {often(len(happened))}{read}"
+        head = Evidence(kind="status", text=text, value=float(len(happened)), limit=numbers["downs"], unit="{time}")
         severity = Severity.CRITICAL if _FABRIC.match(link) else Severity.WARNING
         subject = Subject("link", f"{node}/{link}")
-        yield rule.collected(case, subject, severity, head, evidence, 0.85)
+        yield rule.collected(case, subject, severity, head, shown(happened), 0.85)
 
 
 RULE = Rule(

@@ -8,6 +8,7 @@ from jobmeter.diagnose.lives import Death, deaths
 from jobmeter.diagnose.rule import Findings, Rule, Weight
 from jobmeter.diagnose.signal import measured
 from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.diagnose.wording import minutes
 from jobmeter.model.finding import Finding, Severity, Subject
 from jobmeter.model.job import JobState, Replica
 from jobmeter.query.stretches import GAP_INTERVALS
@@ -72,7 +73,7 @@ def _recorded(replica: Replica | None, latest: float) -> bool:
 
 
 def _gone(rule: Rule, replica: str, since: int, last: int) -> Finding:
-    text = f"{replica} was last seen {(last - since) / 60_000:.1f} min before the others, its end is not known"
+    text = f"{replica} was last seen {minutes(last - since)} before the others; its end is not known"
     evidence = measured("cpu.usage", text, (last - since) / 1000, None, "s", time=since, replica=replica)
     return rule.finding(Subject("replica", replica), Severity.CRITICAL, (since, last), [evidence], 0.8)
 

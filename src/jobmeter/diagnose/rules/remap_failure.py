@@ -11,7 +11,7 @@ RULE = Rule(
     sees="Device memory cannot be repaired any more.",
     advice="Take the device out of service: it has to be replaced.",
     source="https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/index.html",
-    find=partial(raised_flags, severity=Severity.CRITICAL, text="remapping a memory row of {} failed"),
+    find=partial(raised_flags, severity=Severity.CRITICAL, text="remapping a memory row failed"),
     metrics=("gpu.remapped.rows.failed",),
     running=True,
 )

@@ -11,6 +11,6 @@ RULE = Rule(
     sees="Device memory waits for a reset to be repaired.",
     advice="Reset the device when nobody uses it.",
     source="https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/index.html",
-    find=partial(raised_flags, severity=Severity.WARNING, text="a memory row of {} waits to be remapped"),
+    find=partial(raised_flags, severity=Severity.WARNING, text="a memory row waits to be remapped"),
     metrics=("gpu.remapped.rows.pending",),
 )

@@ -11,7 +11,7 @@ from jobmeter.diagnose.peers import Outlier, Peers, peers_of
 from jobmeter.diagnose.rule import Findings, Rule
 from jobmeter.diagnose.signal import Signal, replica
 from jobmeter.diagnose.thresholds import Numbers
-from jobmeter.diagnose.wording import amount_of
+from jobmeter.diagnose.wording import amount, amount_of
 from jobmeter.model.batch import Bools
 from jobmeter.model.finding import Evidence, Severity
 
@@ -77,7 +77,7 @@ def _evidence(case: Case, peers: Peers, one: Outlier, waits: Sequence[Signal]) -
     yield one.signal.evidence(text, mine, usual, "{core}", time=one.start)
     for waiting in (signal for signal in waits if signal.member == one.member):
         share = float(waiting.within(one.start, one.end).value.mean())
-        yield waiting.evidence(f"{name} waited for a CPU in {share:.0%} of the time", share, None, "1")
+        yield waiting.evidence(f"{name} waited for a CPU for {amount(share, '1')} of the time", share, None, "1")
 
 
 RULE = Rule(

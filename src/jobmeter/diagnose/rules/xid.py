@@ -6,39 +6,58 @@ from msgspec.structs import replace
 
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.causes import line_evidence
+from jobmeter.diagnose.incidents import Report, incidents, shown
 from jobmeter.diagnose.rule import Findings, Rule, quoted
 from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.diagnose.wording import often
+from jobmeter.model.device import pci_address
 from jobmeter.model.event import EventSource, EventType
 from jobmeter.model.finding import Evidence, Subject
 from jobmeter.model.xid import XidReport, read_xid
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:  # noqa: ARG001 - the shape of a rule
-    """Each code once for each device, with its entry in the vendor's catalogue."""
-    reports: dict[tuple[str, XidReport], list[Evidence]] = {}
-    for place, report, evidence_part in _reports(case):
-        reports.setdefault((place, report), []).append(evidence_part)
-    for (place, report), evidence in reports.items():
-        meaning = report.meaning
-        often = "once" if len(evidence) == 1 else f"{len(evidence)} times"
-        text = f"XID {report.code} ({meaning.text}), {often}"
-        head = Evidence(kind="status", text=text, value=float(report.code))
-        subject = Subject("device", f"{place}/{report.device or 'gpu'}")
-        one = rule.collected(case, subject, meaning.severity, head, evidence, 0.95)
-        yield replace(one, advice=meaning.advice)
+    """Each code once for each device that the job had then, with its entry in the vendor's catalogue.
+
+    A device whose address no agent said may be any of the node.
+    """
+    reports: dict[tuple[Subject, XidReport], list[Report]] = {}
+    for node, xid, report in _reports(case):
+        address = pci_address(xid.device)
+        subject = case.subject_at(node, [address])
+        if subject.kind == "node" or _is_of_job(case, subject, report.time):
+            key = subject, XidReport(xid.code, address if subject.kind == "node" else "")
+            reports.setdefault(key, []).append(report)
+    for (subject, xid), own in reports.items():
+        happened = incidents(own)
+        meaning = xid.meaning
+        which = f" of the device at {xid.device}, which no agent has named" if xid.device else ""
+        head = Evidence(
+            kind="status", text=f"XID {xid.code} was reported {often(len(happened))}", value=float(xid.code)
+        )
+        one = rule.collected(case, subject, meaning.severity, head, shown(happened), 0.95)
+        name = case.name_of_subject(subject, one.start)
+        yield replace(one, advice=meaning.advice, sentence=f"{name}: XID {xid.code}{which}: {meaning.text}")
 
 
-def _reports(case: Case) -> Iterator[tuple[str, XidReport, Evidence]]:
+def _is_of_job(case: Case, subject: Subject, time: int) -> bool:
+    """False for a device of a neighbour: the job had others of the node then."""
+    node, _, device = subject.name.partition("/")
+    had_some = any(one.node == node for one in case.view.allocations)
+    return not had_some or bool(case.owner_of(node, device, time))
+
+
+def _reports(case: Case) -> Iterator[tuple[str, XidReport, Report]]:
     # A job can print anything: its own lines are no report of the driver.
     for line in case.kernel:
-        report = read_xid(line.text)
-        if report:
-            yield line.node or line.replica, report, line_evidence(line)
+        xid = read_xid(line.text)
+        if xid:
+            yield line.node or line.replica, xid, Report.of_line(line, line_evidence(line))
     for event in (*case.events, *case.faults):
-        report = read_xid(f"{event.reason}: {event.message}")
-        if report and event.type is EventType.DEVICE_FAULT and event.source is EventSource.NODE:
+        xid = read_xid(f"{event.reason}: {event.message}")
+        if xid and event.type is EventType.DEVICE_FAULT and event.source is EventSource.NODE:
             evidence = Evidence(kind="event", text=quoted(event.message), time=event.time, replica=event.replica)
-            yield event.node or event.replica, report, evidence
+            yield event.node or event.replica, xid, Report.of_event(event, evidence)
 
 
 RULE = Rule(

@@ -292,7 +292,13 @@ class Made:
             updated=end,
             last_sample=self.last_sample or int(self.time[-1]),
         )
-        return JobView(job=job, replicas=replicas, allocations=self.allocations)
+        allocated = {(one.replica, one.device) for one in self.allocations}
+        others = [
+            Allocation(replica=name, node=f"node-{name}", device=device, start=START, end=end)
+            for name, device in self.gpus
+            if (name, device) not in allocated
+        ]
+        return JobView(job=job, replicas=replicas, allocations=[*self.allocations, *others])
 
     def _replica(self, name: str, end: int | None, job_state: JobState) -> Replica:
         own = self.ends.get(name) if job_state is self.state else None

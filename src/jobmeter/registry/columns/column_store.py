@@ -28,7 +28,7 @@ from jobmeter.registry.columns.dictionary_column import Mask
 from jobmeter.registry.columns.job_groups import job_groups
 from jobmeter.registry.columns.select import Rows
 from jobmeter.registry.columns.table import SAMPLED_COLUMNS, JobRow, JobTable, Key
-from jobmeter.registry.conditions import FINDING, RELATED, Predicate, check
+from jobmeter.registry.conditions import FINDINGS, OPEN_FINDING, RELATED, Predicate, check
 from jobmeter.registry.database import POSTGRESQL, Database
 from jobmeter.registry.groups import views_of
 from jobmeter.registry.rows import job_of
@@ -38,6 +38,8 @@ from jobmeter.registry.statements import chunks, job_chunks
 WAIT_SECONDS = 15.0
 """Seconds that a listing waits for other threads: the first listing after a start reads every job."""
 _CHUNK = 2000
+_MOST_WITHIN = 5_000
+"""Jobs whose open findings are looked up job by job; for more all open findings are."""
 _MOST = 3
 """If more than one job in ``_MOST`` is needed, all jobs are read: faster than looking up each."""
 _CATCH_UP_SECONDS = 2.0
@@ -171,7 +173,11 @@ class ColumnStore:
         found = np.zeros(len(left), np.bool_)
         name, path = one.field[0], one.field[1:]
         if name in RELATED:
-            related = list(_related(connection, name, one.texts))
+            within = None
+            if name == OPEN_FINDING and np.count_nonzero(left) <= _MOST_WITHIN:
+                with self._locked():
+                    within = chosen.keys(np.flatnonzero(left))
+            related = list(_related(connection, name, one.texts, within))
             with self._locked():
                 found[chosen.places(related)] = True
             return found
@@ -297,10 +303,20 @@ class _Chosen:
         return found
 
 
-def _related(connection: sa.Connection, field: str, values: Sequence[str]) -> Iterator[Key]:
+def _related(
+    connection: sa.Connection, field: str, values: Sequence[str], within: Iterable[Key] | None
+) -> Iterator[Key]:
+    """The jobs of which a related table has one of the values; of open findings those ``within`` alone, if given."""
+    if within is not None:
+        statement = finding_filter.open_keys(values)
+        for project, ids in job_chunks(within):
+            for row in connection.execute(statement.where(*finding_filter.of_jobs(project, ids))):
+                yield row.project, row.job
+        return
     for some in chunks(values):
         members = sa.select(replicas.c.project, replicas.c.job).where(replicas.c.node.in_(some)).distinct()
-        for row in connection.execute(finding_filter.keys(some) if field == FINDING else members):
+        found = finding_filter.open_keys if field == OPEN_FINDING else finding_filter.keys
+        for row in connection.execute(members if field not in FINDINGS else found(some)):
             yield row.project, row.job
 
 
@@ -316,6 +332,8 @@ def _key(table: JobTable, name: str, now_ms: int) -> select.Key:
         return lambda rows: row_filter.durations(table, rows, now_ms)
     if name == "state":
         return lambda rows: row_filter.state_ranks(table, rows, now_ms)
+    if name == "active":
+        return lambda rows: row_filter.active_ranks(table, rows, now_ms)
     return lambda rows: table.sort_values(name, rows)
 
 

@@ -22,7 +22,7 @@ ORDERS: dict[str, tuple[str, ...]] = {
     **{name: (name, "id", "project") for name in ("name", "updated", "duration")},
     "id": ("id", "project"),
     "project": ("project", "created_sort", "id"),
-    "state": ("state", "created_sort", "id", "project"),
+    **{name: (name, "created_sort", "id", "project") for name in ("state", "active")},
 }
 """Columns of each sort, in order of significance."""
 
@@ -119,6 +119,14 @@ def state_ranks(table: JobTable, rows: NDArray[np.int32], now_ms: int) -> NDArra
     alive = table.sort_values("last_sample", rows) > now_ms - ALIVE_MS
     sampled = np.where(alive, places[JobState.RUNNING.value], places[JobState.UNKNOWN.value])
     return np.where(ranks < 0, sampled, ranks)
+
+
+def active_ranks(table: JobTable, rows: NDArray[np.int32], now_ms: int) -> NDArray[np.int64]:
+    """Return 2 for each row of a running job, 1 for a queued one, else 0."""
+    places = sorted(JobState)
+    ranks = np.zeros(len(places), np.int64)
+    ranks[places.index(JobState.QUEUED)], ranks[places.index(JobState.RUNNING)] = 1, 2
+    return ranks[state_ranks(table, rows, now_ms)]
 
 
 def _has(table: JobTable, one: Predicate) -> bool:

@@ -1,6 +1,7 @@
 """Selects a page of the matching rows in order, without sorting all of them: pure functions over arrays."""
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,6 +10,8 @@ Rows = NDArray[np.int32]
 Key = Callable[[Rows], NDArray[np.int64]]
 """Returns the sort keys of rows, smaller first."""
 
+_DISTINCT = 64
+"""Values from 0 to this are few."""
 _FEW = 2048
 """Number of rows up to which all are sorted."""
 _MANY = 50_000
@@ -38,6 +41,8 @@ def _window(rows: Rows, keys: Sequence[Key], start: int, stop: int) -> Rows:
     values = keys[0](rows)
     if len(rows) <= _FEW or stop - start > len(rows) // 2:
         return rows[_order(values, rows, keys[1:])][start:stop]
+    if values.min() >= 0 and values.max() < _DISTINCT:
+        return _by_value(rows, values, keys[1:], start, stop)
     if len(rows) > _MANY:
         near, below = _near(values, start, stop)
         if near is not None:
@@ -55,6 +60,17 @@ def _window(rows: Rows, keys: Sequence[Key], start: int, stop: int) -> Rows:
     middle = middle[_order(values[within], middle, keys[1:])]
     tail = _window(rows[values == last], keys[1:], 0, stop - start - len(head) - len(middle))
     return np.concatenate((head, middle, tail))
+
+
+def _by_value(rows: Rows, values: NDArray[np.int64], keys: Sequence[Key], start: int, stop: int) -> Rows:
+    """Return a window of rows with few different values: only rows whose value is in the window are sorted."""
+    ends = np.cumsum(np.bincount(values)).tolist()
+    found = [
+        _window(rows[values == value], keys, max(start - begin, 0), min(stop, end) - begin)
+        for value, (begin, end) in enumerate(pairwise((0, *ends)))
+        if begin < stop and start < end
+    ]
+    return np.concatenate(found)
 
 
 def _near(values: NDArray[np.int64], start: int, stop: int) -> tuple[NDArray[np.bool_] | None, int]:

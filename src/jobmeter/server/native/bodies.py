@@ -4,7 +4,7 @@ from typing import TypeVar
 
 import msgspec
 
-from jobmeter.model.answers import DeviceBody, LatestValue
+from jobmeter.model.answers import DeviceBody, FaultBody, FaultJob, LatestValue, NodeFaults
 from jobmeter.model.event import EventSource, EventType, Level
 from jobmeter.model.finding import FindingSummary, Subject
 from jobmeter.model.job import (
@@ -14,6 +14,7 @@ from jobmeter.model.job import (
     Node,
     Replica,
 )
+from jobmeter.query.faults import NodeFault
 from jobmeter.query.summary import JobSummary
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -89,10 +90,11 @@ class JobDetail(msgspec.Struct, frozen=True):
     summary: JobSummary | None
 
 
-class NodeList(msgspec.Struct, frozen=True):
-    """The nodes, ordered by cluster and name."""
+class NodeList(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The nodes, ordered by cluster and name; ``faults`` of the faulty ones on request."""
 
     nodes: list[NodeBody]
+    faults: list[NodeFaults] | None = None
 
 
 class Recorded(msgspec.Struct, frozen=True):
@@ -203,3 +205,8 @@ def job_detail(view: JobView, summary: JobSummary | None) -> JobDetail:
         nodes=sorted(nodes - {""}),
         summary=summary,
     )
+
+
+def fault_body(one: NodeFault) -> FaultBody:
+    """The body of a fault of a node."""
+    return copied(FaultBody, one, jobs=[copied(FaultJob, job) for job in one.jobs])

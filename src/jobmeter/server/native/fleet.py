@@ -5,13 +5,14 @@ from functools import partial
 import msgspec
 
 from jobmeter.access.principal import Scope
+from jobmeter.model.answers import FaultBody
 from jobmeter.model.time import MINUTE, SECOND, TimeRange
 from jobmeter.query.fleet import Fleet, FleetNode, FleetQuestion
 from jobmeter.query.group import Amounts, GroupQuestion, Usage
 from jobmeter.query.request import GroupRef
 from jobmeter.server.live import CONTENT_TYPE, Feed, Update
 from jobmeter.server.native.arguments import Query
-from jobmeter.server.native.bodies import copied
+from jobmeter.server.native.bodies import copied, fault_body
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagged
 from jobmeter.server.services import Services
 
@@ -37,7 +38,10 @@ class FleetDeviceBody(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class FleetNodeBody(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A node: ``state`` up, down or unknown, and ``cpu`` the CPU use from 0 to 1; null: no recent measurement."""
+    """A node: ``state`` up, down or unknown, and ``cpu`` the CPU use from 0 to 1; null: no recent measurement.
+
+    ``faults`` were reported within a day, and are not known to have passed.
+    """
 
     name: str
     project: str
@@ -47,6 +51,7 @@ class FleetNodeBody(msgspec.Struct, frozen=True, omit_defaults=True):
     devices: list[FleetDeviceBody]
     last_seen: int | None = None
     cpu: float | None = None
+    faults: list[FaultBody] = []
 
 
 class FleetHolder(msgspec.Struct, frozen=True):
@@ -151,7 +156,8 @@ def _node(one: FleetNode, numbers: dict[str, int]) -> FleetNodeBody:
         FleetDeviceBody(own.device, numbers.get(own.type), _rounded(own.use), own.job, own.idle, own.state)
         for own in one.devices
     ]
-    return copied(FleetNodeBody, one.node, state=one.state, cpu=_rounded(one.cpu), devices=devices)
+    faults = [fault_body(own) for own in one.faults]
+    return copied(FleetNodeBody, one.node, state=one.state, cpu=_rounded(one.cpu), devices=devices, faults=faults)
 
 
 def _rounded(value: float | None) -> float | None:

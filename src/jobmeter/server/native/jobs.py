@@ -15,7 +15,7 @@ from jobmeter.model.record import JobRecord, Records, check_record, decode_recor
 from jobmeter.model.series import check_job_id
 from jobmeter.model.time import iso
 from jobmeter.query.request import JobQuestion, JobRef
-from jobmeter.registry.conditions import SORTS
+from jobmeter.registry.conditions import FINDING, OPEN_FINDING, SORTS
 from jobmeter.registry.finding_filter import values as finding_values
 from jobmeter.server.commands import delete_job
 from jobmeter.server.native.arguments import Query
@@ -56,7 +56,7 @@ def _list(context: CallContext) -> JobList:
         projects=context.scope.projects,
         ids=given.texts("id"),
         name_contains=given.text("name"),
-        states=given.choices("state", JobState),
+        states=_states(context),
         types=frozenset(given.texts("type")),
         users=frozenset(given.texts("user")),
         resource_groups=frozenset(given.texts("resource_group")),
@@ -76,15 +76,22 @@ def _list(context: CallContext) -> JobList:
     return JobList([copied(JobBody, job) for job in page.jobs], page.total, found)
 
 
+def _states(context: CallContext) -> frozenset[JobState]:
+    """The states to list: only a job that runs has open findings, and such jobs are few."""
+    states = context.arguments.choices("state", JobState)
+    return states or (frozenset({JobState.RUNNING}) if context.arguments.flag("open") else states)
+
+
 def _conditions(context: CallContext) -> Iterator[Condition]:
     nodes = context.arguments.texts("node")
     if nodes:
         yield Condition("node", Operator.IN, nodes)
     severities, names = context.arguments.choices("severity", Severity), context.arguments.texts("finding")
+    is_open = context.arguments.flag("open")
     _check_rules(names)
-    if severities or names:
+    if severities or names or is_open:
         wanted = finding_values(severities, () if ANY in names else names)
-        yield Condition("finding", Operator.IN, wanted or ("/",))
+        yield Condition(OPEN_FINDING if is_open else FINDING, Operator.IN, wanted or ("/",))
 
 
 def _check_rules(names: Iterable[str]) -> None:
@@ -176,9 +183,11 @@ ENDPOINTS = tagged(
                 many=True,
                 example="critical",
             ),
+            Query("open", "true: only a finding that is open counts, of a job that runs."),
             Query(
                 "findings",
-                "true adds the findings of each job: `severity` (the worst), `count`, `rules` (worst first).",
+                "true adds the findings of each job: `severity`, `sentence` and `start` of the worst one, "
+                "`count`, `rules` (worst first), and how many are `open`, which come first.",
             ),
             Query("created_from", "Created at or after this time.", example="2026-11-20T15:00:00Z"),
             Query("created_to", "Created before this time."),

@@ -7,11 +7,12 @@ import msgspec
 from jobmeter.access.principal import Scope
 from jobmeter.errors import JobmeterError
 from jobmeter.model.answers import LatestValue
-from jobmeter.model.finding import FindingSummary
-from jobmeter.model.job import Job, JobFilter, JobState
+from jobmeter.model.finding import FindingSummary, Severity
+from jobmeter.model.job import Condition, Job, JobFilter, JobState, Operator
 from jobmeter.model.time import SECOND, TimeRange, floor_to
 from jobmeter.query.defaults import CORE_METRICS
 from jobmeter.query.request import By, JobRef, MetricQuery, MetricResult
+from jobmeter.registry.conditions import OPEN_FINDING
 from jobmeter.server.live import CONTENT_TYPE, Feed, Update
 from jobmeter.server.native.arguments import Query
 from jobmeter.server.native.bodies import JobBody, LineBody, Timelines, copied
@@ -26,6 +27,9 @@ NEWEST = 100
 """Jobs in an update of the list."""
 MEASURED = 40
 """Running jobs whose usage an update includes."""
+MOST_TROUBLED = 2_000
+"""Most running jobs with findings that are counted."""
+IDLE_RULE = "gpu_idle_allocated"
 USE = ("cpu.usage", "gpu.utilization", "npu.utilization")
 _BY = {by.value: by for by in (By.REPLICA, By.DEVICE, By.JOB)}
 
@@ -52,13 +56,20 @@ class JobUse(msgspec.Struct, frozen=True):
 
 
 class LiveJobs(msgspec.Struct, frozen=True):
-    """Running and recently changed jobs, the number running, usage of the newest, and findings if there are any."""
+    """Running and recently changed jobs, usage of the newest, and findings if there are any.
+
+    ``running`` is the number of running jobs, ``critical`` the number of these with an open finding of level critical.
+    ``idle_devices`` is the number of their devices that open findings of ``gpu_idle_allocated`` name. 2,000 jobs at
+    most are counted.
+    """
 
     now: int
     jobs: list[JobBody]
     running: int
     use: list[JobUse]
     findings: list[FindingSummary]
+    critical: int
+    idle_devices: int
 
 
 def _follow_job(context: CallContext) -> Feed:
@@ -98,8 +109,26 @@ def _jobs_now(services: Services, scope: Scope) -> Update:
     found = {(job.project, job.id): job for job in (*running.jobs, *changed.jobs)}
     use = [JobUse(job.id, job.project, _use(services, scope, job)) for job in running.jobs[:MEASURED]]
     bodies = [copied(JobBody, job) for job in found.values()]
-    body = LiveJobs(services.clock.now_ms(), bodies, running.total, use, services.registry.findings(found))
+    troubled = _troubled(services, scope)
+    body = LiveJobs(
+        services.clock.now_ms(),
+        bodies,
+        running.total,
+        use,
+        services.registry.findings(found),
+        sum(one.severity is Severity.CRITICAL for one in troubled),
+        sum(one.idle_devices for one in troubled),
+    )
     return Update(msgspec.json.encode(body))
+
+
+def _troubled(services: Services, scope: Scope) -> list[FindingSummary]:
+    """The running jobs with an open finding that is critical or about an idle device, in one pass over the findings."""
+    condition = Condition(OPEN_FINDING, Operator.IN, (f"{Severity.CRITICAL}/", f"/{IDLE_RULE}"))
+    running = frozenset({JobState.RUNNING})
+    page = services.executor.run(JobFilter(states=running, conditions=(condition,), limit=MOST_TROUBLED), scope)
+    found = services.registry.findings((job.project, job.id) for job in page.jobs)
+    return [one for one in found if one.open]
 
 
 def _use(services: Services, scope: Scope, job: Job) -> list[LatestValue]:

@@ -1,11 +1,14 @@
 """``/nodes``: the machines that agents run on."""
 
 from jobmeter.errors import LimitExceededError
+from jobmeter.model.answers import NodeFaults
+from jobmeter.model.job import Node
 from jobmeter.model.pod import MOST_PODS, NodePods
 from jobmeter.model.series import check_job_id, check_name
+from jobmeter.query.faults import node_faults
 from jobmeter.query.nodes import machines
 from jobmeter.server.native.arguments import Query
-from jobmeter.server.native.bodies import NodeBody, NodeList, copied
+from jobmeter.server.native.bodies import NodeBody, NodeList, copied, fault_body
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagged
 
 
@@ -17,13 +20,23 @@ def _list(context: CallContext) -> NodeList:
     """
     groups, names = context.arguments.texts("resource_group"), context.arguments.texts("name")
     found = [one for one in context.services.registry.nodes(context.scope.projects) if context.scope.shows_node(one)]
-    return NodeList(
-        [
-            copied(NodeBody, node)
-            for node in machines(found)
-            if (not groups or node.resource_group in groups) and (not names or node.name in names)
-        ]
-    )
+    nodes = [
+        node
+        for node in machines(found)
+        if (not groups or node.resource_group in groups) and (not names or node.name in names)
+    ]
+    return NodeList([copied(NodeBody, node) for node in nodes], _faults(context, nodes))
+
+
+def _faults(context: CallContext, nodes: list[Node]) -> list[NodeFaults] | None:
+    if not context.arguments.flag("faults"):
+        return None
+    services, scope = context.services, context.scope
+    found = node_faults(services.registry, nodes, scope.projects, scope, services.clock.now_ms())
+    return [
+        NodeFaults(node=node, cluster=cluster, faults=[fault_body(one) for one in faults])
+        for (cluster, node), faults in found.items()
+    ]
 
 
 def _pods(context: CallContext) -> NodePods:
@@ -53,6 +66,7 @@ ENDPOINTS = tagged(
         queries=(
             Query("resource_group", "Only nodes of these resource groups.", many=True),
             Query("name", "Only nodes of these names.", many=True),
+            Query("faults", "true adds the faults of nodes and their devices: which, since when, and the jobs hit."),
             PROJECT,
         ),
         by_resource=True,

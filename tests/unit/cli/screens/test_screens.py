@@ -52,6 +52,7 @@ FINDING = {
     "evidence": [{"kind": "metric", "text": "0.3 where others have 0.9"}, {"kind": "log", "text": NAME}],
     "advice": "look at its node",
     "source": "https://example.org",
+    "replicas": ["worker-2"],
 }
 
 
@@ -274,5 +275,22 @@ def test_nothing_runs_says_what_to_do(server):
             await shown.until(lambda: "no running jobs; press a" in shown.text("#note"))
             await shown.press("a")
             await shown.until(lambda: "no jobs yet: jobmeter run" in shown.text("#note"))
+
+    asyncio.run(steps())
+
+
+def test_jobs_with_critical_findings_come_first_and_say_why(fleet):
+    sentence = "worker-2 (n1, gpu2): XID 79: the GPU has fallen off the bus"
+    found = {"id": "idle", "project": "default", "severity": "critical", "count": 1, "rules": ["xid"], "open": 1}
+    jobs = [{"id": name, "state": "Running", "project": "default", "start": START} for name in ("busy", "idle")]
+    fleet.on("/jobs", {"jobs": jobs, "total": 2, "findings": [{**found, "sentence": sentence}]})
+
+    async def steps():
+        async with screens(fleet, (200, 50)) as shown:
+            await shown.until(lambda: shown.table("#jobs").row_count == 2)
+            assert shown.column("#jobs") == ["idle", "busy"], "the busiest comes first where nothing is critical"
+            assert "1 with critical findings" in shown.text()
+            assert f"idle: critical: {sentence}" in shown.text("#note")
+            assert "critical xid" in shown.column("#jobs", shown.heads("#jobs").index("finding"))
 
     asyncio.run(steps())

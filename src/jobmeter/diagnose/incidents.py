@@ -1,0 +1,67 @@
+"""Incidents out of reports: a line of a log, an event and a status may report one thing, and count once."""
+
+from collections.abc import Hashable, Iterable
+
+import msgspec
+
+from jobmeter.model.event import Event
+from jobmeter.model.finding import Evidence
+from jobmeter.model.log import LogLine
+from jobmeter.model.time import NS_PER_MS
+
+APART_MS = 5_000
+"""Most time between two reports of one thing: by the reader of a log, and by the agent that made an event of a line."""
+_LINE, _EVENT = "log", "event"
+
+
+class Report(msgspec.Struct, frozen=True):
+    """One report: its ``source`` (each source reports an incident once), its time in epoch ms, and its evidence.
+
+    ``digest`` is equal for copies of one report.
+    """
+
+    source: str
+    time: int
+    evidence: Evidence
+    digest: Hashable
+
+    @classmethod
+    def of_line(cls, line: LogLine, evidence: Evidence, form: str = "") -> "Report":
+        """Return the report of a line; each stream of a node is a source, and in the stream each ``form`` of a line.
+
+        Several drivers report one link that went down, say, each in its words.
+        """
+        time = line.time_ns // NS_PER_MS
+        return cls(f"{_LINE} {line.stream} {form}", time, evidence, (line.stream, line.time_ns, line.text))
+
+    @classmethod
+    def of_event(cls, event: Event, evidence: Evidence) -> "Report":
+        """Return the report of an event."""
+        return cls(_EVENT, event.time, evidence, event.digest)
+
+
+def incidents(reports: Iterable[Report], apart_ms: float = APART_MS) -> list[list[Report]]:
+    """Return the reports of each incident, in order of time, lines before events; the order of arrival does not matter.
+
+    The reports are about one kind of incident of one thing. A copy of a report is none. Reports of different sources
+    within ``apart_ms`` are about one incident: each about the earliest one that its source has not reported.
+    """
+    copies = {(one.source, one.digest): one for one in reports}
+    found: list[list[Report]] = []
+    first_open = 0
+    after: dict[str, int] = {}  # of each source the incident behind the last one that it has reported
+    for one in sorted(copies.values(), key=lambda one: (one.time, one.source, repr(one.digest))):
+        while first_open < len(found) and one.time - found[first_open][0].time > apart_ms:
+            first_open += 1
+        place = max(first_open, after.get(one.source, 0))
+        if place < len(found):
+            found[place].append(one)
+        else:
+            found.append([one])
+        after[one.source] = place + 1
+    return [sorted(some, key=lambda one: (not one.source.startswith(_LINE), one.time)) for some in found]
+
+
+def shown(found: Iterable[list[Report]]) -> list[Evidence]:
+    """Return the evidence of each incident, once: that of a line, which has the words of the source."""
+    return [some[0].evidence for some in found]
