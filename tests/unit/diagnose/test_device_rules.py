@@ -192,7 +192,7 @@ def test_replicas_of_a_service_with_loads_of_their_own_are_no_stragglers(seed, r
 def test_memory_of_strangers_is_reported_while_the_job_has_the_device():
     case = GPU_FAULTS["gpu_leftover_memory"][1](np.random.default_rng(3)).case()
     [one] = [one for one in examine(case, load()) if one.rule == "gpu_leftover_memory"]
-    [mine] = case.view.allocations
+    mine = case.view.allocations[0]
     assert one.subject.name == f"{mine.node}/{mine.device}"
     assert one.start == START
     assert one.sentence.startswith(f"{mine.replica} ({mine.node}, {mine.device}) has ")
@@ -244,4 +244,4 @@ def test_memory_that_a_job_left_on_a_node_is_found_by_a_task(interval, strangers
     [one] = evaluate_nodes(executor, task, NOW, load()).findings
     assert (one.rule, one.subject.name) == ("gpu_leftover_memory", "n1/gpu0")
     assert abs(one.start - (start + end * 3 * HOUR)) <= 2 * MINUTE
-    assert one.sentence.startswith("n1/gpu0 has ")
+    assert one.sentence.startswith("gpu0 of n1 has ")

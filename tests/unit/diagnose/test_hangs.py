@@ -70,7 +70,7 @@ def test_a_hang_is_found_with_its_beginning_and_nothing_else_is(kind, seed, rank
     [one] = findings
     assert one.severity is Severity.CRITICAL
     assert abs(one.start - stop) <= max(3 * MINUTE, 4 * job.interval * SECOND)
-    assert one.sentence.startswith(f"All {ranks} ranks have stood still for ")
+    assert one.sentence.startswith(f"All {ranks} ranks stand still")
     assert all(piece.unit and piece.limit is not None for piece in one.evidence)
     if state is JobState.RUNNING and minutes < 19:  # before that is in what a running job is looked at for
         assert found(sampled.findings_while_running()) == [("hang_hw", "j")]

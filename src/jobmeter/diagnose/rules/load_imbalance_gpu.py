@@ -1,5 +1,7 @@
 """The devices of a job share its work unevenly."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from msgspec.structs import replace
 
@@ -7,7 +9,7 @@ from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.devices import PREFIXES
 from jobmeter.diagnose.peers import Peers, peers_of
 from jobmeter.diagnose.rule import Findings, Rule
-from jobmeter.diagnose.signal import median
+from jobmeter.diagnose.signal import Signal, median
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import amount, title
 from jobmeter.model.batch import Float64s
@@ -28,6 +30,8 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     for prefix in PREFIXES:
         busy = case.signals(f"{prefix}.utilization", numbers)
         active = case.signals(f"{prefix}.sm.active", numbers)
+        if busy and _usual(busy) < numbers["saturated"]:
+            continue  # Nobody waits for the others: replicas of a service have their own loads.
         signals = active if active and len(active) >= len(busy) else busy
         metric = signals[0].metric if signals else ""
         for scales in peers_of(
@@ -36,6 +40,12 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
             found = _imbalance(rule, case, scales[0], metric, numbers)
             if found is not None:
                 yield found
+
+
+def _usual(signals: Sequence[Signal]) -> float:
+    """Return the usual utilization of the busier half of the devices."""
+    levels = np.sort([float(np.median(one.value)) for one in signals if len(one)])
+    return float(np.median(levels[len(levels) // 2 :])) if len(levels) else 0.0
 
 
 def _imbalance(rule: Rule, case: Case, peers: Peers, metric: str, numbers: Numbers) -> Finding | None:

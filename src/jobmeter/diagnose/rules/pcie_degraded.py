@@ -10,6 +10,7 @@ from jobmeter.diagnose.devices import beside, busy, growth_storm, level_beside
 from jobmeter.diagnose.rule import Findings, Rule
 from jobmeter.diagnose.signal import Signal, device
 from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.model.catalog import CATALOG
 from jobmeter.model.finding import Evidence, Severity
 from jobmeter.query.stretches import Stretch
 
@@ -49,7 +50,7 @@ def _slow_links(case: Case, numbers: Numbers) -> Iterator[Fault]:
         for signal, limit, stretch in low:
             value = float(np.median(signal.during(stretch)))
             sentence = f"{case.name_of(signal)} {text.format(value, limit)} while it works"
-            evidence = signal.evidence(sentence, value, limit, "", time=stretch.start)
+            evidence = signal.evidence(sentence, value, limit, CATALOG[signal.metric].unit, time=stretch.start)
             yield Fault(signal, evidence, stretch.start, stretch.end, alone)
 
 

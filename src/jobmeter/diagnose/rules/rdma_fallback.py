@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.causes import line_evidence
 from jobmeter.diagnose.rule import MOST_LINES, Findings, Rule
-from jobmeter.diagnose.signal import measured
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.model.finding import Evidence, Severity, Subject
 from jobmeter.model.log import LogLine
@@ -49,7 +48,8 @@ def find(rule: Rule, case: Case, _numbers: Numbers) -> Findings:
         evidence = [line_evidence(one) for one in (missing.get(name), asked.get(name), line) if one is not None]
         if nodes.get(name) in ports:
             why = f"its node has {ports[nodes[name]]}"
-            evidence.append(measured(_SPEED, f"{nodes[name]} has {ports[nodes[name]]}", 1.0, None, "", replica=name))
+            text = f"{nodes[name]} has {ports[nodes[name]]}"
+            evidence.append(Evidence(kind="metric", text=text, metric=_SPEED, replica=name))
         subject = Subject("replica", name)
         sentence = f"{case.name_of_subject(subject)} exchanges data over TCP sockets although {why}"
         yield rule.finding(subject, Severity.WARNING, span, evidence, 0.95, sentence=sentence)

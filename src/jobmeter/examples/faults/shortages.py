@@ -115,8 +115,10 @@ def _starved(made: Made) -> None:
 
 @whole(training)
 def _checkpoints(made: Made) -> None:
-    """Devices that wait again and again while the job writes what it learned."""
-    _apply(made, _wave(made), ("disk.write",), 500.0)
+    """Devices that wait for some minutes of each half hour while the job writes what it learned."""
+    period = float(made.random.uniform(20, 40)) * MINUTE
+    waits = (made.time - START + made.random.uniform(0, period)) % period < made.random.uniform(1, 3) * MINUTE
+    _apply(made, np.where(waits, 0.02, 1.0), ("disk.write",), 500.0)
     for name in made.names:
         made.series["disk.read", name, ""][_waiting(made)] *= 0.05
 
