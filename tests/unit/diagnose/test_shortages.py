@@ -120,7 +120,7 @@ def test_what_a_node_counts_is_read_as_rates(interval, state):
     assert set(own) == {"net_errors", "swap"}
     assert own["net_errors"].subject == Subject("link", "node-0/eth0")
     assert "4.8 % of the packets sent are lost to errors" in own["net_errors"].sentence
-    assert "node-0 writes to swap" in own["swap"].sentence
+    assert "node-0 (worker-0) writes to swap" in own["swap"].sentence
     assert "5.0 MB/s" in own["swap"].sentence
 
 
