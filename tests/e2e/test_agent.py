@@ -233,7 +233,7 @@ def test_a_refusal_of_one_frame_does_not_stop_the_others(server, tmp_path):
         done = once(server.url, tmp_path / "spool")
         beside.communicate(b"")
     assert done.returncode == 1, done.stderr
-    assert "set aside: value: no" in done.stderr
+    assert "which is quarantined: value: no" in done.stderr
     assert server.values("node.load1")
     files = list((tmp_path / "spool" / "rejected").glob("*.frames"))
     frames = [frame for file in files for frame in read_body(file.read_bytes())]

@@ -83,7 +83,7 @@ def test_rows_columns_and_arrow_hold_the_same(client):
 
 def test_without_a_name_everything_that_was_measured_is_given(client):
     assert {line.metric for line in client.job("train-1").metrics().lines} == {"gpu.utilization"}
-    with pytest.raises(InvalidRequestError, match="nothing was measured"):
+    with pytest.raises(InvalidRequestError, match="has no measurements yet"):
         client.job("job-5").metrics()
 
 

@@ -150,8 +150,8 @@ def test_what_cannot_be_attached_to_is_refused(tmp_path):
     with subprocess.Popen(["true"]) as ended:
         ended.wait()
     assert f"process {ended.pid} cannot be attached to" in refused("--pid", str(ended.pid), *data)
-    assert "give no COMMAND" in refused("--pid", "1", *data, "true")
-    assert "give no COMMAND" in refused("--pid", "1", *data, "--replicas", "2")
+    assert "cannot be used with COMMAND" in refused("--pid", "1", *data, "true")
+    assert "cannot be used with COMMAND" in refused("--pid", "1", *data, "--replicas", "2")
     assert "Missing argument" in refused(*data)
     with running(0, JOBMETER_JOB_ID="j7", JOBMETER_MEASURED="run") as process:
         assert "belongs to job j7, which `jobmeter run` already measures" in refused("--pid", str(process.pid), *data)

@@ -64,7 +64,7 @@ def test_both_streams_arrive_with_their_lines(server, tmp_path):
     assert done.returncode == 3
     assert done.stdout.decode() == "".join(f"line {number}\n" for number in range(50)) + "no end"
     assert done.stderr.decode().startswith("".join(f"WARNING: odd {number}\n" for number in range(50)))
-    assert "101 lines kept" in done.stderr.decode()
+    assert "101 lines stored" in done.stderr.decode()
     out, err = stored(server, "both", stream="stdout"), stored(server, "both", stream="stderr")
     assert [line["text"] for line in out] == [*(f"line {number}" for number in range(50)), "no end"]
     assert [(line["text"], line["level"]) for line in err] == [(f"WARNING: odd {n}", "warning") for n in range(50)]

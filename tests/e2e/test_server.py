@@ -277,7 +277,7 @@ def test_a_backup_of_a_running_server_comes_back(tmp_path):
     assert (full.returncode, full.stderr.count("\n")) == (1, 1)
     nothing = run_cli("restore", str(tmp_path), "--data", str(tmp_path / "new"))
     assert nothing.returncode == 1
-    assert "has no backup" in nothing.stderr
+    assert "contains no server backup" in nothing.stderr
     shutil.rmtree(tmp_path / "data")
     ran = run_cli("restore", str(target), "--data", str(tmp_path / "data"))
     assert ran.returncode == 0, ran.stderr

@@ -221,9 +221,10 @@ def test_the_slow_rank_is_named(findings: list[Finding]) -> None:
 
 
 def test_idle_devices_are_named(findings: list[Finding]) -> None:
-    idle = {one.subject.name for one in findings if one.rule == "gpu_idle_allocated"}
-    expected = {f"{node_name(rank // RANKS)}/gpu{rank % RANKS}" for rank in (IDLE, MISPLACED)}
-    assert idle == expected
+    """One device has a process that does nothing; nobody uses the device that another rank was given."""
+    rules = {"gpu_idle_allocated": IDLE, "gpu_no_process": MISPLACED}
+    found = {(one.rule, one.subject.name) for one in findings if one.rule in rules}
+    assert found == {(rule, f"{node_name(rank // RANKS)}/gpu{rank % RANKS}") for rule, rank in rules.items()}
 
 
 def test_the_disagreement_is_named(findings: list[Finding]) -> None:

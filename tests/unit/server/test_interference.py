@@ -293,6 +293,7 @@ OF_ALL: Mapping[str, Any] = {
 }
 OF_OPERATION: Mapping[str, Mapping[str, Any]] = {
     "GetNodeMetrics": {"MetricType": "GpuUsageRate"},
+    "explainDifference": {"job": [THEIRS.job, MINE.job]},
     "listViewCalls": {"metric": "cpu.usage", "start": str(NOW - HOUR), "end": str(NOW)},
 }
 """Values that an operation needs besides, or in place of the others."""
@@ -368,7 +369,7 @@ def calls_of_endpoint(endpoint: Endpoint, ids: Mapping[tuple[str, str], str]) ->
             path = endpoint.path
             for name in endpoint.paths:
                 path = path.replace(f"{{{name}}}", value_of(endpoint.name, name, who, ids))
-            query = urlencode({name: value_of(endpoint.name, name, who, ids) for name in names})
+            query = urlencode({name: value_of(endpoint.name, name, who, ids) for name in names}, doseq=True)
             body = b"" if endpoint.example is None else json.dumps(endpoint.example).encode()
             changes = endpoint.action is not None and writes(endpoint.action)
             name = f"native {endpoint.name}"

@@ -52,7 +52,7 @@ def test_a_link_signs_in_once(server):
     code = code_of(server)
     assert whoami(server, cookie_of(sign_in(server, f"Link {code}"))).json()["id"] == server.admin.id
     again = sign_in(server, f"Link {code}")
-    assert (again.status, "used before" in again.json()["error"]["message"]) == (401, True)
+    assert (again.status, "already used" in again.json()["error"]["message"]) == (401, True)
     assert "set-cookie" not in again.headers
 
 

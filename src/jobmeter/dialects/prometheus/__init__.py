@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from jobmeter.access.call import Call
-from jobmeter.access.signatures import BASIC, SHARE, TOKENS, Scheme
+from jobmeter.access.signatures import BASIC, TOKENS, Scheme
 from jobmeter.dialects.base import Answer, Context, Gap, Match, Operation
 from jobmeter.dialects.prometheus import errors
 from jobmeter.dialects.prometheus.arguments import FORM
@@ -28,7 +28,7 @@ class Prometheus:
 
     name = "prometheus"
     title = "Prometheus: remote write 1.0 and 2.0, PromQL"
-    schemes: Sequence[Scheme] = (*TOKENS, BASIC, SHARE)
+    schemes: Sequence[Scheme] = (*TOKENS, BASIC)
     operations: Sequence[Operation] = OPERATIONS
     gaps: Sequence[Gap] = GAPS
 
