@@ -1,5 +1,5 @@
 // Calls of Jobmeter's own API, typed from its OpenAPI document. A refusal is a Refusal with the server's sentence.
-import { answered, goesOn, isAway, probe, standsStill, unanswered } from "./connection";
+import { answered, goesOn, heard, isAway, probe, standsStill, unanswered } from "./connection";
 import type { components, paths } from "./schema";
 
 export type Schemas = components["schemas"];
@@ -155,7 +155,7 @@ export function follow<T>(url: string, take: (update: T) => void, changed: (stat
       changed("live");
     };
     source.onmessage = (event: MessageEvent<string>) => {
-      answered();
+      heard();
       if (turn) void takeInTurn(event.data, turn);
       else take(JSON.parse(event.data) as T);
     };

@@ -31,6 +31,12 @@ export function answered(): void {
   returns.forEach((back) => back());
 }
 
+/** A stream had a message. It may have been under way since before the server went away, which a probe finds out. */
+export function heard(): void {
+  if (silent === null) last = Date.now();
+  else void probe();
+}
+
 /** The server did not answer: it is asked again until it does. */
 export function unanswered(): void {
   if (silent !== null) return;
