@@ -482,6 +482,7 @@ def test_findings_of_one_rule_are_read_once_and_each_can_be_marked(viewer):
     assert "GPU out of memory" in page.inner_text(".finding >> nth=1")
     assert page.inner_text(".finding .rule >> nth=0") == "gpu_mem_leak"
     advice = page.locator(".finding p >> nth=1")
+    page.wait_for_selector(".finding p >> text=Link up and down")  # titles of rules come with a request
     assert advice.inner_text() == "Use less; see “GPU memory leak”, " + ("“Link up and down” and num_workers.")
     assert advice.locator("abbr").get_attribute("title") == "rule link_flap"
     advice.locator("a").click()
