@@ -23,8 +23,8 @@ def aggregate(node: Aggregation, vector: Vector, parameter: Value | None) -> Vec
     index = np.array([groups.setdefault(one, len(groups)) for one in labels], np.int64)
     if not groups:
         return empty(vector.values.shape[1])
-    if node.operator in _JOINED:
-        joined = _join(_JOINED[node.operator], vector, index, list(groups))
+    if node.operator in JOINED:
+        joined = _join(JOINED[node.operator], vector, index, list(groups))
         return _named(node, vector, joined, index)
     if node.operator == "quantile":
         shares = _numbers(parameter)
@@ -109,7 +109,7 @@ def _variance(groups: _Groups) -> Float64s:
     return groups.reduce(np.add, deviation**2) / groups.count
 
 
-_JOINED: dict[str, Callable[[_Groups], Float64s]] = {
+JOINED: dict[str, Callable[[_Groups], Float64s]] = {
     "sum": lambda groups: add(groups.values, groups.low, groups.high),
     "avg": lambda groups: mean(groups.values, groups.low, groups.high),
     "count": lambda groups: groups.count.astype(np.float64),
@@ -119,6 +119,7 @@ _JOINED: dict[str, Callable[[_Groups], Float64s]] = {
     "stdvar": _variance,
     "stddev": lambda groups: np.sqrt(_variance(groups)),
 }
+"""Aggregations that arrays compute at once."""
 
 
 def _each_column(vector: Vector, index: Int64s, labels: list[Labels], of: Callable[[Float64s, int], float]) -> Vector:

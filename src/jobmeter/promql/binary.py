@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from jobmeter.model.batch import Bools, Float64s
+from jobmeter.promql.budget import Budget
 from jobmeter.promql.labels import Labels, value_of, with_label, within, without, written
 from jobmeter.promql.nodes import NAME, Binary, Cardinality, Matching
 from jobmeter.promql.values import QueryError, Scalar, Value, Vector, drop_absent, empty, merge
@@ -32,8 +33,13 @@ _NOT_EXPLICIT = "multiple matches for labels: many-to-one matching must be expli
 _NOT_UNIQUE = "multiple matches for labels: grouping labels must ensure unique matches"
 
 
-def join(node: Binary, left: Value, right: Value) -> Value:
-    """Return the value of an operator. Raises QueryError where series match in more ways than one."""
+def join(node: Binary, left: Value, right: Value, budget: Budget) -> Value:
+    """Return the value of an operator.
+
+    Raises QueryError where series match in more ways than one, LimitExceededError beyond the budget.
+    """
+    for side in (left, right):
+        budget.spend(side.values.size if isinstance(side, Vector) else 1)
     with np.errstate(all="ignore"):
         match left, right:
             case Scalar(), Scalar():
@@ -45,7 +51,7 @@ def join(node: Binary, left: Value, right: Value) -> Value:
             case Vector(), Vector() if node.operator in _SETS:
                 return merge(_SETS[node.operator](node.matching, left, right))
             case Vector(), Vector():
-                return _vectors(node, left, right)
+                return _vectors(node, left, right, budget)
             case _:
                 pass
     raise QueryError(f"the operator {node.operator} has no meaning for texts")
@@ -126,7 +132,7 @@ def _unnamed(vector: Vector) -> Bools:
 _SETS: dict[str, Callable[[Matching, Vector, Vector], Vector]] = {"and": _and, "or": _or, "unless": _unless}
 
 
-def _vectors(node: Binary, left: Vector, right: Vector) -> Vector:
+def _vectors(node: Binary, left: Vector, right: Vector, budget: Budget) -> Vector:
     matching = node.matching
     swapped = matching.cardinality is Cardinality.ONE_TO_MANY
     many, one = (right, left) if swapped else (left, right)
@@ -145,6 +151,7 @@ def _vectors(node: Binary, left: Vector, right: Vector) -> Vector:
         pairs = _pairs(many, one, many_groups.get(group, []), ones, fill_many, fill_one)
         taken = np.zeros(many.present.shape[1], bool)
         for labels, other, unnamed, many_values, one_values, present in pairs:
+            budget.spend(len(present))
             sides = (one_values, many_values) if swapped else (many_values, one_values)
             values, stay = _numbers(node, *sides)
             kept = present if stay is None else present & stay

@@ -9,8 +9,9 @@ import numpy as np
 
 from jobmeter.model.batch import Bools, Float64s, Int64s
 from jobmeter.promql import functions, over_time
-from jobmeter.promql.aggregate import aggregate
+from jobmeter.promql.aggregate import JOINED, aggregate
 from jobmeter.promql.binary import join
+from jobmeter.promql.budget import LOOPED, Budget
 from jobmeter.promql.histograms import Notes, fraction, histograms, quantile
 from jobmeter.promql.labels import Labels, make, with_label
 from jobmeter.promql.nodes import (
@@ -46,6 +47,8 @@ DEFAULT_STEP_MS = 60_000
 """The step of subqueries that name none."""
 MOST_STEPS = 1_000_000
 """Most steps of a subquery."""
+MOST_VALUES = 50_000_000
+"""Most values that a query computes, by default: about a second, and half a gigabyte while they live."""
 _SECOND = 1000.0
 _FORCED = (
     "input to histogram_quantile needed to be fixed for monotonicity "
@@ -77,13 +80,16 @@ def evaluate(
     step_ms: int = 0,
     lookback_ms: int = LOOKBACK_MS,
     delayed_names: bool = False,
+    most: int = MOST_VALUES,
 ) -> Answer:
     """Compute a node at each of ``times``, int64 in ms, which are ``step_ms`` apart.
 
+    Raises LimitExceededError where that takes more than about ``most`` values.
     ``delayed_names`` drops void names when the query ends, as Prometheus does behind a flag, not in each function.
     Raises QueryError where the samples make the query ambiguous.
     """
-    evaluation = _Evaluation(reader, int(times[0]), int(times[-1]), step_ms, lookback_ms, delayed_names)
+    bounds = int(times[0]), int(times[-1])
+    evaluation = _Evaluation(reader, bounds, step_ms, lookback_ms, Budget(most), delayed_names=delayed_names)
     with np.errstate(all="ignore"):
         value = evaluation.value(node, times)
     if isinstance(value, Vector):
@@ -92,11 +98,16 @@ def evaluate(
 
 
 def range_samples(
-    node: Selector | Subquery, reader: Reader, time_ms: int, *, lookback_ms: int = LOOKBACK_MS
+    node: Selector | Subquery,
+    reader: Reader,
+    time_ms: int,
+    *,
+    lookback_ms: int = LOOKBACK_MS,
+    most: int = MOST_VALUES,
 ) -> Samples:
-    """Return the samples of a range at one time, for a query that is nothing but a range."""
+    """Return the samples of a range at one time, for a query that is nothing but a range. Raises as ``evaluate``."""
     times = np.array([time_ms], np.int64)
-    windows = _Evaluation(reader, time_ms, time_ms, 0, lookback_ms, delayed_names=False).windows(node, times)
+    windows = _Evaluation(reader, (time_ms, time_ms), 0, lookback_ms, Budget(most)).windows(node, times)
     low, high = windows.low[:, 0], np.maximum(windows.high[:, 0], windows.low[:, 0])
     kept = np.nonzero(high > low)[0]
     taken = [np.arange(low[row], high[row]) for row in kept.tolist()]
@@ -110,10 +121,19 @@ class _Evaluation:
     """The evaluation of a query: its bounds, its warnings and notes."""
 
     def __init__(
-        self, reader: Reader, start_ms: int, end_ms: int, step_ms: int, lookback_ms: int, delayed_names: bool
+        self,
+        reader: Reader,
+        bounds: tuple[int, int],
+        step_ms: int,
+        lookback_ms: int,
+        budget: Budget,
+        *,
+        delayed_names: bool = False,
     ) -> None:
         self._reader = reader
-        self._start_ms, self._end_ms, self._step_ms = start_ms, end_ms, step_ms
+        self._budget = budget
+        self._start_ms, self._end_ms = bounds
+        self._step_ms = step_ms
         self._lookback_ms = lookback_ms
         self._delayed_names = delayed_names
         self.warnings: dict[str, None] = {}
@@ -121,6 +141,7 @@ class _Evaluation:
 
     def value(self, node: Node, times: Int64s) -> Value:
         """Return the value of a node at these times."""
+        self._budget.spend(len(times))
         match node:
             case Number(value=number):
                 return Scalar(np.full(len(times), number))
@@ -134,7 +155,7 @@ class _Evaluation:
                     return self._named(found.transformed(-found.values))
                 return Scalar(-self._as_scalar(found))
             case Binary():
-                joined = join(node, self.value(node.left, times), self.value(node.right, times))
+                joined = join(node, self.value(node.left, times), self.value(node.right, times), self._budget)
                 return self._named(joined) if isinstance(joined, Vector) else joined
             case Aggregation():
                 return self._aggregation(node, times)
@@ -177,6 +198,7 @@ class _Evaluation:
     def _instant(self, node: Selector, times: Int64s) -> Vector:
         ends = self._moved(node, times)
         samples = self._reader.read(node, int(ends.min()) - self._lookback_ms, int(ends.max()))
+        self._budget.spend(len(samples.labels) * len(ends))
         low, high = find(samples, ends, self._lookback_ms)
         if not len(samples.times):
             return empty(len(times))
@@ -200,7 +222,9 @@ class _Evaluation:
             if len(grid) > MOST_STEPS:
                 raise QueryError(f"a subquery has {len(grid)} steps; the limit is {MOST_STEPS}")
             samples, unnamed = self._sampled(node.inner, grid)
+        self._budget.spend(len(samples.labels) * len(ends))
         low, high = find(samples, ends, node.range_ms)
+        self._budget.spend(int((high - low).sum()))
         return Windows(samples, ends, times, node.range_ms, low, high, unnamed)
 
     def _sampled(self, inner: Node, grid: Int64s) -> tuple[Samples, Bools | None]:
@@ -221,6 +245,7 @@ class _Evaluation:
         vector = self._vector(node.inner, times)
         if node.operator == "quantile" and isinstance(parameter, Scalar):
             self._check_quantile(parameter.values)
+        self._budget.spend(vector.values.size * (1 if node.operator in JOINED else LOOPED))
         return self._named(aggregate(node, vector, parameter))
 
     def _check_quantile(self, shares: Float64s) -> None:
@@ -234,6 +259,8 @@ class _Evaluation:
             windows = self.windows(arguments[0], times)
             if name in over_time.COUNTERS:
                 self._check_counter(windows)
+            if name in over_time.LOOPED:
+                self._budget.spend(LOOPED * windows.low.size)
             return self._named(over_time.OVER_TIME[name](windows))
         if name in functions.ARITHMETIC:
             vector = self._vector(arguments[0], times)
@@ -295,7 +322,9 @@ class _Evaluation:
             bad = factor[~((factor >= 0) & (factor <= 1))]
             if len(bad):
                 raise QueryError(f"invalid {kind} factor. Expected: 0 <= {kind[0]}f <= 1, got: {bad[0]:g}")
-        return over_time.smooth(self.windows(arguments[0], times), *factors)
+        windows = self.windows(arguments[0], times)
+        self._budget.spend(LOOPED * int(windows.count.sum()))
+        return over_time.smooth(windows, *factors)
 
     def histogram_quantile(self, arguments: Sequence[Node], times: Int64s) -> Value:
         """Return a quantile of histograms."""
@@ -335,6 +364,7 @@ class _Evaluation:
     ) -> Vector:
         notes = Notes()
         vector = self._vector(node, times)
+        self._budget.spend(LOOPED * len(vector.labels) + 10 * vector.values.size)
         found = histograms(vector, parameters, of, notes)
         for name in notes.bad_bounds:
             self.warnings[f'bucket label "le" is missing or has a malformed value of "" for metric name "{name}"'] = (
@@ -363,7 +393,9 @@ class _Evaluation:
         """Return a quantile of a range."""
         share = self._scalar(arguments[0], times)
         self._check_quantile(share)
-        return over_time.quantiles(self.windows(arguments[1], times), share)
+        windows = self.windows(arguments[1], times)
+        self._budget.spend(LOOPED * windows.low.size)
+        return over_time.quantiles(windows, share)
 
     def round(self, arguments: Sequence[Node], times: Int64s) -> Value:
         """Return the nearest multiples of a number."""

@@ -299,5 +299,7 @@ OVER_TIME: dict[str, Callable[[Windows], Vector]] = {
     "ts_of_min_over_time": lambda windows: _time_of(windows, -1.0),
 }
 """Functions of one range and nothing else."""
+LOOPED = frozenset({"mad_over_time"})
+"""Functions that take each window alone."""
 COUNTERS = frozenset({"rate", "increase", "irate"})
 """Functions that make sense of counters alone."""

@@ -5,10 +5,10 @@ import random
 
 import numpy as np
 import pytest
-from tests.promql_corpus import Memory
+from tests.promql_corpus import Memory, Series
 from tests.promql_random import LENGTH_MS, START_MS, Queries, difference, ours, random_series
 
-from jobmeter.errors import InvalidRequestError
+from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.promql.evaluate import evaluate
 from jobmeter.promql.parse import parse
 from jobmeter.promql.reads import reads
@@ -52,3 +52,23 @@ def test_warnings_name_what_is_doubtful():
     ]
     with pytest.raises(InvalidRequestError):
         evaluate(parse("count_values('', vector(1))"), memory, times)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "sum_over_time(vector(1)[10d:1s])",
+        "quantile_over_time(0.5, vector(time())[1h:1s])",
+        "double_exponential_smoothing(vector(time())[1d:10s], 0.5, 0.5)",
+        "topk(1, vector(1)) + quantile(0.5, vector(1)) + on () quantile(0.1, vector(1))",
+        "count(a) + count(a) + count(a)",
+    ],
+)
+def test_a_query_that_computes_too_much_is_refused(query):
+    memory = Memory()
+    for number in range(100):
+        memory.series[("__name__", "a"), ("number", str(number))] = Series([START_MS], [1.0])
+    times = START_MS + np.arange(2_000, dtype=np.int64) * 1_000
+    with pytest.raises(LimitExceededError, match="needs more than 600000 values"):
+        evaluate(parse(query), memory, times, step_ms=1_000, most=600_000)
+    assert evaluate(parse("count(a)"), memory, times, step_ms=1_000, most=600_000).value is not None

@@ -9,12 +9,15 @@ from jobmeter.access.call import Call
 from jobmeter.dialects.base import Context, Operation, Parameter, Steps, only
 from jobmeter.dialects.prometheus import answers
 from jobmeter.dialects.prometheus.arguments import Arguments
-from jobmeter.dialects.prometheus.select import prefetch
-from jobmeter.errors import InvalidRequestError
-from jobmeter.promql.evaluate import evaluate, range_samples
+from jobmeter.dialects.prometheus.select import Prefetched, prefetch
+from jobmeter.errors import InvalidRequestError, LimitExceededError
+from jobmeter.promql.evaluate import MOST_VALUES, evaluate, range_samples
 from jobmeter.promql.nodes import Selector, Subquery, Text
 from jobmeter.promql.parse import parse, pretty
 from jobmeter.promql.tree import tree
+from jobmeter.promql.values import Vector
+
+_MOST_WITHOUT_READS = 500_000
 
 
 def query(call: Call, context: Context) -> Steps:
@@ -24,8 +27,10 @@ def query(call: Call, context: Context) -> Steps:
     time, lookback, limit = arguments.time("time"), arguments.lookback(), arguments.limit()
     reader = yield from prefetch(node, time, time, lookback, context.project)
     if isinstance(node, Subquery) or (isinstance(node, Selector) and node.range_ms):
-        return answers.samples(range_samples(node, reader, time, lookback_ms=lookback), limit)
-    found = evaluate(node, reader, np.array([time], np.int64), lookback_ms=lookback)
+        samples = range_samples(node, reader, time, lookback_ms=lookback, most=_most(reader))
+        _check_points(len(samples.times), context)
+        return answers.samples(samples, limit)
+    found = evaluate(node, reader, np.array([time], np.int64), lookback_ms=lookback, most=_most(reader))
     return answers.instant(found, time, limit)
 
 
@@ -44,7 +49,25 @@ def query_range(call: Call, context: Context) -> Steps:
         )
     reader = yield from prefetch(node, start, end, lookback, context.project)
     times = np.arange(start, end + 1, step, dtype=np.int64)
-    return answers.ranged(evaluate(node, reader, times, step_ms=step, lookback_ms=lookback), times, limit)
+    found = evaluate(node, reader, times, step_ms=step, lookback_ms=lookback, most=_most(reader))
+    if isinstance(found.value, Vector):
+        _check_points(int(found.value.present.sum()), context)
+    return answers.ranged(found, times, limit)
+
+
+def _most(reader: Prefetched) -> int:
+    """Return how many values a query may compute. One that reads nothing holds up the event loop."""
+    return MOST_VALUES if reader.samples else _MOST_WITHOUT_READS
+
+
+def _check_points(points: int, context: Context) -> None:
+    most = context.limits.query_points
+    if points > most:
+        raise LimitExceededError(
+            f"The answer has {points} points; the limit is {most}. Take a shorter range, a longer step or fewer "
+            "series.",
+            "range",
+        )
 
 
 def format_query(call: Call, context: Context) -> Steps:

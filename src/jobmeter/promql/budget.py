@@ -1,0 +1,22 @@
+"""The bound of one query: how many values it may compute."""
+
+from jobmeter.errors import LimitExceededError
+
+LOOPED = 100
+"""Values that one round of a loop in Python counts as: about as much time as so many values of an array."""
+
+
+class Budget:
+    """Counts computed values. For one query, on one thread."""
+
+    def __init__(self, most: int) -> None:
+        self._most = self._left = most
+
+    def spend(self, values: int) -> None:
+        """Count values before they are computed. Raises LimitExceededError once they are too many."""
+        self._left -= values
+        if self._left < 0:
+            raise LimitExceededError(
+                f"The query needs more than {self._most} values: take a shorter range, a longer step or fewer series.",
+                "range",
+            )
