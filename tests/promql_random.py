@@ -21,7 +21,8 @@ import numpy as np
 from benchmarks.install import program
 
 from jobmeter.errors import InvalidRequestError
-from jobmeter.promql.evaluate import Reader, evaluate
+from jobmeter.promql.evaluate import evaluate
+from jobmeter.promql.evaluation import Reader
 from jobmeter.promql.parse import parse
 from jobmeter.promql.values import Scalar, String
 from tests.clusters import free_port

@@ -13,6 +13,8 @@ DONE_PACKAGES = {
     "registry",
     "store",
     "wire",
+    "examples",
+    "diagnose",
     "access",
 }
 

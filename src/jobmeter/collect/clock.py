@@ -12,10 +12,9 @@ from threading import Lock
 from jobmeter.collect.base import Place
 from jobmeter.model.event import Level
 from jobmeter.model.record import Records
-from jobmeter.model.time import Clock
+from jobmeter.model.time import NS_PER_MS, Clock
 
 _SECOND_NS = 1_000_000_000
-_MILLI_NS = 1_000_000
 STEP_NS = _SECOND_NS
 """A difference above this is a step; a smaller one is drift."""
 STEADY_NS = 60 * _SECOND_NS
@@ -24,7 +23,7 @@ SLEW = 0.05
 """Largest change of the time to follow drift, as a share of the elapsed time."""
 _TRUST_NS = 3_600 * _SECOND_NS
 """Time after a step in which the wall clock may return to its former time without a new waiting period."""
-_READ_NS = 100 * _MILLI_NS
+_READ_NS = 100 * NS_PER_MS
 """Two readings further apart than this were interrupted, and are not compared."""
 OVERLAP_MS = 300_000
 """Default lead over its clock up to which a server accepts samples."""
@@ -67,7 +66,7 @@ class SampleClock:
         self._elapsed = elapsed
         self._lock = Lock()
         self._observed_ns = elapsed()
-        self._offset = _Offset(wall.now_ms() * _MILLI_NS - self._observed_ns, self._observed_ns)
+        self._offset = _Offset(wall.now_ms() * NS_PER_MS - self._observed_ns, self._observed_ns)
         self._previous: _Offset | None = None
         self._candidate: _Offset | None = None
         self._difference_ns = 0
@@ -86,7 +85,7 @@ class SampleClock:
 
     def now_ms(self) -> int:
         """Return the milliseconds since the epoch."""
-        return self.now_ns() // _MILLI_NS
+        return self.now_ns() // NS_PER_MS
 
     def monotonic(self) -> float:
         """Return the seconds of a clock that never goes back."""
@@ -94,7 +93,7 @@ class SampleClock:
 
     def at_elapsed_ms(self, milliseconds: int) -> int:
         """Convert milliseconds since the start of the machine to milliseconds since the epoch."""
-        return self._offset.value_ns // _MILLI_NS + milliseconds
+        return self._offset.value_ns // NS_PER_MS + milliseconds
 
     def stamp(self, *, needed: bool = False) -> int | None:
         """Observe, and return a time for new samples, later than the previous one.
@@ -118,7 +117,7 @@ class SampleClock:
         """Compare with the wall clock, and follow it if appropriate."""
         with self._lock:
             before = self._elapsed()
-            wall_ns = self._wall.now_ms() * _MILLI_NS
+            wall_ns = self._wall.now_ms() * NS_PER_MS
             now = self._elapsed()
             if now - before > _READ_NS:
                 return

@@ -14,6 +14,7 @@ from jobmeter.collect.text import valid_text
 from jobmeter.model.event import Level
 from jobmeter.model.finding import Severity
 from jobmeter.model.record import EventRecord, Records
+from jobmeter.model.time import NS_PER_MS
 from jobmeter.model.xid import read_xid
 
 MOST_LINES = 2_000
@@ -21,7 +22,6 @@ MOST_LINES = 2_000
 MOST_EVENTS = 50
 OOM_KILLING = "OOMKilling"
 _LONGEST = 1_000
-_NS = 1_000_000
 _NOTHING = Record(0, 0, 0, "")
 _LEVELS = {Severity.INFO: Level.INFO, Severity.WARNING: Level.WARNING, Severity.CRITICAL: Level.ERROR}
 _SIGNS = (
@@ -64,7 +64,7 @@ class KernelWatch:
         An event and its line in the node's system log thus have equal node, time and text.
         """
         events: list[EventRecord] = []
-        began_ms = now_ms - self._since_boot_ns() // _NS
+        began_ms = now_ms - self._since_boot_ns() // NS_PER_MS
         for _ in range(MOST_LINES):
             record = self._next() if len(events) < MOST_EVENTS else None
             if record is None:

@@ -42,7 +42,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     nodes that are about the job or its devices, ``faults`` events about its devices, which may report the same.
     ``open_rules`` are the rules with an open finding of the job. For a running job ``span`` may be the last part alone;
     ``began_ms`` is its real start. ``mounts`` are the filesystems that the job used, by node, where an agent saw them.
-    ``addresses`` are those of the devices of its nodes, as far as agents said them and a report names one.
+    ``addresses`` are the PCI addresses of its nodes' devices, where agents sent them and a report names one.
     """
 
     view: JobView
@@ -97,11 +97,11 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return [one.averaged(numbers["hold"] / _WINDOWS) for one in self._enough(self.means, metric, numbers, reaching)]
 
     def has_signals(self, metric: str, numbers: Numbers) -> bool:
-        """Whether there are ``signals``."""
+        """Return True if there are ``signals``."""
         return next(self._enough(self.means, metric, numbers), None) is not None
 
     def of_nodes(self, metric: str, numbers: Numbers) -> list[Signal]:
-        """As ``signals``, of the nodes that the job was on."""
+        """Return the signals of the nodes that the job was on, in the form of ``signals``."""
         return list(self._enough(self.nodes, metric, numbers))
 
     def levels_of_nodes(self, metric: str, numbers: Numbers) -> dict[tuple[str, str], Signal]:

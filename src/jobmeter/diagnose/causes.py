@@ -14,8 +14,8 @@ from jobmeter.model.event import FINDING, Event
 from jobmeter.model.finding import Evidence, Finding, Role, Severity
 from jobmeter.model.job import JobState
 from jobmeter.model.log import LogLine
+from jobmeter.model.time import NS_PER_MS
 
-_NS = 1_000_000
 _INTERRUPTIONS = {"KeyboardInterrupt", "SystemExit"}
 _NVRX = "https://github.com/NVIDIA/nvidia-resiliency-ext"
 
@@ -66,7 +66,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def _matchers(self) -> tuple[Callable[[str], bool], ...]:
-        """Whether a text matches ``lines``, ``raised`` and ``reasons``."""
+        """Return True if a text matches ``lines``, ``raised`` and ``reasons``."""
         return tuple(map(_matcher, (self.lines, self.raised, self.reasons)))
 
     def _find(self, rule: Rule, case: Case, numbers: Numbers) -> Findings:
@@ -78,7 +78,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True, dict=True):
                 yield root_finding(rule, death, evidence, self.severity, self.confidence)
 
     def _evidence(self, case: Case, death: Death) -> list[Evidence]:
-        """The evidence of the cause in one replica's end, its status last; empty where there is none."""
+        """Return the evidence of the cause in one replica's end, its status last; empty without evidence."""
         in_lines, _, in_reasons = self._matchers
         found = [line_evidence(line) for line in death.lines if in_lines(line.text)]
         found += self._of_exception(death)
@@ -109,7 +109,7 @@ def root_finding(
 
 
 def ended(death: Death) -> Evidence:
-    """How it ended, as evidence."""
+    """Return the end of a replica as evidence."""
     if death.exit_code is None:
         text = f"{death.subject.name} failed" + (f": {quoted(death.reason)}" if death.reason else "")
     elif death.signal is not None:
@@ -121,7 +121,7 @@ def ended(death: Death) -> Evidence:
 
 def line_evidence(line: LogLine) -> Evidence:
     """A log line, as evidence."""
-    return Evidence(kind="log", text=quoted(line.text), time=line.time_ns // _NS, replica=line.replica)
+    return Evidence(kind="log", text=quoted(line.text), time=line.time_ns // NS_PER_MS, replica=line.replica)
 
 
 def event_evidence(event: Event) -> Evidence:

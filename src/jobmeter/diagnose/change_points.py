@@ -11,7 +11,7 @@ from jobmeter.diagnose.signal import Signal
 from jobmeter.model.batch import Float64s
 from jobmeter.model.catalog import CATALOG
 from jobmeter.model.event import Level
-from jobmeter.model.time import MINUTE
+from jobmeter.model.time import MINUTE, NS_PER_MS
 
 METRICS = ("cpu.usage", "cpu.utilization", "gpu.utilization", "npu.utilization", "memory.usage", "gpu.memory.usage")
 """The metrics whose levels are compared, of those that rules read."""
@@ -21,7 +21,6 @@ MOST_OF_ONE, MOST = 3, 200
 _RELATIVE, _NOISE, _LEAST_SHARE = 0.5, 4.0, 0.02
 PEAK_LINES, PEAK_FACTOR = 20, 5
 """Warning lines of a minute that make a peak, and how many times more than in the usual minute there must be."""
-_NS = 1_000_000
 
 
 class ChangePoint(msgspec.Struct, frozen=True):
@@ -75,7 +74,7 @@ def log_peaks(case: Case) -> list[ChangePoint]:
     counts: dict[str, Counter[int]] = {}
     for line in case.lines:
         if line.level in {Level.WARNING, Level.ERROR}:
-            minute = line.time_ns // _NS // MINUTE * MINUTE
+            minute = line.time_ns // NS_PER_MS // MINUTE * MINUTE
             counts.setdefault(line.replica, Counter())[minute] += 1
     found = [
         ChangePoint(minute, "warnings", f"{count} lines that warn in a minute", replica)

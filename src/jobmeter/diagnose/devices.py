@@ -33,7 +33,7 @@ def raised_flags(rule: Rule, case: Case, _numbers: Numbers, severity: Severity, 
 
 
 def busy(case: Case, numbers: Numbers) -> list[Signal]:
-    """How busy each device was: the higher one of its utilization and of its active multiprocessors."""
+    """Return the load of each device: the higher one of its utilization and its active multiprocessors."""
     found = []
     for prefix in PREFIXES:
         active = {one.member: one for one in case.signals(f"{prefix}.sm.active", numbers)}
@@ -113,7 +113,7 @@ def works(signal: Signal, numbers: Numbers) -> bool:
 
 
 def has_devices(case: Case, numbers: Numbers) -> bool:
-    """Whether there are ``busy`` lines."""
+    """Return True if there are ``busy`` lines."""
     return any(case.has_signals(name, numbers) for name in BUSY)
 
 

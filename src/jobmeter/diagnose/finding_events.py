@@ -40,7 +40,7 @@ class ReportedFinding(msgspec.Struct, frozen=True):
 
     @property
     def severity(self) -> Severity:
-        """How severe it was, at most."""
+        """Return the highest severity that was reported."""
         return _SEVERITIES.get((self.worse or self.opened).level, Severity.INFO)
 
     def finding(self, until_ms: int) -> Finding:

@@ -28,7 +28,6 @@ STEPS = 720
 """Steps of a job's life that rules see at most; of a job with many devices fewer."""
 _FEWEST, _POINTS, _POINTS_A_QUESTION = 30, 4_000_000, 1_000_000
 MOST_EVENTS, TAIL_LINES, WARNING_LINES, SEARCHED_LINES = 1_000, 2_000, 2_000, 1_000
-_NS = 1_000_000
 
 
 def gather(executor: Executor, ref: JobRef, scope: Scope, clock: Clock, which: Sequence[Rule]) -> Case:
@@ -139,7 +138,7 @@ def _members(view: JobView) -> tuple[int, int]:
 
 
 def step_of(view: JobView, span: TimeRange, metrics: int, most: int = STEPS, points: int = _POINTS) -> int:
-    """The step in which so many metrics of a job are read: ``most`` steps, fewer of a job with many devices."""
+    """Return the step in which a number of metrics of a job is read: ``most`` steps, fewer for many devices."""
     replicas, devices = _members(view)
     lines = (replicas + devices) * max(metrics, 1)
     return default_step(span, int(np.clip(points // lines, _FEWEST, most)))

@@ -15,7 +15,7 @@ _LINE, _EVENT = "log", "event"
 
 
 class Report(msgspec.Struct, frozen=True):
-    """One report: its ``source`` (each source reports an incident once), its time in epoch ms, and its evidence.
+    """A report of an incident, with its time in epoch ms. Each ``source`` reports an incident once.
 
     ``digest`` is equal for copies of one report.
     """
@@ -43,8 +43,9 @@ class Report(msgspec.Struct, frozen=True):
 def incidents(reports: Iterable[Report], apart_ms: float = APART_MS) -> list[list[Report]]:
     """Return the reports of each incident, in order of time, lines before events; the order of arrival does not matter.
 
-    The reports are about one kind of incident of one thing. A copy of a report is none. Reports of different sources
-    within ``apart_ms`` are about one incident: each about the earliest one that its source has not reported.
+    The reports are about one kind of incident of one thing. A copy of a report counts for nothing.
+    Reports of different sources within ``apart_ms`` are about one incident: each about the earliest one that its
+    source has not reported.
     """
     copies = {(one.source, one.digest): one for one in reports}
     found: list[list[Report]] = []

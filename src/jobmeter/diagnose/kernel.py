@@ -17,11 +17,11 @@ from jobmeter.query.execute import Executor
 from jobmeter.query.request import LogQuestion, NodeRef
 
 MOST_LINES = 200
-"""Lines of one node that are read, the first ones, and so many of the last ones where there are more."""
+"""Most lines of one node that are read from the start; of further lines, this many from the end."""
 QUIET = 50
 """Lines of the kernel of a quiet node over a job's life, at most."""
 MOST_TASK_LINES, LEAST_LINES = 8_000, 8
-"""Lines of all nodes of a task; and those of one node for one rule, however many nodes there are."""
+"""Most lines of all nodes of a task; also the least number of lines of one node that a rule reads."""
 SIGKILLED = 128 + 9
 """Exit status of a replica that SIGKILL ended."""
 _KILL_MS = 30_000

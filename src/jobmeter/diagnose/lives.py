@@ -1,4 +1,4 @@
-"""How the replicas of a job failed: exit statuses, records, and the last lines of each."""
+"""Failures of the replicas of a job: exit statuses, records, and the last lines of each."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -11,10 +11,10 @@ from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.model.finding import Subject
 from jobmeter.model.job import JobState, Replica
 from jobmeter.model.log import LogLine
+from jobmeter.model.time import NS_PER_MS
 
-_NS = 1_000_000
 _AFTER_MS = 5_000
-"""How much later than its end a replica's last line may be dated."""
+"""Longest time by which a replica's last line may be dated after its end."""
 _TAIL = 60
 """Lines before an end in which a cause may stand that no exception names."""
 _RANK = re.compile(r"^\s*(?:\[\w*rank\s*\d+\]|\[\d+\]|\d+):\s?", re.IGNORECASE)
@@ -24,7 +24,7 @@ _EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?::\s|$)")
 
 
 class Raised(msgspec.Struct, frozen=True):
-    """A Python exception: its name and message, its line and those of the traceback before it, and when."""
+    """A Python exception: its name and message, its time, its line and the lines of its traceback."""
 
     text: str
     lines: tuple[LogLine, ...]
@@ -37,7 +37,7 @@ class Raised(msgspec.Struct, frozen=True):
 
 
 class Death(msgspec.Struct, frozen=True, dict=True):
-    """One replica that failed, or the job where no failed replica is recorded.
+    """A replica that failed, or the job where no failed replica is recorded.
 
     ``end`` in epoch ms; ``lines`` are its last ones. ``exit_code`` is as a shell shows it: above 128 by a signal.
     """
@@ -111,7 +111,7 @@ def _by_replica(lines: Sequence[LogLine]) -> dict[str, list[LogLine]]:
 
 def _last(lines: Sequence[LogLine], end: int, numbers: Numbers) -> tuple[LogLine, ...]:
     first, last = end - numbers["window"], end + _AFTER_MS
-    return tuple(line for line in lines if first <= line.time_ns / _NS <= last)
+    return tuple(line for line in lines if first <= line.time_ns / NS_PER_MS <= last)
 
 
 def plain(text: str) -> str:
@@ -140,7 +140,7 @@ def _raised(lines: Sequence[LogLine]) -> Raised | None:
             message = [other for other, _ in own[at : at + 12]]
             # The exception itself first, then where it was raised.
             shown = (line, *(one for _, one in own[max(0, at - 4) : at]))
-            return Raised("\n".join(_until_chain(message)), shown, line.time_ns // _NS)
+            return Raised("\n".join(_until_chain(message)), shown, line.time_ns // NS_PER_MS)
     return None
 
 

@@ -23,7 +23,7 @@ from jobmeter.query.reduce import growth
 from jobmeter.query.series import BucketsQuestion, SeriesQuestion
 
 MOST_NODES = 64
-"""Nodes of a job that are read, those of replicas that failed first."""
+"""Most nodes of a job that are read; nodes of failed replicas come first."""
 _CPU = "cpu"
 """Label of series of single CPUs, which are too many to be read."""
 _PARTS = ("mountpoint", "mount", "device", "disk", "interface", "mode")
@@ -54,7 +54,7 @@ def measured_of_nodes(
     span: TimeRange,
     step_ms: int,
 ) -> Iterator[tuple[Series, Signal]]:
-    """The same of any nodes, (cluster, node), each signal with its series."""
+    """Return the signals of any nodes, (cluster, node), each with its series."""
     question = SeriesQuestion(metrics=frozenset(names), jobs=(NO_JOB,), nodes=tuple(nodes))
     own = [one for one in executor.run(question, scope).series if not any(name == _CPU for name, _ in one.labels)]
     if not own:
@@ -100,7 +100,7 @@ def reported_places(lines: Iterable[LogLine], events: Iterable[Event]) -> Iterat
 
 
 def faults_of(view: JobView, events: Sequence[Event]) -> list[Event]:
-    """Of the events of nodes those that happened while the job had a device there, or a moment after."""
+    """Return the events of nodes that happened while the job had a device there, or a moment after."""
     spans: dict[str, list[tuple[int, int]]] = {}
     for one in view.allocations:
         end = MAX_TIME_MS if one.end is None else one.end + MINUTE

@@ -25,7 +25,7 @@ _COARSER = 4
 _FEWEST = 3
 """Windows in which a member differs, at least."""
 _FEW = 8
-"""Up to so many members each is compared with the others alone: one would move the median of all."""
+"""Most members for which each is compared with the others alone: it would move the median of all."""
 _NORMAL = 0.6745
 """The MAD of a normal distribution over its standard deviation."""
 _TAIL = 0.05
@@ -37,7 +37,7 @@ _PAUSE = 0.5
 
 
 class Difference(msgspec.Struct, frozen=True, eq=False):
-    """How members differ in one metric, float64[member, window] each; NaN where a member was not measured.
+    """Differences of members in one metric, float64[member, window] each; NaN where a member was not measured.
 
     ``value`` are their means, ``others`` the medians that they are compared with. ``score`` is how far each is from
     the others, below 0 where it is lower, in units of their spread (a modified z-score); 0 where unknown.
@@ -47,7 +47,7 @@ class Difference(msgspec.Struct, frozen=True, eq=False):
     others: Float64s
     score: Float64s
     relative: Float64s
-    """How far each is from the others, as a share of their median; 0 where unknown."""
+    """Return the distance of each member from the others, as a share of their median; 0 where unknown."""
     floor: float
 
     def far(self, least: float) -> Bools:
@@ -99,7 +99,7 @@ class Peers(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """How many members and windows there are."""
+        """Number of members and of windows."""
         return len(self.signals), len(self.time)
 
     def outliers(self, apart: Bools, numbers: Numbers, least: int = 1) -> list[Outlier]:

@@ -52,7 +52,7 @@ _NETWORK_WAIT = re.compile(r"sk_wait|wait_woken|tcp_|inet_|unix_stream|unix_acce
 
 
 class Kind(Enum):
-    """How a rank waits."""
+    """The way in which a rank waits."""
 
     PEER = "peer"
     """For another process, over the network."""

@@ -36,10 +36,10 @@ def rank_findings(
 
 
 def _without_hidden(case: Case, found: Sequence[Finding], by_name: Mapping[str, Rule]) -> list[Finding]:
-    """Leave out the findings that another one explains: those of rules that it hides, mostly in the same time.
+    """Leave out the findings that another one explains: findings of rules that it hides, mostly in the same time.
 
-    A finding about the job explains those about its members, one about a node those about its members there, any other
-    one those about the same subject.
+    A finding about the job explains findings about its members. A finding about a node explains findings about the
+    members there. Any other one explains findings about the same subject.
     """
     hiding = [one for one in found if by_name[one.rule].hides]
     nodes = {one.name: one.node for one in case.view.replicas}

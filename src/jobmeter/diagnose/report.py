@@ -18,16 +18,15 @@ from jobmeter.diagnose.thresholds import Thresholds
 from jobmeter.model.event import FINDING, LEVEL_OF, Event, EventFilter, EventSource, Level
 from jobmeter.model.finding import Finding
 from jobmeter.model.job import JobState
-from jobmeter.model.time import Clock
+from jobmeter.model.time import NS_PER_MS, Clock
 from jobmeter.query.execute import Executor
 from jobmeter.query.request import JobRef
 
-_NS = 1_000_000
 MOST_NODE_EVENTS = 1_000
 
 
 class Moment(msgspec.Struct, frozen=True, kw_only=True):
-    """One moment of a timeline, at ``time`` (epoch ms). ``kind`` is state, event, node, finding, log, peak or metric.
+    """A moment of a timeline, at ``time`` (epoch ms). ``kind`` is state, event, node, finding, log, peak or metric.
 
     ``name`` is the new state, the event's reason, the rule, the stream, or the metric; what does not apply is empty.
     An event of kind ``node`` is of a node, while the job had it.
@@ -111,7 +110,7 @@ def timeline(diagnosis: Diagnosis, of_nodes: Sequence[Event] = ()) -> list[Momen
     ]
     moments += [
         Moment(
-            time=line.time_ns // _NS,
+            time=line.time_ns // NS_PER_MS,
             kind="log",
             level=line.level,
             name=line.stream,

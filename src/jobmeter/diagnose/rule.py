@@ -21,7 +21,7 @@ Findings = Iterator[Finding]
 
 
 class Weight(IntEnum):
-    """How specific a cause of a job's end is, most specific first."""
+    """Degrees to which a cause of a job's end is specific, most specific first."""
 
     SPECIFIC = 0
     """It states what went wrong."""
@@ -36,7 +36,7 @@ class Weight(IntEnum):
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """One rule: a pure function of a case to findings.
+    """A rule: a pure function of a case to findings.
 
     ``metrics`` and ``counters`` (read as their increase in each step) of the job and ``nodes``, metrics of the nodes
     that it was on, are what it needs. ``kernel`` is the search for the lines of the kernels of these nodes that it
@@ -67,7 +67,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     hides: frozenset[str] = frozenset()
     """Rules whose findings about the same subject (the job: about any) follow from this one: left out in its time."""
     running: bool = False
-    """Whether it is evaluated while jobs run; what it needs is then read at each evaluation. It can warn or worse."""
+    """True for a rule that is evaluated while jobs run: each evaluation reads its metrics. It has to warn at least."""
     find_facts: Callable[["Rule", Case, Numbers], Findings] | None = None
     """For a rule with a ``cause``: finds what is no cause of an end, by the thresholds of the rule's own name."""
 

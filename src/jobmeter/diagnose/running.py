@@ -26,7 +26,7 @@ from jobmeter.model.event import Event, EventFilter, EventType
 from jobmeter.model.finding import Finding, Subject
 from jobmeter.model.job import JobState, JobView
 from jobmeter.model.log import LogLine
-from jobmeter.model.time import DAY, MINUTE, SECOND, TimeRange
+from jobmeter.model.time import DAY, MINUTE, NS_PER_MS, SECOND, TimeRange
 from jobmeter.query.defaults import default_step, life
 from jobmeter.query.execute import Executor
 from jobmeter.query.request import JobQuestion, JobRef, LogQuestion
@@ -36,11 +36,10 @@ MOST_EVENTS, MOST_LINES = 1_000, 1_000
 RUNNING = "running"
 """The table of thresholds of this module: what is evaluated and how long a finding stays open."""
 _KINDS = frozenset({EventType.OOM, EventType.DEVICE_FAULT})
-_NS = 1_000_000
 _EDGE_MS = 2 * MINUTE
 """A finding that begins so near to the start of what was read may have begun before it."""
 _FARTHER, _LONGEST_MS = 4, DAY
-"""How many times farther is looked back at each try, and how far at most."""
+"""Factor by which each try reads farther back, and the longest time that is read."""
 
 JobKey = tuple[str, str]
 """(project, id) of a job."""
@@ -199,14 +198,14 @@ def _case(
 
 
 def _fitting(view: JobView, names: Sequence[str]) -> list[str]:
-    """The metrics without those of kinds of devices that the job does not have, where its devices are known."""
+    """Return the metrics without metrics of other kinds of devices than the job's, where its devices are known."""
     kinds = {one.device.rstrip("0123456789") for one in view.allocations}
     others = tuple(f"{kind}." for kind in PREFIXES if kind not in kinds) if kinds & set(PREFIXES) else ()
     return [name for name in names if not name.startswith(others)]
 
 
 def _increases(rate: Signal, step_ms: int) -> Signal:
-    """What a counter grew by: its rate times the time between two points; a whole number of errors, kills and such."""
+    """Return the increase of a counter, its rate times the time between points; whole for errors and kills."""
     interval = max(rate.interval, step_ms)
     passed = np.diff(rate.time, prepend=rate.time[:1] - interval) / SECOND
     return replace(rate, value=np.where(rate.value > 0, np.maximum(np.round(rate.value * passed), 1.0), 0.0))
@@ -237,7 +236,7 @@ def _last_lines(executor: Executor, scope: Scope, view: JobView, since: int) -> 
     question = LogQuestion(
         ref=JobRef(view.job.id, view.job.project),
         replicas=names,
-        start_ns=since * _NS,
+        start_ns=since * NS_PER_MS,
         descending=True,
         limit=MOST_LINES,
     )

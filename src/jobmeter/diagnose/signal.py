@@ -1,4 +1,4 @@
-"""One measured line as arrays, and the arithmetic that rules share."""
+"""A measured line as arrays, and the arithmetic that rules share."""
 
 from functools import cached_property
 
@@ -18,7 +18,7 @@ Member = tuple[str, str, str]
 
 
 class Signal(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """One measured line, in points that each stand for the time from ``time`` to ``until``.
+    """A measured line, in points that each stand for the time from ``time`` to ``until``.
 
     ``time`` int64[k] is when the first sample of a point was taken, in ms, strictly ascending; ``value`` float64[k] is
     the mean of its samples, finite. Absent is absent. ``part`` names what a node has several of, a mount point say.
@@ -39,7 +39,7 @@ class Signal(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def until(self) -> Int64s:
-        """Until when each point stands for what was measured: the next point, or where a gap begins; int64[k] ms."""
+        """End of the time for which each point stands: the next point, or the begin of a gap; int64[k] ms."""
         return Presence.of_samples(self.time).until
 
     def sampled_until(self, until: Int64s) -> "Signal":
@@ -190,7 +190,7 @@ class Trend(msgspec.Struct, frozen=True):
 def trend(time: Int64s, value: Float64s) -> Trend:
     """The Theil-Sen line: the median slope between points that are not close, which few odd ones do not bend.
 
-    At least 4 points are needed, else there is none (slope 0).
+    At least 4 points are needed; with fewer the slope is 0.
     """
     if len(time) < 4:
         return Trend(0.0, float(value[0]) if len(value) else 0.0, 0.0)

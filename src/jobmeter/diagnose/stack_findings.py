@@ -10,13 +10,13 @@ from jobmeter.model.stacks import STACK_RULES
 from jobmeter.model.time import MINUTE
 
 _LATER_MS = 2 * MINUTE
-"""How long after the end of a finding its evidence may have been collected."""
+"""Longest time from the end of a finding to the collection of its evidence."""
 
 
 def with_stacks(findings: Sequence[Finding], events: Sequence[Event]) -> list[Finding]:
-    """Return the findings; those of jobs that stand still name the rank that the others wait for, where one is named.
+    """Return the findings. Findings of jobs that stand still name the rank that the others wait for, where it is known.
 
-    The sentence becomes that of the newest evidence since the finding began; the former sentence is evidence.
+    The sentence of the newest evidence since the finding began replaces its own, which becomes evidence.
     """
     compared = [event for event in events if event.reason == STACK_EVIDENCE]
     return [_explained(one, compared) if one.rule in STACK_RULES else one for one in findings]

@@ -27,7 +27,7 @@ Path = tuple[tuple[str, str, int], ...]
 
 
 class ComparedRank(msgspec.Struct, frozen=True, eq=False):
-    """A rank with the name that people know it by. ``calls`` are those of its first thread, the outermost first."""
+    """A rank with the name that people know it by. ``calls`` are the calls of its first thread, the outermost first."""
 
     name: str
     node: str

@@ -16,7 +16,7 @@ _MOST_BYTES = 1024 * 1024
 
 
 class Threshold(msgspec.Struct, frozen=True):
-    """One number: a share, an amount, or milliseconds (``text`` is its form in the file), and its origin."""
+    """A number: a share, an amount, or milliseconds (``text`` is its form in the file), and its origin."""
 
     value: float
     text: str
@@ -53,7 +53,7 @@ class Thresholds(Mapping[str, Numbers]):
 
 
 def load(path: str = "") -> Thresholds:
-    """The shipped thresholds, overridden by those of an operator's file, where there is one.
+    """Return the shipped thresholds, overridden by the operator's file, if any.
 
     Raises ConfigurationError naming the file and the entry that is wrong.
     """

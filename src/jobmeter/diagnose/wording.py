@@ -1,4 +1,4 @@
-"""How findings name metrics and amounts in their sentences."""
+"""Names of metrics and forms of amounts in the sentences of findings."""
 
 from jobmeter.model.catalog import CATALOG
 from jobmeter.model.quantity import quantity

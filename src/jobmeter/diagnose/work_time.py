@@ -27,7 +27,7 @@ METRICS = tuple(dict.fromkeys((*WORK, *SIGNS, *ACTIVITY, *LINKS, CLOCK, *FIGURES
 _BEST = 0.9
 """Quantile of activity that counts as the best one: the highest sample alone may be an outlier."""
 _CARRIES, _LEAST_TRAFFIC = 0.05, 2.0**20
-"""Links carry data at this share of their high rate in either job, and at so many bytes a second."""
+"""Links carry data from this share of their high rate in either job on, and from this rate in bytes a second."""
 _BUSY = 0.5
 
 Courses = Mapping[str, Course]
@@ -49,7 +49,7 @@ class _Points(msgspec.Struct, frozen=True, eq=False):
     total: int
 
     def highest(self, metric: str, per_busy: Callable[[Float64s, Float64s], Float64s]) -> float:
-        """Return a high value of a metric among busy points; 0 where there is none."""
+        """Return a high value of a metric among busy points; 0 without busy points."""
         value = per_busy(self.values[metric], self.busy)
         chosen = np.isfinite(value) & (self.busy > _BUSY)
         return float(np.quantile(value[chosen], _BEST)) if chosen.any() else 0.0
@@ -76,7 +76,7 @@ def split_work(
 ) -> tuple[list[WorkTime], dict[str, str]]:
     """Return the training time of two jobs by cause, and the causes that cannot be judged with the reason of each.
 
-    ``courses`` and ``training`` are those of the two jobs. ``same_devices`` False: their clocks are not compared.
+    ``courses`` and ``training`` have an item for each job. ``same_devices`` False: their clocks are not compared.
     """
     methods, unknown = _methods(courses, same_devices=same_devices)
     if not methods.work:

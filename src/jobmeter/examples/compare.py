@@ -85,7 +85,7 @@ def compare_answers(api: Api, key: acs3.KeyPair, same: Same) -> bool:
 
 
 def _rows_to_show(native: _Points, pai: _Points) -> list[tuple[str, int]]:
-    """Where there is an answer, by time and replica: first what differs from 0, which says more."""
+    """Return the keys of answers, (time, replica): first answers that differ from 0, which say more."""
     places = native.keys() | pai.keys()
     return sorted(places, key=lambda at: (not (native.get(at) or pai.get(at)), at[1], at[0]))
 

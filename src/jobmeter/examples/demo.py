@@ -30,7 +30,7 @@ from jobmeter.model.time import SECOND, SystemClock, ceil_to, floor_to
 NAME = "digits"
 LOOK_SECONDS = 2.0
 PRINT_SECONDS = 10.0
-"""How often the table is printed where it cannot be redrawn in place."""
+"""Interval at which the table is printed where it cannot be redrawn in place."""
 _STEP_MS = 5 * SECOND
 
 

@@ -3,7 +3,7 @@
 from jobmeter.errors import LimitExceededError
 
 LOOPED = 100
-"""Values that one round of a loop in Python counts as: about as much time as so many values of an array."""
+"""Values that one round of a loop in Python counts as, because it takes about as long as this many array elements."""
 
 
 class Budget:

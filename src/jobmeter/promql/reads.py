@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from jobmeter.promql.evaluate import DEFAULT_STEP_MS, LOOKBACK_MS
+from jobmeter.promql.evaluation import DEFAULT_STEP_MS, LOOKBACK_MS
 from jobmeter.promql.nodes import Bound, Node, Selector, Subquery, children
 
 Read = tuple[Selector, int, int]

@@ -11,7 +11,7 @@ from jobmeter.model.log_tree import Property
 from jobmeter.model.record import JobRecord, NodeRecord, Records
 from jobmeter.model.retention import Retention
 from jobmeter.model.shipper import Progress, Shipper
-from jobmeter.model.time import Clock
+from jobmeter.model.time import NS_PER_MS, Clock
 from jobmeter.registry.base import Registry
 from jobmeter.ship import events
 from jobmeter.ship.outbox import Outbox
@@ -28,7 +28,6 @@ PAGE_LINES = 1_000
 """Lines of one read."""
 _TOGETHER = 5_000
 _TRIES = 5
-_NS = 1_000_000
 _log = logging.getLogger("jobmeter.ship")
 
 
@@ -119,7 +118,9 @@ class LateGroups:
         retention: Retention,
         wanted: Callable[[LogLine], bool],
     ) -> None:
-        found = [self._newest(replace(part, start_ns=shipper.created * _NS, descending=True), wanted) for part in parts]
+        found = [
+            self._newest(replace(part, start_ns=shipper.created * NS_PER_MS, descending=True), wanted) for part in parts
+        ]
         lines = sorted((line for some, _ in found for line in some), key=lambda line: line.time_ns)
         left = sum(count for _, count in found)
         for start in range(0, len(lines), _TOGETHER):

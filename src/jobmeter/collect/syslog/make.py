@@ -14,11 +14,11 @@ from jobmeter.collect.syslog.opening import allow_open_files
 from jobmeter.collect.syslog.reader import LogSettings, SystemLogReader
 from jobmeter.collect.syslog.successors import MOST_WAITING_IN_ALL
 from jobmeter.collect.syslog.watch import MOST_FILES, FileWatch
+from jobmeter.model.time import NS_PER_MS
 
 if TYPE_CHECKING:
     from jobmeter.collect.syslog.base import Source
 
-_NS = 1_000_000
 _OPEN_FILES = MOST_FILES + MOST_WAITING_IN_ALL + 1_024
 _log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ def system_logs(
         return None
     sources: list[Source] = []
     if settings.kernel and _can_open_kernel_log():
-        sources.append(KernelSource(lambda: clock.now_ms() * _NS, elapsed_ns))
+        sources.append(KernelSource(lambda: clock.now_ms() * NS_PER_MS, elapsed_ns))
     if settings.journal and has_journal():
         sources.append(JournalSource(kernel=settings.kernel and not sources))
     if not sources and not settings.files:
@@ -49,7 +49,7 @@ def system_logs(
         FileWatch(settings.files),
         place,
         outbox,
-        now_ns=lambda: clock.now_ms() * _NS,
+        now_ns=lambda: clock.now_ms() * NS_PER_MS,
         monotonic=clock.monotonic,
         lines_a_second=settings.lines_a_second,
         owner_of=owner_of,

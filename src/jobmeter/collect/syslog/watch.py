@@ -12,7 +12,7 @@ from jobmeter.collect.syslog.opening import LogOpener
 from jobmeter.collect.syslog.patterns import MOST_ENTRIES, Budget, LogPattern, NamePattern
 from jobmeter.collect.syslog.rotation import identity, live_names, rotated
 from jobmeter.collect.syslog.successors import Followed
-from jobmeter.model.time import SystemClock
+from jobmeter.model.time import NS_PER_MS, SystemClock
 
 MOST_FILES = 1_000
 """Most files that one agent reads."""
@@ -20,7 +20,6 @@ _MARGIN_NS = 10**8
 """Largest lag in nanoseconds of the times of files behind the clock."""
 _BATCHES = 16
 """Readings of events in a row: as many as the kernel stores."""
-_NS = 1_000_000
 _FILE = "file:"
 _CLOCK = SystemClock()
 _log = logging.getLogger(__name__)
@@ -77,7 +76,7 @@ class FileWatch:
         else:
             since_ns = self._looked_ns
         self.notice()
-        now_ns = self._now_ms() * _NS
+        now_ns = self._now_ms() * NS_PER_MS
         self._looked_ns = now_ns - _MARGIN_NS
         self._remembered = remembered
         self._listed = True

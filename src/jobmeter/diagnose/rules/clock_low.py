@@ -24,7 +24,7 @@ _HOLDS = {
     "gpu.throttle.sync": "throttled",
     "gpu.temperature": "hot",
 }
-"""What lowers a clock for a reason that other rules name, and the threshold of each."""
+"""Metrics of reasons for a low clock that other rules report, with the threshold of each."""
 
 
 class Low(msgspec.Struct, frozen=True, eq=False):

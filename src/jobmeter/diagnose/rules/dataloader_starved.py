@@ -54,7 +54,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
 def _wave(gpu: Signal, numbers: Numbers) -> tuple[Signal | None, float]:
     """Return the longest part in which devices fell to less than half of their work again and again.
 
-    The part, None where there is none, and the mean time from one fall to the next, in ms.
+    Return None without such a part; else the part and the mean time from one fall to the next, in ms.
     """
     works = gpu.value > float(np.quantile(gpu.value, 1 - _TAIL)) / 2
     fell = gpu.time[1:][works[:-1] & ~works[1:]]

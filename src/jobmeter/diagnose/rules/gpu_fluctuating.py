@@ -17,7 +17,7 @@ _BURSTS = 0.95
 
 
 class Bursts(msgspec.Struct, frozen=True):
-    """How a device swings: its share of idle time, its level in bursts, and its usual cycle in ms."""
+    """Swings of a device: its share of idle time, its level in bursts, and its usual cycle in ms."""
 
     idle: float
     level: float

@@ -15,7 +15,7 @@ _MEMORY, _PROCESSES, _FOREIGN, _BUSY = "gpu.memory.usage", "gpu.processes", "gpu
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    """Devices with memory in use on which no process is, or those of no job alone."""
+    """Find devices with memory in use but no process, or only processes of no job."""
     for signals in (_of_job(case), _of_nodes(case)):
         for member, memory in signals.get(_MEMORY, {}).items():
             processes, foreign, busy = (signals.get(name, {}).get(member) for name in (_PROCESSES, _FOREIGN, _BUSY))

@@ -75,7 +75,7 @@ def _events(case: Case) -> Mapping[tuple[str, str], list[Event]]:
 
 
 def _faults(case: Case) -> Iterator[Event]:
-    """Faults of nodes, without those of devices that the job never had there."""
+    """Return the faults of nodes, without faults of devices that the job never had there."""
     mine = {(one.node, one.device) for one in case.view.allocations}
     for event in case.faults:
         if not event.subject.startswith("device ") or (event.node, event.object.name) in mine:

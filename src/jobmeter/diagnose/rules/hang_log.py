@@ -5,8 +5,7 @@ from jobmeter.diagnose.rule import Findings, Rule, quoted
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import minutes
 from jobmeter.model.finding import Evidence, Severity
-
-_NS = 1_000_000
+from jobmeter.model.time import NS_PER_MS
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
@@ -14,7 +13,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     if not case.may_hang or len(case.lines) < numbers["lines"]:
         return
     last = case.lines[-1]
-    start, end = last.time_ns // _NS, case.span.end_ms
+    start, end = last.time_ns // NS_PER_MS, case.span.end_ms
     if end - start < numbers["hold"]:
         return
     text = f"no rank has written anything for {minutes(end - start)}; the last line: {quoted(last.text)}"

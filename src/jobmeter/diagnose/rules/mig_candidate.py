@@ -19,7 +19,7 @@ _LIMITS = {"gpu.memory.usage": "memory", "cpu.usage": "cores", "memory.usage": "
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    """One device that works little, with little memory in use, for a program on one core."""
+    """Find the only device of a job that works little, with little memory in use, for a program on one core."""
     span = case.judged(numbers)
     signals = busy(case, numbers)
     if len(signals) != 1 or span.length_ms < numbers["hold"] or not works(signals[0], numbers):

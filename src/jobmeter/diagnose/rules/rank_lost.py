@@ -15,7 +15,7 @@ from jobmeter.query.stretches import GAP_INTERVALS
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    """A rank that a signal ended before the others, and one whose samples stop while those of others go on."""
+    """Find ranks that a signal ended before the others, and ranks whose samples stop while others have samples."""
     last = {replica.name: replica for replica in sorted(case.view.replicas, key=lambda one: one.attempt)}
     if case.job.state is JobState.SUCCEEDED or len(last) < 2:
         return

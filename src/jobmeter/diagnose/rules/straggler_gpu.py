@@ -1,4 +1,4 @@
-"""One device differs from the job's others, as hardware metrics show."""
+"""Devices that differ from the job's other devices in hardware metrics."""
 
 from collections.abc import Iterator, Mapping
 
@@ -104,7 +104,7 @@ def _is_fault(peers: Peers, one: Outlier, odd: list[Outlier], signs: list[str], 
 def _works(peers: Peers, prefix: str, numbers: Numbers) -> Bools:
     """Return where a device does anything and the others work, bool[member, window].
 
-    An idle device is left to other rules, and what devices do that hardly work scatters by itself.
+    Other rules report idle devices. Devices that hardly work differ by chance.
     """
     for name in ("utilization", "sm.active"):
         load = peers.metrics.get(f"{prefix}.{name}")

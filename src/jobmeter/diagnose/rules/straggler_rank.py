@@ -1,4 +1,4 @@
-"""One rank works differently from the others, in jobs without devices."""
+"""Ranks that work differently from the others, in jobs without devices."""
 
 from collections.abc import Iterator, Sequence
 

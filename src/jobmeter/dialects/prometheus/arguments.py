@@ -9,7 +9,7 @@ from jobmeter.access.call import Call
 from jobmeter.dialects.base import MissingFieldError
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.time import MAX_TIME_MS
-from jobmeter.promql.evaluate import LOOKBACK_MS
+from jobmeter.promql.evaluation import LOOKBACK_MS
 from jobmeter.promql.nodes import Matcher, Selector
 from jobmeter.promql.parse import parse
 

@@ -31,7 +31,7 @@ _CHUNK = 8
 
 
 class _Drawn(NamedTuple):
-    """One job to draw: the rule and number of its fault, or the name of a healthy one with the number -1."""
+    """A job to draw: the rule and number of its fault, or the name of a healthy one with the number -1."""
 
     name: str
     number: int
@@ -40,9 +40,9 @@ class _Drawn(NamedTuple):
 
 
 def generated(seed: int, count: int, workers: int = 1, timed: int = 0) -> Iterator[Trial]:
-    """Draw each fault so many times, and as many healthy jobs: shape, sampling, levels, place and wording vary.
+    """Draw each fault ``count`` times, and as many healthy jobs: shape, sampling, levels, place and wording vary.
 
-    Of the first ``timed`` jobs of each fault the delay of the finding is measured, too.
+    The delay of the finding is measured for the first ``timed`` jobs of each fault.
     """
     faults = [(rule, number) for rule, makes in FAULTS.items() for number in range(len(makes))]
     names = list(CLEAN)

@@ -149,7 +149,7 @@ class Made:
     began: int = START
     """When the fault began, in epoch ms."""
     dropped: dict[str, Bools] = field(default_factory=dict)
-    """Of each replica the moments at which it was read."""
+    """Moments at which each replica was read."""
 
     @cached_property
     def time(self) -> Int64s:

@@ -1,4 +1,4 @@
-"""How generated jobs are made: a healthy job, and changes to all of it or to some of its members."""
+"""Makers of generated jobs: a healthy job, and changes to all of it or to some of its members."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol

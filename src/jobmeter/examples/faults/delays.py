@@ -1,4 +1,4 @@
-"""How long a fault lasts until its finding opens while the job runs."""
+"""Delays from the begin of a fault until its finding opens while the job runs."""
 
 from collections.abc import Iterable
 
@@ -18,7 +18,7 @@ _TURN = 15 * SECOND
 _STRIDE = 8
 """Turns that are left out while nothing is found; then the first turn is searched among them."""
 _AFTER = 2 * MINUTE
-"""How long a job is looked at after its last sample."""
+"""Time for which a job is evaluated after its last sample."""
 
 
 def detection_delay(made: Made, name: str, thresholds: Thresholds) -> int | None:

@@ -42,7 +42,7 @@ def _busy_rank(made: Made, name: str, _: str) -> None:
 
 
 def _busy_rank_starved(made: Made, name: str, _: str) -> None:
-    """As on a full machine: the busy rank is given hardly more than the others, and waits for more."""
+    """Give a busy rank hardly more than the others, as a full machine does: it waits for more."""
     for other in made.names:
         made.series["cpu.usage", other, ""] = made.noise(0.1, 0.03) if other == name else made.noise(0.01, 0.005)
         made.series["pressure.cpu", other, ""] = made.noise(0.6, 0.15) if other == name else made.noise(0.02, 0.02)
@@ -94,7 +94,7 @@ def _wait(made: Made) -> None:
 
 
 _SPINNING = {"gpu.sm.active": 0.15, "gpu.tensor.active": 0.0, "gpu.power": 0.4}
-"""What is left of the levels of devices that wait in a collective."""
+"""Share of their levels that devices have while they wait in a collective."""
 
 
 @whole(batch)
@@ -208,7 +208,7 @@ def _oom(made: Made) -> None:
 
 
 def _dies(code: int, *texts: str, reason: str = "", cascade: tuple[str, ...] = ()) -> Fault:
-    """One replica fails with these lines; the others may follow."""
+    """Let one replica fail with these lines; the others may follow."""
 
     @whole(batch)
     def fault(made: Made) -> None:
@@ -228,7 +228,7 @@ _STOPPED_BY_SCHEDULER = {"time_limit", "preempted", "node_failure"}
 
 
 def _worded(rule: str) -> Fault:
-    """One replica fails with a line of ``WORDINGS``, behind a traceback where the line is an exception's."""
+    """Let one replica fail with a line of ``WORDINGS``, behind a traceback where the line is an exception's."""
 
     @whole(batch)
     def fault(made: Made) -> None:
@@ -427,6 +427,6 @@ COMPANIONS: Mapping[str, frozenset[str]] = {
     "segfault": frozenset({"rank_lost"}),
     **GPU_COMPANIONS,
 }
-"""What is true beside a fault: a device that is never used is idle, too."""
+"""Rules whose findings are right beside a fault: a device that is never used is idle, too."""
 CONSEQUENCES = frozenset({"nccl_timeout", "rank_lost", "hang_hw", "hang_log"})
 """Rules that may be reported of any failure as its cascade."""

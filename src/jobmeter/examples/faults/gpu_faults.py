@@ -13,7 +13,7 @@ from jobmeter.model.job import Allocation
 from jobmeter.model.time import MINUTE, SECOND
 
 WORK = ("gpu.utilization", "gpu.sm.active", "gpu.tensor.active")
-"""How busy a device is."""
+"""Metrics of the load of a device."""
 
 
 def idle(*, always: bool = False) -> Change:
@@ -131,7 +131,7 @@ def _links_of_a_node(made: Made) -> None:
 
 
 def _replays(made: Made, replica: str, device: str) -> None:
-    """Replays at random moments, so many a minute."""
+    """Replays at random moments, a given number each minute."""
     rate = float(made.random.uniform(15, 300))
     steps = np.diff(made.time, prepend=made.time[0] - made.shape.interval) / MINUTE
     grown = made.random.poisson(rate * steps).astype(np.float64)
@@ -203,7 +203,7 @@ GPU_COMPANIONS: Mapping[str, frozenset[str]] = {
     "gpu_leftover_memory": frozenset({"gpu_partly_unused", "gpu_no_process"}),
     "mig_candidate": frozenset({"mem_overrequest"}),
 }
-"""What is true beside a fault."""
+"""Rules whose findings are right beside a fault."""
 
 
 # Healthy jobs that look like one of these faults for a while.
@@ -220,7 +220,7 @@ def _evaluates(made: Made) -> None:
 
 @whole(training)
 def _starts_late(made: Made) -> None:
-    """Nothing runs on the devices in the first minutes, and their links and clocks are low."""
+    """Devices without a program in the first minutes, with low links and clocks."""
     first = made.at(float(made.random.uniform(1, 8)) * MINUTE / made.length)
     for (metric, _, device), value in made.series.items():
         if device and metric in {*WORK, "gpu.processes", "gpu.memory.usage", "gpu.memory.utilization"}:
@@ -315,7 +315,7 @@ def _notebook(made: Made) -> None:
 
 @whole(training)
 def _restarts(made: Made) -> None:
-    """A job that starts anew once: no process for some minutes, and little memory in use."""
+    """A job that restarts once: no process for some minutes, and little memory in use."""
     first = made.at(float(made.random.uniform(0.3, 0.7)))
     last = int(np.searchsorted(made.time, made.time[first] + made.random.uniform(1, 8) * MINUTE))
     for (metric, _, device), value in made.series.items():

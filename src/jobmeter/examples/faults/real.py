@@ -29,7 +29,7 @@ _PATIENCE = 40.0
 _DISK_MEGABYTES = 32
 _DATA_MEGABYTES = 16
 FULL = "no checkpoint"
-"""What the job with a full filesystem writes when it is full."""
+"""Line that the job with a full filesystem writes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,7 +257,7 @@ def _measure_when_full(process: "subprocess.Popen[bytes]", environment: Mapping[
 
 
 def _until(find: Callable[[], list[Finding]], rule: str, process: "subprocess.Popen[bytes]") -> list[Finding]:
-    """What is found once the rule is among it, or patience ends."""
+    """Return the findings once the rule is among them, or when the time is up."""
     clock = SystemClock()
     deadline = clock.monotonic() + _PATIENCE
     found: list[Finding] = []

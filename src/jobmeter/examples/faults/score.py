@@ -13,7 +13,7 @@ _Z = 1.959964
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One job: which rule had to be named ("" for a healthy one), and what was found."""
+    """A job: the rule that had to be named ("" for a healthy one), and the findings."""
 
     name: str
     rule: str
@@ -45,12 +45,12 @@ class Score:
 
     @property
     def precision(self) -> float:
-        """Of those found, the share that is right; 1 for none."""
+        """Share of the findings that are right; 1 without findings."""
         return self.right / (self.right + self.wrong) if self.right + self.wrong else 1.0
 
     @property
     def recall(self) -> float:
-        """Of those to be found, the share that was; 1 for none."""
+        """Share of the faults that were found; 1 without faults."""
         return self.right / (self.right + self.missed) if self.right + self.missed else 1.0
 
 

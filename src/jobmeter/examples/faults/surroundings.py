@@ -1,4 +1,4 @@
-"""What a job with a fault runs in: a control group with a limit, a small filesystem on a loop device."""
+"""Surroundings of a job with a fault: a control group with a limit, a small filesystem on a loop device."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ _SECONDS = 20.0
 
 @contextmanager
 def control_group(group: tuple[str, str, str] | None) -> Iterator[str | None]:
-    """What a shell does to enter a control group with that limit; "" for no group, None where none can be made."""
+    """Return the command by which a shell enters such a control group; "" for no group, None where none can be made."""
     if group is None:
         yield ""
         return

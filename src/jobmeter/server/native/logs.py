@@ -14,7 +14,7 @@ from jobmeter.model.line_level import level_in
 from jobmeter.model.log import LogLine, LogPage, level_of
 from jobmeter.model.log_query import parse_log_query, parse_severity
 from jobmeter.model.syslog import WORDS
-from jobmeter.model.time import MAX_TIME_MS, parse_time_ns
+from jobmeter.model.time import MAX_TIME_MS, NS_PER_MS, parse_time_ns
 from jobmeter.query.request import JobRef, LogQuestion, NodeRef
 from jobmeter.server.native.arguments import RANGE, REPLICA, Query
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream, job_ref, read_json, tagged
@@ -23,7 +23,6 @@ from jobmeter.wire.json_shape import shape_of
 
 T = TypeVar("T")
 MAX_LINES = 1_000
-_NS = 1_000_000
 
 
 class LogLineBody(msgspec.Struct, frozen=True):
@@ -123,7 +122,7 @@ def base_question(context: CallContext, ref: JobRef | NodeRef, limit: int) -> Lo
     if since is not None:
         if start is not None:
             raise InvalidRequestError("give start or since, not both", "since")
-        start = (context.services.clock.now_ms() * _NS if end is None else end) - since * _NS
+        start = (context.services.clock.now_ms() * NS_PER_MS if end is None else end) - since * NS_PER_MS
     least, severity = given.text("level"), given.text("severity")
     return LogQuestion(
         ref=ref,
@@ -162,7 +161,7 @@ def _level(word: str, field: str) -> Level:
 def line_body(line: LogLine) -> LogLineBody:
     """Convert a line to the form of an answer."""
     return LogLineBody(
-        time=line.time_ns // _NS,
+        time=line.time_ns // NS_PER_MS,
         time_ns=str(line.time_ns),
         text=line.text,
         replica=line.replica,
@@ -204,7 +203,7 @@ def _push(context: CallContext) -> Pushed:
     exist: by a record or its samples.
     """
     job = context.services.executor.head(job_ref(context), context.scope)
-    now_ns = context.services.clock.now_ms() * _NS
+    now_ns = context.services.clock.now_ms() * NS_PER_MS
     lines = [_pushed(line, job, now_ns + at) for at, line in enumerate(pushed_lines(context, PushBody).lines)]
     return stored(context, lines)
 
@@ -243,7 +242,7 @@ def moment_ns(time: int | str | None, time_ns: int | str | None, now_ns: int) ->
     """Time of a pushed line in epoch nanoseconds; ``now_ns`` if the line has none."""
     if time_ns is not None:
         digits = str(time_ns)
-        if not (digits.isascii() and digits.isdigit() and len(digits) <= 19 and int(digits) <= MAX_TIME_MS * _NS):
+        if not (digits.isascii() and digits.isdigit() and len(digits) <= 19 and int(digits) <= MAX_TIME_MS * NS_PER_MS):
             raise InvalidRequestError(f"time_ns {digits[:40]!r} is not nanoseconds since the epoch", "time_ns")
         return int(digits)
     return now_ns if time is None else parse_time_ns(time, "time")

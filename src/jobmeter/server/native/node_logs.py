@@ -20,6 +20,7 @@ from jobmeter.model.syslog import (
     priority_of,
     severity_of,
 )
+from jobmeter.model.time import NS_PER_MS
 from jobmeter.server.native.arguments import Query
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream, node_ref, tagged
 from jobmeter.server.native.logs import (
@@ -34,8 +35,6 @@ from jobmeter.server.native.logs import (
     pushed_lines,
     stored,
 )
-
-_NS = 1_000_000
 
 
 class NodeLogList(msgspec.Struct, frozen=True):
@@ -84,7 +83,7 @@ def _push(context: CallContext) -> Pushed:
     """Push lines of a node's system log."""
     services, node = context.services, check_name(context.path["node"], "node")
     project = write_project(context.principal, context.project)
-    now_ns = services.clock.now_ms() * _NS
+    now_ns = services.clock.now_ms() * NS_PER_MS
     pushed = pushed_lines(context, PushNodeBody).lines
     lines = [_line(line, node, project, now_ns + at) for at, line in enumerate(pushed)]
     result = stored(context, lines)

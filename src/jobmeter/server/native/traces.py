@@ -3,6 +3,7 @@
 from jobmeter.errors import InvalidRequestError, NotFoundError
 from jobmeter.model.answers import SpanBody, SpanEventBody, SpanLinkBody, SpanList, TraceBody, TraceList
 from jobmeter.model.span import Span, SpanStatus, Trace
+from jobmeter.model.time import NS_PER_MS
 from jobmeter.model.trace_filter import MOST_SPANS, MOST_TRACES, Condition, SpanFilter, TraceFilter, TraceOrder
 from jobmeter.query.request import JobRef
 from jobmeter.server.native.arguments import Query
@@ -10,7 +11,6 @@ from jobmeter.server.native.bodies import copied
 from jobmeter.server.native.cursor import cursor_of, place_of
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagged
 
-_NS = 1_000_000
 _DIGITS = frozenset("0123456789abcdef")
 
 
@@ -46,8 +46,8 @@ def _filter(context: CallContext, order: TraceOrder, limit: int) -> TraceFilter:
     return TraceFilter(
         projects=projects,
         job=job,
-        start_ns=None if start is None else start * _NS,
-        end_ns=None if end is None else end * _NS,
+        start_ns=None if start is None else start * NS_PER_MS,
+        end_ns=None if end is None else end * NS_PER_MS,
         names=frozenset(given.texts("name")),
         services=frozenset(given.texts("service")),
         replicas=frozenset(given.texts("replica")),
@@ -74,7 +74,7 @@ def _condition(text: str) -> Condition:
 def _length(context: CallContext, name: str) -> int | None:
     """Convert a number of milliseconds to nanoseconds."""
     text = context.arguments.text(name)
-    return context.arguments.integer(name, 0, 0, 10**12) * _NS if text else None
+    return context.arguments.integer(name, 0, 0, 10**12) * NS_PER_MS if text else None
 
 
 def _spans(context: CallContext) -> SpanList:
@@ -99,7 +99,7 @@ def _spans(context: CallContext) -> SpanList:
 
 
 def _trace(one: Trace) -> TraceBody:
-    return copied(TraceBody, one, start=one.start_ns // _NS, start_ns=str(one.start_ns))
+    return copied(TraceBody, one, start=one.start_ns // NS_PER_MS, start_ns=str(one.start_ns))
 
 
 def _span(one: Span) -> SpanBody:
@@ -107,7 +107,7 @@ def _span(one: Span) -> SpanBody:
     return copied(
         SpanBody,
         one,
-        start=one.start_ns // _NS,
+        start=one.start_ns // NS_PER_MS,
         start_ns=str(one.start_ns),
         duration_ns=one.end_ns - one.start_ns,
         scope=one.scope.name,

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from jobmeter.errors import InvalidRequestError
+from jobmeter.model.time import NS_PER_MS
 from jobmeter.ship.http import PostSink
 from jobmeter.ship.line import ShippedLine
 from jobmeter.ship.protobuf import fixed64, octets, read, text, whole
@@ -19,7 +20,6 @@ _RESOURCE = {
     "resource_group": "jobmeter.resource_group",
 }
 _RECORD = {"stream": "log.iostream"}
-_MS_NS = 1_000_000
 
 
 class OtlpSink(PostSink):
@@ -52,7 +52,7 @@ def _record(line: ShippedLine) -> bytes:
         if key not in _RESOURCE:
             parts.append(octets(6, _pair(_RECORD.get(key, f"jobmeter.{key}"), value)))
     parts.append(octets(6, _pair("log.record.uid", str(line.number))))
-    parts.append(fixed64(11, line.arrived * _MS_NS))
+    parts.append(fixed64(11, line.arrived * NS_PER_MS))
     return b"".join(parts)
 
 
