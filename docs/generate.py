@@ -372,7 +372,7 @@ def _rule(rule: Rule, tables: Mapping[str, Table]) -> list[str]:
     if rule.cause is not None:
         parts.append("A cause of a job's end: it looks at exit statuses, events and the last lines of each replica.\n")
     if rule.running:
-        parts.append("Jobs are looked at for it while they run.\n")
+        parts.append("The server also evaluates this rule while jobs run.\n")
     parts.append(f"Source: <{rule.source}>\n")
     return [*parts, *_thresholds(tables.get(rule.name, {}))]
 

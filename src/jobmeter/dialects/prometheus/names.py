@@ -7,6 +7,7 @@ dashboards find it. A series that came by remote write keeps its name and its la
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 
 import msgspec
@@ -169,7 +170,7 @@ def _inverted(rule: Rule, series: Series) -> dict[str, str] | None:
         if not pattern.fullmatch(pattern.pattern):
             return None
         labels[label] = pattern.pattern
-    identity = _identity(_unlabelled(series))
+    identity = _identity(replace(series, labels=()))
     identity.update(labels)
     if rule.subject is Subject.GPU:
         identity["gpu"] = series.device.removeprefix("gpu")
@@ -180,17 +181,3 @@ def _inverted(rule: Rule, series: Series) -> dict[str, str] | None:
     if series.job and series.replica and rule.subject in {Subject.POD, Subject.REPORTED_POD}:
         identity.setdefault("pod", f"{series.job}-{series.replica}")
     return identity
-
-
-def _unlabelled(series: Series) -> Series:
-    """Return the series without its labels."""
-    return Series(
-        metric=series.metric,
-        project=series.project,
-        cluster=series.cluster,
-        node=series.node,
-        device=series.device,
-        job=series.job,
-        replica=series.replica,
-        attempt=series.attempt,
-    )
