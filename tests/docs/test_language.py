@@ -13,8 +13,6 @@ PRIVATE = (
     r"tells?|told|telling|kept|anew|in vain|let in|of (?:its|their|his|her|one's|your) own"
     r"|(?:a|one|first|each|two|last|every|next) looks?"
 )
-ELSEWHERE = {DOCS / "how-to/diagnose.md"}
-"""Pages that others write."""
 UNFINISHED: set[str] = {"docs/performance.md"}
 """Pages that are not yet in plain English. One that is leaves this list."""
 PAGES = [
@@ -23,7 +21,6 @@ PAGES = [
     *DOCS.glob("how-to/*.md"),
     *DOCS.glob("explanation/*.md"),
 ]
-PAGES = [page for page in PAGES if page not in ELSEWHERE]
 _CODE = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
 _ITEM = re.compile(r"^ *(?:[-*]|\d+\.) ")
 _FULL_STOP = re.compile(r"(?<=[.!?])[)\"*_]*\s+(?=\S)")
