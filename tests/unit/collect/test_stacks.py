@@ -1,5 +1,6 @@
 """Evidence about ranks: recorded outputs, hostile ones, limits on time and size, and real processes."""
 
+import fcntl
 import io
 import json
 import os
@@ -348,6 +349,29 @@ def test_no_file_of_others_is_opened(tmp_path, monkeypatch):
     assert recorder.read_dump(OWN, 3, {recorder.FILES[0]: "fr_"}, 0.0)[1].endswith("its name is not absolute")
     monkeypatch.setattr(recorder, "real_user", lambda _proc, _pid: os.getuid() + 1)
     assert "not a file of the job's user" in recorder.read_dump(OWN, 3, {recorder.FILES[0]: f"{tmp_path}/fr_"}, 0.0)[1]
+
+
+UNLOCK_TERMINAL, TERMINAL_NUMBER = 0x40045431, 0x80045430
+"""TIOCSPTLCK and TIOCGPTN of ioctl_tty(2)."""
+
+
+def test_a_device_that_a_job_names_is_never_opened():
+    """Some devices act as soon as they are opened. A terminal shows it: its master then reads a hangup."""
+    master = os.open("/dev/ptmx", os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
+    try:
+        fcntl.ioctl(master, UNLOCK_TERMINAL, struct.pack("i", 0))
+        (number,) = struct.unpack("i", fcntl.ioctl(master, TERMINAL_NUMBER, b"\0" * 4))
+        for name in (recorder.FILES[0], recorder.PIPE):
+            recorder.request_dump(OWN, number, {recorder.PIPE: "/dev/pts/"})
+            problem = recorder.read_dump(OWN, number, {name: "/dev/pts/", recorder.FILES[0]: "/dev/pts/"}, 0.0)[1]
+            assert "not a file of the job's user" in problem
+        with pytest.raises(BlockingIOError):
+            os.read(master, 1)
+        os.close(os.open(f"/dev/pts/{number}", os.O_RDWR | os.O_NOCTTY))
+        with pytest.raises(OSError, match="Input/output error"):
+            os.read(master, 1)
+    finally:
+        os.close(master)
 
 
 # All of it

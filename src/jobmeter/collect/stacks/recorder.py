@@ -108,13 +108,15 @@ def _open(proc_root: str, pid: int, path: str, flags: int, is_kind: Callable[[in
     """
     if not path.startswith("/"):
         raise RecorderError("its name is not absolute")
-    whole = f"{proc_root}/{pid}/root{path}"
-    descriptor = os.open(whole, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY)
-    found = os.fstat(descriptor)
-    if not is_kind(found.st_mode) or found.st_uid != real_user(proc_root, pid):
-        os.close(descriptor)
-        raise RecorderError("it is not a file of the job's user")
-    return descriptor
+    # Only a handle at first: to open a device may already do something, such as start a watchdog.
+    handle = os.open(f"{proc_root}/{pid}/root{path}", os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        found = os.fstat(handle)
+        if not is_kind(found.st_mode) or found.st_uid != real_user(proc_root, pid):
+            raise RecorderError("it is not a file of the job's user")
+        return os.open(f"/proc/self/fd/{handle}", flags | os.O_CLOEXEC | os.O_NOCTTY)
+    finally:
+        os.close(handle)
 
 
 def _parsed(descriptor: int) -> list[GroupProgress]:
