@@ -1,22 +1,8 @@
-"""Rules for the prose of docstrings, and the packages that already follow them."""
+"""Rules for the prose of docstrings."""
 
 import ast
 import re
 from collections.abc import Iterator
-
-# One package a line: branches that add lines merge without conflicts.
-DONE_PACKAGES = {
-    "dialects",
-    "ingest",
-    "kernel",
-    "promql",
-    "registry",
-    "store",
-    "wire",
-    "examples",
-    "diagnose",
-    "access",
-}
 
 # A docstring starts with a verb or with the noun that it describes, never with one of these words.
 BEGINNINGS = (

@@ -1,21 +1,18 @@
-"""Docstrings of the packages that are done start with a verb or a noun, and use no private phrases."""
+"""Docstrings start with a verb or a noun, and use no private phrases."""
 
 from pathlib import Path
 
 import pytest
 
 import jobmeter
-from tests.prose import BEGINNINGS, DONE_PACKAGES, PHRASES, faults
+from tests.prose import BEGINNINGS, PHRASES, faults
 
 SOURCE = Path(jobmeter.__file__).parent
 
 
-def test_every_done_package_exists():
-    assert {package for package in DONE_PACKAGES if not any((SOURCE / package).rglob("*.py"))} == set()
-
-
-def test_docstrings_of_done_packages_have_no_forbidden_words():
-    modules = [module for package in DONE_PACKAGES for module in sorted((SOURCE / package).rglob("*.py"))]
+def test_docstrings_have_no_forbidden_words():
+    modules = sorted(SOURCE.rglob("*.py"))
+    assert len(modules) > 500
     found = {str(module.relative_to(SOURCE)): faults(module.read_text()) for module in modules}
     assert {name: words for name, words in found.items() if words} == {}
 

@@ -1,4 +1,4 @@
-"""Where the ranks of a job are, as text on a terminal."""
+"""Text on a terminal about where the ranks of a job are."""
 
 from rich.console import Console
 

@@ -211,7 +211,7 @@ class Api:
         return self.get("/nodes", given(project=project), _Nodes).nodes
 
     def nodes_and_faults(self, project: str | None = None) -> tuple[list[Node], list[NodeFaults]]:
-        """The same, and the faults of those that have any."""
+        """Read the nodes, and the faults of the faulty ones."""
         found = self.get("/nodes", given(faults="true", project=project), _Nodes)
         return found.nodes, found.faults
 

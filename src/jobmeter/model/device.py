@@ -49,7 +49,7 @@ _CODES = {state: code for code, state in enumerate(STATES)}
 
 
 def pci_address(text: str) -> str:
-    """Return the address of a device on the bus in one form: ``0000:9b:00``; empty where the text is none.
+    """Return the address of a device on the bus in one form: ``0000:9b:00``; empty for any other text.
 
     The function of the device is left out: the drivers of GPUs do so, and the functions of a GPU are one device.
     """

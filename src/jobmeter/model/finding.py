@@ -83,7 +83,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def opening_message(self) -> str:
-        """The same with the time at which the fault began."""
+        """Return the message with the time at which the fault began."""
         return f"{self.message} (since {iso(self.start // SECOND * SECOND)})"
 
 
@@ -111,7 +111,7 @@ def read_message(message: str, subject: str = "") -> FindingMessage | None:
 
 
 def likewise(sentence: str, more: int, kind: str) -> str:
-    """Return the sentence of a finding that stands for others of its rule, about so many more subjects of its kind."""
+    """Return the sentence of a finding that stands for others of its rule, about ``more`` subjects of its kind."""
     return f"{sentence}; {more} more {kind}s likewise"
 
 

@@ -12,7 +12,7 @@ from jobmeter.query.course import Course, Interval
 from jobmeter.query.idle import IDLE
 
 _BURST, _LEAST_BURST = 4.0, 2.0**20
-"""Writes are a burst at so many times their usual rate, and at so many bytes a second."""
+"""Writes are a burst from this multiple of their usual rate on, and from this rate in bytes a second."""
 _WAITS, _STANDS = 0.15, 0.5
 """Share of a sample in which devices do less than usual: that counts beside a burst, and that alone extends one."""
 _ENDS = re.compile(r"(?i)\b(?:saved|wrote|written|finished|done|completed?|success\w*)\b")
@@ -38,10 +38,10 @@ def find_checkpoints(
     training: Sequence[Interval],
     after: Sequence[Interval],
 ) -> list[Interval] | None:
-    """Return when a job wrote checkpoints; None where nothing can say it.
+    """Return when a job wrote checkpoints; None without any sign of them.
 
-    ``work`` and ``writes`` are how much its devices work and what it writes, ``training`` the intervals of its work,
-    ``after`` those of the time after its last work.
+    ``work`` is the load of its devices, ``writes`` the rate at which it writes. ``training`` are the intervals of its
+    work, ``after`` the intervals after its last work.
     """
     if not said.intervals and (work is None or not (writes or said.moments)):
         return None

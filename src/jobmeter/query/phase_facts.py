@@ -32,7 +32,7 @@ REPORTS = frozenset(
 )
 """Metrics by which a program reports its steps."""
 NUMBERS = ("app.step", "app.global_step", "app.iteration")
-"""Those of them that are numbers of steps: the first one that a program reports counts."""
+"""Metrics among them that are numbers of steps: the first one that a program reports counts."""
 MOST_EVENTS, MOST_LINES = 1_000, 1_000
 _WORD = "checkpoint"
 _WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")

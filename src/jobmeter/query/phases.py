@@ -79,7 +79,7 @@ class PhaseFacts(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def work(self) -> Course | None:
-        """How much the devices work, as a share; None where nobody measured it."""
+        """Load of the devices as a share; None without measurements."""
         found = (self.courses.get(name) for name in WORK)
         return next((one for one in found if one is not None and len(one.time)), None)
 
@@ -119,7 +119,7 @@ def phases_of(view: JobView, facts: PhaseFacts, now_ms: int) -> JobPhases:
 
 
 def _merged(spans: Iterable[PhaseSpan]) -> list[PhaseSpan]:
-    """Return the spans that are not empty, those of one phase and attempt that follow each other as one."""
+    """Return the spans that are not empty. Adjacent spans of one phase and attempt become one."""
     found: list[PhaseSpan] = []
     for span in spans:
         if span.length <= 0:

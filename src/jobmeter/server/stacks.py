@@ -17,7 +17,7 @@ from jobmeter.registry.base import Registry
 MOST_NODES = 1_024
 """Nodes of a job whose agents are requested."""
 REPEAT_MS = 20 * SECOND
-"""How old evidence may be for a further request to get it, rather than to collect anew."""
+"""Greatest age of evidence that a further request gets instead of a new collection."""
 
 
 def request_stacks(registry: Registry, view: JobView, now_ms: int, seconds: int) -> DiagnosticTask:

@@ -1,4 +1,4 @@
-"""What ``jobmeter run`` answers to the server while its command runs: requests for the evidence of its ranks."""
+"""Answers of ``jobmeter run`` to the server while its command runs: evidence of its ranks on request."""
 
 from collections.abc import Callable, Sequence
 

@@ -13,7 +13,7 @@ _CHUNK = 65_536
 
 
 class Output(NamedTuple):
-    """What a program wrote. ``problem`` says why there is less than all of it; empty where there is all."""
+    """Output of a program. ``problem`` says why a part is missing; empty for the whole output."""
 
     out: bytes
     error: bytes

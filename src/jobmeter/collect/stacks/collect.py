@@ -54,9 +54,9 @@ class _Rank:
 
 
 class StackCollector:
-    """Collects on request, in one thread, one process after the other; nothing is stopped, everything is only read.
+    """Collects on request, in one thread, one process after the other. It only reads, and stops no process.
 
-    ``processes`` gives the processes of a job with their owners, ``gone`` those of its ranks that were seen to end.
+    ``processes`` gives the processes of a job with their owners, ``gone`` its ranks that were seen to end.
     """
 
     def __init__(

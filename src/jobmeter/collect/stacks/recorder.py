@@ -49,10 +49,10 @@ def request_dump(pid: int, rank: int, variables: Mapping[str, str], proc_root: s
 def read_dump(
     pid: int, rank: int, variables: Mapping[str, str], requested: float, proc_root: str = "/proc"
 ) -> tuple[list[GroupProgress], str]:
-    """Return the progress in each process group, and why there is none; both empty where no recorder is set up.
+    """Return the progress in each process group, and the reason if it is missing; both empty without a recorder.
 
-    A dump that was requested at ``requested`` (seconds since the epoch) is waited for. Without a pipe to request one, a
-    dump that the process wrote by itself counts.
+    The call waits for a dump that was requested at ``requested`` (seconds since the epoch). Without a pipe, a dump that
+    the process wrote on its own initiative counts.
     """
     if not any(variables.get(name) for name in VARIABLES):
         return [], ""
