@@ -50,7 +50,7 @@ class NodeFault(msgspec.Struct, frozen=True):
 def node_faults(
     registry: Registry, nodes: Sequence[Node], projects: frozenset[str] | None, scope: Scope, now_ms: int
 ) -> Mapping[Place, list[NodeFault]]:
-    """The faults of each of the nodes that has any, the newest first."""
+    """Return the faults of each faulty node, the newest first."""
     question = EventFilter(
         projects=projects,
         types=_TYPES,
@@ -86,25 +86,26 @@ def _by_node(nodes: Sequence[Node], events: Sequence[Event]) -> dict[Place, list
 
 
 def _faults(node: Node, events: Iterable[Event]) -> Iterator[NodeFault]:
-    """The faults of a node that last, of its events in order of time."""
+    """Yield the lasting faults of a node from its events in order of time."""
     booted = node.info.get("booted")
     addresses = device_addresses(node.info)
-    lasting: dict[tuple[str, str], list[Event]] = {}
+    lasting: dict[tuple[str, str], dict[int, Event]] = {}
     for event in events:
         if isinstance(booted, int) and event.time < booted:
             continue
         device, kind = _device(event, addresses), _kind(event)
         for reason in [one for one, end in _ENDED_BY.items() if end == event.reason]:
             lasting.pop((device, reason), None)
-        # Agents of several projects report one event of a node each.
-        if kind and event.time not in {one.time for one in lasting.get((device, kind), ())}:
-            lasting.setdefault((device, kind), []).append(event)
-    for (device, _), own in lasting.items():
+        if kind:
+            # Agents of several projects report one event of a node each: one event a time counts.
+            lasting.setdefault((device, kind), {}).setdefault(event.time, event)
+    for (device, _), by_time in lasting.items():
+        own = list(by_time.values())
         yield NodeFault(device, own[0].reason, _text(own[-1]), own[0].time, own[-1].time, len(own))
 
 
 def _kind(event: Event) -> str:
-    """The reason of an event that is a fault, with the code of an XID; empty for any other event."""
+    """Return the reason of a fault, with the code of an XID; empty for any other event."""
     if event.type is EventType.THROTTLING:
         return event.reason if event.reason == _HOT else ""
     if event.level is not Level.ERROR or event.reason in {GPU_BACK, GPU_NOT_PERMITTED}:
@@ -114,7 +115,7 @@ def _kind(event: Event) -> str:
 
 
 def _device(event: Event, addresses: Mapping[str, str]) -> str:
-    """The name of the device of an event; the address of one that no agent has named."""
+    """Return the name of the device of an event, or its address if no agent has named the device."""
     kind, _, name = event.subject.partition(" ")
     if kind != "device":
         return ""
@@ -134,7 +135,7 @@ def _views(
     scope: Scope,
     now_ms: int,
 ) -> Sequence[JobView]:
-    """The jobs that were on these nodes, as far as the caller may see them."""
+    """Return the jobs on these nodes that the caller may see."""
     names = tuple(sorted({name for _, name in found}))[:MOST_JOBS]
     question = JobFilter(projects=projects, conditions=(Condition("node", Operator.IN, names),), limit=MOST_JOBS)
     page = permitted_jobs(registry, question, scope, now_ms)
