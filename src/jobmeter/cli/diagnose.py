@@ -10,11 +10,11 @@ from jobmeter.cli import completion, local
 from jobmeter.cli.findings import print_finding
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.options import examples
-from jobmeter.cli.output import cell, console, moment, print_json, state_cell
+from jobmeter.cli.output import cell, console, counted, moment, print_json, state_cell
 from jobmeter.cli.stacks import print_stacks
 from jobmeter.client.api import Api
 from jobmeter.model.task import CheckStatus, DiagnosticTask, NewTask, NodeAnswer, TaskState, TaskType, Verdict
-from jobmeter.model.time import SystemClock, parse_duration
+from jobmeter.model.time import SECOND, SystemClock, parse_duration
 
 _POLL_SECONDS = 0.5
 _GRACE_MS = 30_000
@@ -99,6 +99,8 @@ def _check_nodes(api: Api, nodes: list[str], cluster: str, project: str | None, 
 def _carried_out(api: Api, new_task: NewTask) -> DiagnosticTask:
     """Create a task and wait for its end. Return its last state if the server does not finish it."""
     task = api.create_task(new_task)
+    seconds = (task.deadline - task.created) // SECOND
+    click.echo(f"waiting at most {seconds} s for the agents of {counted(len(task.nodes), 'node')}", err=True)
     clock, pause = SystemClock(), Event()
     give_up = clock.monotonic() + (task.deadline - task.created + _GRACE_MS) / 1000
     while task.state in {TaskState.WAITING, TaskState.RUNNING} and clock.monotonic() < give_up:

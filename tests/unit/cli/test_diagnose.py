@@ -1,4 +1,5 @@
 import json
+import re
 
 FINDINGS = [
     {
@@ -91,6 +92,7 @@ TASK = {
 def test_the_stacks_of_ranks_are_shown_below_the_sentence(server, run):
     server.on("/tasks", TASK, "POST")
     done = run("diagnose", "b", "--stacks", "--project", "p")
+    assert re.fullmatch(r"waiting at most \d+ s for the agents of \d+ nodes?\n", done.stderr)
     lines = done.stdout.splitlines()
     assert lines[0] == "worker-1 (n1, pid 8) is not in the collective: it sleeps in `load`"
     assert "  note        worker-0: no kernel stacks" in lines
