@@ -7,11 +7,11 @@ from collections.abc import Callable
 import numpy as np
 
 from jobmeter.model.batch import Bools, Float64s, Int64s
-from jobmeter.promql.labels import Labels, with_label, within, without
+from jobmeter.promql.labels import Labels, drop_labels, keep_labels, with_label
 from jobmeter.promql.nodes import NAME, Aggregation
-from jobmeter.promql.numbers import shortest
-from jobmeter.promql.over_time import add, mean, quantile, sort_values
-from jobmeter.promql.values import QueryError, Scalar, String, Value, Vector, drop_absent, empty
+from jobmeter.promql.numbers import format_plain
+from jobmeter.promql.over_time import average_windows, quantile, sort_values, sum_windows
+from jobmeter.promql.values import QueryError, Scalar, String, Value, Vector, drop_absent, empty_vector
 
 _HASHES = float(1 << 64)
 
@@ -22,7 +22,7 @@ def aggregate(node: Aggregation, vector: Vector, parameter: Value | None) -> Vec
     groups: dict[Labels, int] = {}
     index = np.array([groups.setdefault(one, len(groups)) for one in labels], np.int64)
     if not groups:
-        return empty(vector.values.shape[1])
+        return empty_vector(vector.values.shape[1])
     if node.operator in JOINED:
         joined = _join(JOINED[node.operator], vector, index, list(groups))
         return _named(node, vector, joined, index)
@@ -44,7 +44,7 @@ def aggregate(node: Aggregation, vector: Vector, parameter: Value | None) -> Vec
 
 def _group_labels(node: Aggregation, vector: Vector) -> list[Labels]:
     names = {*node.labels, NAME} if node.without else set(node.labels)
-    chosen = without if node.without else within
+    chosen = drop_labels if node.without else keep_labels
     return [chosen(one, names) for one in vector.labels]
 
 
@@ -110,8 +110,8 @@ def _variance(groups: _Groups) -> Float64s:
 
 
 JOINED: dict[str, Callable[[_Groups], Float64s]] = {
-    "sum": lambda groups: add(groups.values, groups.low, groups.high),
-    "avg": lambda groups: mean(groups.values, groups.low, groups.high),
+    "sum": lambda groups: sum_windows(groups.values, groups.low, groups.high),
+    "avg": lambda groups: average_windows(groups.values, groups.low, groups.high),
     "count": lambda groups: groups.count.astype(np.float64),
     "group": lambda groups: np.ones(groups.count.shape),
     "min": lambda groups: groups.reduce(np.fmin, groups.values),
@@ -142,11 +142,11 @@ def _count_values(vector: Vector, groups: list[Labels], parameter: Value | None)
         present = vector.present[row]
         for value in np.unique(vector.values[row, present]).tolist():
             same = vector.values[row] == value if not math.isnan(value) else np.isnan(vector.values[row])
-            key = with_label(labels, parameter.value, shortest(value))
+            key = with_label(labels, parameter.value, format_plain(value))
             counts = rows.setdefault(key, np.zeros(vector.values.shape[1]))
             counts += same & present
     if not rows:
-        return empty(vector.values.shape[1])
+        return empty_vector(vector.values.shape[1])
     values = np.stack(list(rows.values()))
     return Vector(list(rows), values, values > 0)
 

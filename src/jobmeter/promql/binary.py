@@ -7,9 +7,9 @@ import numpy as np
 
 from jobmeter.model.batch import Bools, Float64s
 from jobmeter.promql.budget import Budget
-from jobmeter.promql.labels import Labels, value_of, with_label, within, without, written
+from jobmeter.promql.labels import Labels, drop_labels, format_labels, keep_labels, value_of, with_label
 from jobmeter.promql.nodes import NAME, Binary, Cardinality, Matching
-from jobmeter.promql.values import QueryError, Scalar, Value, Vector, drop_absent, empty, merge
+from jobmeter.promql.values import QueryError, Scalar, Value, Vector, drop_absent, empty_vector, merge_rows
 
 _ARITHMETIC: dict[str, Callable[[Float64s, Float64s], Float64s]] = {
     "+": np.add,
@@ -33,7 +33,7 @@ _NOT_EXPLICIT = "multiple matches for labels: many-to-one matching must be expli
 _NOT_UNIQUE = "multiple matches for labels: grouping labels must ensure unique matches"
 
 
-def join(node: Binary, left: Value, right: Value, budget: Budget) -> Value:
+def apply_operator(node: Binary, left: Value, right: Value, budget: Budget) -> Value:
     """Return the value of an operator.
 
     Raises QueryError where series match in more ways than one, LimitExceededError beyond the budget.
@@ -49,7 +49,7 @@ def join(node: Binary, left: Value, right: Value, budget: Budget) -> Value:
             case Scalar(), Vector():
                 return _with_scalar(node, right, left.values[None, :], right.values)
             case Vector(), Vector() if node.operator in _SETS:
-                return merge(_SETS[node.operator](node.matching, left, right))
+                return merge_rows(_SETS[node.operator](node.matching, left, right))
             case Vector(), Vector():
                 return _vectors(node, left, right, budget)
             case _:
@@ -82,9 +82,9 @@ def _with_scalar(node: Binary, vector: Vector, left: Float64s, right: Float64s) 
 def _signature(matching: Matching) -> Callable[[Labels], Labels]:
     if matching.on:
         names = frozenset(matching.labels)
-        return lambda labels: within(labels, names)
+        return lambda labels: keep_labels(labels, names)
     ignored = {*matching.labels, NAME}
-    return lambda labels: without(labels, ignored)
+    return lambda labels: drop_labels(labels, ignored)
 
 
 def _groups(vector: Vector, signature: Callable[[Labels], Labels]) -> dict[Labels, list[int]]:
@@ -163,7 +163,7 @@ def _vectors(node: Binary, left: Vector, right: Vector, budget: Budget) -> Vecto
                 base = labels if labels is not None else group
                 rows.append((_result_labels(matching, base, other), values, kept, unnamed))
     if not rows:
-        return empty(many.values.shape[1])
+        return empty_vector(many.values.shape[1])
     found = Vector(
         [row[0] for row in rows],
         np.stack([row[1] for row in rows]),
@@ -171,7 +171,7 @@ def _vectors(node: Binary, left: Vector, right: Vector, budget: Budget) -> Vecto
         unnamed=np.array([row[3] or not _keeps_name(node) for row in rows], bool),
     )
     try:
-        return merge(found)
+        return merge_rows(found)
     except QueryError:
         one_to_one = matching.cardinality is Cardinality.ONE_TO_ONE
         raise QueryError(_NOT_EXPLICIT if one_to_one else _NOT_UNIQUE) from None
@@ -211,17 +211,17 @@ def _pairs(
 def _check_one_side(one: Vector, rows: list[int], joined: Bools, group: Labels, side: str) -> None:
     """Raise QueryError where several rows of a group have a value at a time at which sides are joined."""
     if len(rows) > 1 and ((one.present[rows].sum(axis=0) > 1) & joined).any():
-        pair = ", ".join(written(one.labels[row]) for row in rows[:2])
+        pair = ", ".join(format_labels(one.labels[row]) for row in rows[:2])
         raise QueryError(
-            f"found duplicate series for the match group {written(group)} on the {side} hand-side of the operation: "
-            f"[{pair}];many-to-many matching not allowed: matching labels must be unique on one side"
+            f"found duplicate series for the match group {format_labels(group)} on the {side} hand-side of the "
+            f"operation: [{pair}];many-to-many matching not allowed: matching labels must be unique on one side"
         )
 
 
 def _result_labels(matching: Matching, labels: Labels, other: Labels) -> Labels:
     if matching.cardinality is Cardinality.ONE_TO_ONE:
         names = set(matching.labels)
-        return within(labels, names) if matching.on else without(labels, names)
+        return keep_labels(labels, names) if matching.on else drop_labels(labels, names)
     for name in matching.include:
         labels = with_label(labels, name, value_of(other, name))
     return labels

@@ -9,10 +9,10 @@ import numpy as np
 from jobmeter.model.batch import Bools, Float64s, Int64s
 from jobmeter.promql import functions, over_time
 from jobmeter.promql.aggregate import JOINED, aggregate
-from jobmeter.promql.binary import join
+from jobmeter.promql.binary import apply_operator
 from jobmeter.promql.budget import LOOPED, Budget
 from jobmeter.promql.histograms import Notes, fraction, histograms, quantile
-from jobmeter.promql.labels import Labels, make, with_label
+from jobmeter.promql.labels import Labels, make_labels, with_label
 from jobmeter.promql.nodes import (
     NAME,
     Aggregation,
@@ -27,7 +27,7 @@ from jobmeter.promql.nodes import (
     Subquery,
     Text,
 )
-from jobmeter.promql.numbers import shortest
+from jobmeter.promql.numbers import format_plain
 from jobmeter.promql.values import (
     QueryError,
     Scalar,
@@ -35,10 +35,10 @@ from jobmeter.promql.values import (
     Value,
     Vector,
     drop_absent,
-    empty,
+    empty_vector,
     resolve_names,
 )
-from jobmeter.promql.windows import Samples, Windows, find, stale
+from jobmeter.promql.windows import Samples, Windows, find_windows, is_stale
 
 LOOKBACK_MS = 300_000
 """The age up to which a sample is the value of its series."""
@@ -99,7 +99,7 @@ class Evaluation:
                     return self._named(found.transformed(-found.values))
                 return Scalar(-self._as_scalar(found))
             case Binary():
-                joined = join(node, self.value(node.left, times), self.value(node.right, times), self._budget)
+                joined = apply_operator(node, self.value(node.left, times), self.value(node.right, times), self._budget)
                 return self._named(joined) if isinstance(joined, Vector) else joined
             case Aggregation():
                 return self._aggregation(node, times)
@@ -143,12 +143,12 @@ class Evaluation:
         ends = self._moved(node, times)
         samples = self._reader.read(node, int(ends.min()) - self._lookback_ms, int(ends.max()))
         self._budget.spend(len(samples.labels) * len(ends))
-        low, high = find(samples, ends, self._lookback_ms)
+        low, high = find_windows(samples, ends, self._lookback_ms)
         if not len(samples.times):
-            return empty(len(times))
+            return empty_vector(len(times))
         newest = np.maximum(high - 1, 0)
         values = samples.values[newest]
-        present = (high > low) & ~stale(values).reshape(values.shape)
+        present = (high > low) & ~is_stale(values).reshape(values.shape)
         return drop_absent(Vector(samples.labels, values, present, times=samples.times[newest]))
 
     def windows(self, node: Node, times: Int64s) -> Windows:
@@ -167,7 +167,7 @@ class Evaluation:
                 raise QueryError(f"a subquery has {len(grid)} steps; the limit is {MOST_STEPS}")
             samples, unnamed = self._sampled(node.inner, grid)
         self._budget.spend(len(samples.labels) * len(ends))
-        low, high = find(samples, ends, node.range_ms)
+        low, high = find_windows(samples, ends, node.range_ms)
         self._budget.spend(int((high - low).sum()))
         return Windows(samples, ends, times, node.range_ms, low, high, unnamed)
 
@@ -284,7 +284,9 @@ class Evaluation:
             share = self._scalar(one, times)
             self._check_quantile(share)
             part = self._histograms(arguments[0], times, share, quantile, check=True)
-            parts.append(part.relabelled([with_label(row, label, shortest(float(share[0]))) for row in part.labels]))
+            parts.append(
+                part.relabelled([with_label(row, label, format_plain(float(share[0]))) for row in part.labels])
+            )
         return Vector(
             [row for part in parts for row in part.labels],
             np.concatenate([part.values for part in parts]),
@@ -422,7 +424,9 @@ def _equalities(node: Selector) -> Labels:
     conditions: dict[str, list[str | None]] = {}
     for one in node.alternatives[0]:
         conditions.setdefault(one.label, []).append(one.value if one.match is Match.EQUAL else None)
-    return make((name, values[0] or "") for name, values in conditions.items() if len(values) == 1 and name != NAME)
+    return make_labels(
+        (name, values[0] or "") for name, values in conditions.items() if len(values) == 1 and name != NAME
+    )
 
 
 _Function = Callable[[Evaluation, Sequence[Node], Int64s], Value]

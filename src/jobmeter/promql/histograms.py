@@ -7,9 +7,9 @@ from collections.abc import Callable
 import numpy as np
 
 from jobmeter.model.batch import Bools, Float64s
-from jobmeter.promql.labels import Labels, value_of, without
+from jobmeter.promql.labels import Labels, drop_labels, value_of
 from jobmeter.promql.nodes import NAME
-from jobmeter.promql.values import Vector, empty
+from jobmeter.promql.values import Vector, empty_vector
 
 _TOLERANCE = 1e-12
 """Counts that differ by less, relative to their sum, are the same count with the error of arithmetic."""
@@ -38,9 +38,9 @@ def histograms(vector: Vector, parameters: Float64s, of: Of, notes: Notes) -> Ve
         except ValueError:
             notes.bad_bounds[value_of(labels, NAME)] = None
             continue
-        groups[without(labels, {_BOUND})].append((bound, row))
+        groups[drop_labels(labels, {_BOUND})].append((bound, row))
     if not groups:
-        return empty(vector.values.shape[1])
+        return empty_vector(vector.values.shape[1])
     values = np.full((len(groups), vector.values.shape[1]), np.nan)
     present = np.zeros(values.shape, bool)
     for at, (labels, members) in enumerate(groups.items()):

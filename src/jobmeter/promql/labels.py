@@ -8,17 +8,17 @@ Labels = tuple[tuple[str, str], ...]
 """The labels of a series with a value, sorted by their names."""
 
 
-def make(pairs: Iterable[tuple[str, str]]) -> Labels:
+def make_labels(pairs: Iterable[tuple[str, str]]) -> Labels:
     """Return labels in order, without empty values, which mean that a label is missing."""
     return tuple(sorted((name, value) for name, value in pairs if value))
 
 
-def without(labels: Labels, names: Collection[str]) -> Labels:
+def drop_labels(labels: Labels, names: Collection[str]) -> Labels:
     """Return the labels but for these."""
     return tuple(one for one in labels if one[0] not in names)
 
 
-def within(labels: Labels, names: Collection[str]) -> Labels:
+def keep_labels(labels: Labels, names: Collection[str]) -> Labels:
     """Return the labels with these names."""
     return tuple(one for one in labels if one[0] in names)
 
@@ -30,16 +30,16 @@ def value_of(labels: Labels, name: str) -> str:
 
 def with_label(labels: Labels, name: str, value: str) -> Labels:
     """Return the labels with this value of a label; an empty one removes it."""
-    return make([*without(labels, {name}), (name, value)])
+    return make_labels([*drop_labels(labels, {name}), (name, value)])
 
 
-def nameless(labels: Labels) -> Labels:
+def drop_name(labels: Labels) -> Labels:
     """Return the labels without the name of the metric."""
-    return without(labels, {NAME})
+    return drop_labels(labels, {NAME})
 
 
-def written(labels: Labels) -> str:
+def format_labels(labels: Labels) -> str:
     """Return the labels in Prometheus' notation, for messages."""
     name = value_of(labels, NAME)
-    inner = ", ".join(f'{one}="{value}"' for one, value in nameless(labels))
+    inner = ", ".join(f'{one}="{value}"' for one, value in drop_name(labels))
     return f"{name}{{{inner}}}"

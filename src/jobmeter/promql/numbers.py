@@ -4,7 +4,7 @@ import math
 from decimal import Decimal
 
 
-def shortest(value: float) -> str:
+def format_plain(value: float) -> str:
     """Return the shortest decimal digits that mean this number, without an exponent."""
     special = _special(value)
     if special:
@@ -13,7 +13,7 @@ def shortest(value: float) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def answered(value: float) -> str:
+def format_number(value: float) -> str:
     """Return a number as answers have it: with an exponent from 1e21 on and below 1e-6."""
     text = repr(value)
     if text.endswith(".0"):
@@ -27,7 +27,7 @@ def answered(value: float) -> str:
         digits, exponent = repr(float(value)).split("e") if "e" in repr(value) else (f"{value:e}").split("e")
         digits = digits.rstrip("0").rstrip(".") if "." in digits else digits
         return f"{digits}e{int(exponent):+03d}"
-    return shortest(value)
+    return format_plain(value)
 
 
 def _special(value: float) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from jobmeter.model.batch import Bools, Float64s, Int64s
 from jobmeter.promql.values import Vector
-from jobmeter.promql.windows import Spread, Windows, reduce, spread
+from jobmeter.promql.windows import Spread, Windows, reduce_windows, spread_windows
 
 _SECOND = 1000.0
 _EXTRAPOLATED = 1.1
@@ -19,11 +19,11 @@ _ILL_CONDITIONED = 1e9
 """A sum this many times smaller than the sum of the absolute values is computed exactly."""
 
 
-def add(values: Float64s, low: Int64s, high: Int64s) -> Float64s:
+def sum_windows(values: Float64s, low: Int64s, high: Int64s) -> Float64s:
     """Return the sum of each window, exact to the last digits where large values cancel each other out."""
     # With the longer mantissa: the mean of equal values is then the value itself.
-    sums = reduce(np.add, values.astype(np.longdouble), low, high)
-    sizes = reduce(np.add, np.abs(values), low, high)
+    sums = reduce_windows(np.add, values.astype(np.longdouble), low, high)
+    sizes = reduce_windows(np.add, np.abs(values), low, high)
     with np.errstate(all="ignore"):
         doubtful = np.nonzero((high > low) & (sizes > _ILL_CONDITIONED * np.abs(sums)) & np.isfinite(sizes))
     for at in zip(*(axis.tolist() for axis in doubtful), strict=True):
@@ -31,10 +31,10 @@ def add(values: Float64s, low: Int64s, high: Int64s) -> Float64s:
     return sums
 
 
-def mean(values: Float64s, low: Int64s, high: Int64s) -> Float64s:
+def average_windows(values: Float64s, low: Int64s, high: Int64s) -> Float64s:
     """Return the mean of each window, also where the sum is too large for a number."""
     count = np.maximum(high - low, 1)
-    sums = add(values, low, high)
+    sums = sum_windows(values, low, high)
     over = np.isinf(sums) & (high > low)
     with np.errstate(all="ignore"):
         found = sums / count
@@ -66,7 +66,9 @@ def _drops(windows: Windows) -> tuple[Float64s, Bools]:
 
 def _after_first(ufunc: np.ufunc, values: Float64s, windows: Windows) -> Float64s:
     """Reduce each window without its first sample; 0 where nothing else is in it."""
-    return np.nan_to_num(reduce(ufunc, values, windows.low + 1, windows.high), nan=0.0, posinf=np.inf, neginf=-np.inf)
+    return np.nan_to_num(
+        reduce_windows(ufunc, values, windows.low + 1, windows.high), nan=0.0, posinf=np.inf, neginf=-np.inf
+    )
 
 
 def _extrapolated(windows: Windows, *, counter: bool, per_second: bool) -> Vector:
@@ -125,21 +127,21 @@ def _changes(windows: Windows) -> Vector:
 
 
 def _reduced(ufunc: np.ufunc, windows: Windows) -> Vector:
-    found = reduce(ufunc, windows.samples.values, windows.low, windows.high)
+    found = reduce_windows(ufunc, windows.samples.values, windows.low, windows.high)
     return windows.result(found, windows.count > 0)
 
 
 def _sum(windows: Windows) -> Vector:
-    return windows.result(add(windows.samples.values, windows.low, windows.high), windows.count > 0)
+    return windows.result(sum_windows(windows.samples.values, windows.low, windows.high), windows.count > 0)
 
 
 def _mean(windows: Windows) -> Vector:
-    return windows.result(mean(windows.samples.values, windows.low, windows.high), windows.count > 0)
+    return windows.result(average_windows(windows.samples.values, windows.low, windows.high), windows.count > 0)
 
 
 def _variance(windows: Windows) -> Vector:
     out = np.full(windows.low.size, np.nan)
-    for part in spread(windows):
+    for part in spread_windows(windows):
         values = windows.samples.values[part.index]
         count = np.diff(np.append(part.starts, len(values)))
         with np.errstate(all="ignore"):
@@ -170,7 +172,7 @@ def _time_at(windows: Windows, at: Int64s) -> Vector:
 def _time_of(windows: Windows, sign: float) -> Vector:
     """Return the time of the newest of the largest values, of the smallest with ``sign`` -1."""
     out = np.full(windows.low.size, np.nan)
-    for part in spread(windows):
+    for part in spread_windows(windows):
         values = sign * windows.samples.values[part.index]
         most = np.fmax.reduceat(values, part.starts)[part.window]
         chosen = (values == most) | np.isnan(most)
@@ -198,7 +200,7 @@ def _line(windows: Windows, part: Spread, origin: Float64s) -> tuple[Float64s, F
 
 def _slope(windows: Windows) -> Vector:
     out = np.full(windows.low.size, np.nan)
-    for part in spread(windows, 2):
+    for part in spread_windows(windows, 2):
         origin = windows.samples.times[part.index[part.starts]].astype(np.float64)
         out[part.chosen] = _line(windows, part, origin)[0]
     return windows.result(out.reshape(windows.low.shape), windows.count >= 2)
@@ -208,7 +210,7 @@ def predict(windows: Windows, ahead: Float64s) -> Vector:
     """Return the value of the least-squares line ``ahead`` seconds after the time of the query."""
     out = np.full(windows.low.size, np.nan)
     columns = len(windows.now)
-    for part in spread(windows, 2):
+    for part in spread_windows(windows, 2):
         column = part.chosen % columns
         slope, now = _line(windows, part, windows.now[column].astype(np.float64))
         out[part.chosen] = slope * ahead[column] + now

@@ -16,14 +16,14 @@ from jobmeter.promql.nodes import (
     Subquery,
     Text,
 )
-from jobmeter.promql.numbers import answered
+from jobmeter.promql.numbers import format_number
 
 
 def tree(node: Node) -> dict[str, Any]:
     """Return the JSON of a node and of those below."""
     match node:
         case Number(value=number):
-            return {"type": "numberLiteral", "val": answered(number)}
+            return {"type": "numberLiteral", "val": format_number(number)}
         case Text(value=text):
             return {"type": "stringLiteral", "val": text}
         case Selector():

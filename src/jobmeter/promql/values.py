@@ -7,7 +7,7 @@ import numpy as np
 
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.batch import Bools, Float64s, Int64s
-from jobmeter.promql.labels import Labels, nameless, written
+from jobmeter.promql.labels import Labels, drop_name, format_labels
 
 STALE = 0x7FF0000000000002
 """The bits of the value by which Prometheus marks the end of a series."""
@@ -78,7 +78,7 @@ class Vector(msgspec.Struct, frozen=True, eq=False):
 Value = Scalar | String | Vector
 
 
-def empty(times: int) -> Vector:
+def empty_vector(times: int) -> Vector:
     """Return a vector without series."""
     return Vector([], np.empty((0, times)), np.empty((0, times), bool))
 
@@ -91,11 +91,11 @@ def resolve_names(vector: Vector) -> Vector:
     unnamed = vector.unnamed
     labels = vector.labels
     if unnamed is not None:
-        labels = [nameless(one) if drop else one for one, drop in zip(labels, unnamed.tolist(), strict=True)]
-    return merge(Vector(labels, vector.values, vector.present, vector.times, vector.ordered))
+        labels = [drop_name(one) if drop else one for one, drop in zip(labels, unnamed.tolist(), strict=True)]
+    return merge_rows(Vector(labels, vector.values, vector.present, vector.times, vector.ordered))
 
 
-def merge(vector: Vector) -> Vector:
+def merge_rows(vector: Vector) -> Vector:
     """Join rows with the same labels. Raises QueryError where they have values at the same time."""
     if len(set(vector.labels)) == len(vector.labels):
         return vector
@@ -106,7 +106,9 @@ def merge(vector: Vector) -> Vector:
     for row, into in enumerate(target.tolist()):
         chosen = vector.present[row]
         if (present[into] & chosen).any():
-            raise QueryError(f"vector cannot contain metrics with the same labelset: {written(vector.labels[row])}")
+            raise QueryError(
+                f"vector cannot contain metrics with the same labelset: {format_labels(vector.labels[row])}"
+            )
         values[into, chosen] = vector.values[row, chosen]
         present[into] |= chosen
     return Vector(list(rows), values, present, ordered=vector.ordered)

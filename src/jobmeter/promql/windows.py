@@ -24,14 +24,14 @@ class Samples(msgspec.Struct, frozen=True, eq=False):
 
     def without_stale(self) -> "Samples":
         """Return the samples that are no stale markers."""
-        live = ~stale(self.values)
+        live = ~is_stale(self.values)
         if live.all():
             return self
         counts = np.concatenate(([0], np.cumsum(live)))
         return Samples(self.labels, self.times[live], self.values[live], counts[self.starts])
 
 
-def stale(values: Float64s) -> Bools:
+def is_stale(values: Float64s) -> Bools:
     """Return which values are stale markers."""
     found: Bools = np.ascontiguousarray(values).view(np.int64) == STALE
     return found
@@ -63,7 +63,7 @@ class Windows(msgspec.Struct, frozen=True, eq=False):
         return Vector(self.samples.labels, values, present, unnamed=unnamed)
 
 
-def find(samples: Samples, ends: Int64s, range_ms: int) -> tuple[Int64s, Int64s]:
+def find_windows(samples: Samples, ends: Int64s, range_ms: int) -> tuple[Int64s, Int64s]:
     """Return the first sample after ``ends - range_ms`` and the first one after ``ends``, int64[series, times]."""
     series = len(samples.labels)
     if not series or not len(samples.times):
@@ -79,7 +79,7 @@ def find(samples: Samples, ends: Int64s, range_ms: int) -> tuple[Int64s, Int64s]
     return low, high
 
 
-def reduce(ufunc: np.ufunc, values: Float64s, low: Int64s, high: Int64s) -> Float64s:
+def reduce_windows(ufunc: np.ufunc, values: Float64s, low: Int64s, high: Int64s) -> Float64s:
     """Reduce ``values[low:high]`` of each window; NaN where a window is empty."""
     some = high > low
     out = np.full(low.shape, np.nan)
@@ -110,7 +110,7 @@ class Spread(msgspec.Struct, frozen=True, eq=False):
             return np.add.reduceat(values, self.starts)
 
 
-def spread(windows: Windows, least: int = 1) -> list[Spread]:
+def spread_windows(windows: Windows, least: int = 1) -> list[Spread]:
     """Return the windows with ``least`` samples or more, in parts of bounded size."""
     low, count = windows.low.ravel(), windows.count.ravel()
     chosen = np.nonzero(count >= least)[0]

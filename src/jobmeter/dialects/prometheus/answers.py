@@ -9,7 +9,7 @@ from jobmeter.dialects.base import Answer
 from jobmeter.model.batch import Float64s, Int64s
 from jobmeter.promql.evaluate import Answer as Evaluated
 from jobmeter.promql.labels import Labels
-from jobmeter.promql.numbers import answered
+from jobmeter.promql.numbers import format_number
 from jobmeter.promql.values import Scalar, String, Vector
 from jobmeter.promql.windows import Samples
 
@@ -32,14 +32,14 @@ def instant(found: Evaluated, time_ms: int, limit: int) -> Answer:
     value = found.value
     time = time_ms / 1000
     if isinstance(value, Scalar):
-        data: dict[str, Any] = {"resultType": "scalar", "result": [time, answered(float(value.values[0]))]}
+        data: dict[str, Any] = {"resultType": "scalar", "result": [time, format_number(float(value.values[0]))]}
     elif isinstance(value, String):
         data = {"resultType": "string", "result": [time, value.value]}
     else:
         rows = zip(value.labels, value.values[:, 0].tolist(), strict=True)
         data = {
             "resultType": "vector",
-            "result": [{"metric": dict(labels), "value": [time, answered(one)]} for labels, one in rows],
+            "result": [{"metric": dict(labels), "value": [time, format_number(one)]} for labels, one in rows],
         }
     return _limited(data, limit, found)
 
@@ -69,7 +69,7 @@ def samples(found: Samples, limit: int) -> Answer:
 
 
 def _row(labels: Labels, times: Int64s, values: Float64s) -> dict[str, Any]:
-    pairs = zip((times / 1000).tolist(), map(answered, values.tolist()), strict=True)
+    pairs = zip((times / 1000).tolist(), map(format_number, values.tolist()), strict=True)
     return {"metric": dict(labels), "values": list(pairs)}
 
 

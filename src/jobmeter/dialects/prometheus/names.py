@@ -18,7 +18,7 @@ from jobmeter.ingest.exporters.resolve import EXTERNAL, resolve
 from jobmeter.ingest.rule import Rule, Subject
 from jobmeter.model.catalog import CATALOG, Kind, Metric
 from jobmeter.model.series import Series
-from jobmeter.promql.labels import Labels, make
+from jobmeter.promql.labels import Labels, make_labels
 from jobmeter.promql.nodes import NAME
 
 PREFIX = "jobmeter_"
@@ -102,11 +102,11 @@ def exposed(series: Series, name: str = "") -> Iterator[Exposed]:
         return
     own = own_name(series.metric)
     if name in {"", own}:
-        yield Exposed(make([(NAME, own), *_identity(series).items()]), series)
+        yield Exposed(make_labels([(NAME, own), *_identity(series).items()]), series)
     for rule in RULES.get(name, ()):
         labels = _inverted(rule, series)
         if labels is not None:
-            yield Exposed(make([(NAME, name), *labels.items()]), series, rule.factor)
+            yield Exposed(make_labels([(NAME, name), *labels.items()]), series, rule.factor)
 
 
 def names_of(metric: str) -> list[str]:
@@ -153,7 +153,7 @@ def _external(series: Series) -> Exposed:
     except InvalidRequestError:
         whole = False
     labels = sent if whole else _identity(series)
-    return Exposed(make([(NAME, name), *labels.items()]), series)
+    return Exposed(make_labels([(NAME, name), *labels.items()]), series)
 
 
 def _inverted(rule: Rule, series: Series) -> dict[str, str] | None:

@@ -17,7 +17,7 @@ from jobmeter.ingest.exporters import RULES
 from jobmeter.ingest.exporters.resolve import resolve
 from jobmeter.model.catalog import CATALOG
 from jobmeter.model.series import Series
-from jobmeter.promql.numbers import answered, shortest
+from jobmeter.promql.numbers import format_number, format_plain
 from jobmeter.promql.parse import LONGEST, parse
 from jobmeter.testing.dialect import DialectTests
 
@@ -159,11 +159,11 @@ def test_numbers_are_written_as_prometheus_writes_them():
         123456789.125: "123456789.125",
         1e-5: "0.00001",
     }
-    assert {value: answered(value) for value in wanted} == wanted
-    assert answered(float("nan")) == "NaN"
-    assert shortest(1e21) == "1" + "0" * 21
+    assert {value: format_number(value) for value in wanted} == wanted
+    assert format_number(float("nan")) == "NaN"
+    assert format_plain(1e21) == "1" + "0" * 21
     many = np.geomspace(1e-300, 1e300, 500).tolist()
-    assert [float(answered(value)) for value in many] == many
+    assert [float(format_number(value)) for value in many] == many
 
 
 def test_the_cases_say_where_they_come_from():
