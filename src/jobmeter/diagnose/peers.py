@@ -238,12 +238,26 @@ def _in_windows(signals: Sequence[Signal], rows: Mapping[Member, int], start: in
 
 
 def _pauses(load: Float64s | None, other: Float64s) -> Bools:
-    """Return in which windows the members all did much less than usual, or were not measured."""
+    """Return the windows to pass over, bool[window]: a pause of all members, or no measurement.
+
+    In a pause the median of the members falls far below its usual level. A median that is low for most of the time
+    can also mean that one member computes while the others wait: then the busiest member has to fall, too.
+    """
     value = other if load is None else load
     measured = ~np.isnan(value).all(axis=0)
-    middle = np.nan_to_num(_columns(value))
-    usual = float(np.median(middle[middle > 0])) if load is not None and (middle > 0).any() else 0.0
-    return np.less(middle, _PAUSE * usual) | ~measured
+    if load is None:
+        return ~measured
+    quiet = _is_far_below_usual(np.nan_to_num(_columns(value)))
+    if quiet[measured].mean() > 0.5:
+        quiet &= _is_far_below_usual(np.nan_to_num(value).max(axis=0))
+    return quiet | ~measured
+
+
+def _is_far_below_usual(level: Float64s) -> Bools:
+    """Return where a level falls below a share of its median without zeros, bool[window]."""
+    above = level[level > 0]
+    found: Bools = level < (_PAUSE * float(np.median(above)) if len(above) else 0.0)
+    return found
 
 
 def _of_others(value: Float64s) -> tuple[Float64s, Float64s]:

@@ -138,6 +138,27 @@ def test_a_rank_of_many_that_uses_other_amounts_of_cpu_is_named(seed, ranks, int
         assert found(job.findings_while_running()) == [("straggler_rank", f"worker-{rank}")]
 
 
+@settings(max_examples=20, deadline=None)
+@given(
+    st.integers(0, 2**32 - 1), st.sampled_from([4, 6, 8, 16]), st.integers(2, 20), st.integers(16, 60),
+    st.floats(0.0, 0.1), st.booleans(),
+)  # fmt: skip
+def test_a_rank_that_computes_while_the_others_sleep_is_named(seed, ranks, interval, length, wakes, all_pause):
+    """Sleeping ranks mostly use no CPU at all; the little that they use at times is no sign of work."""
+    random = np.random.default_rng(seed)
+    rank = int(random.integers(ranks))
+
+    def level(own, time):
+        begin = time < NOW - (length - 3) * MINUTE
+        sleeping = np.where(random.random(len(time)) < wakes, 0.03, 0.0)
+        value = np.where(begin, 0.8, 0.9 if own == rank else sleeping)
+        return np.where((time // MINUTE) % 20 < 2, 0.0, value) if all_pause else value
+
+    job = batch(random, ranks, interval, length, JobState.SUCCEEDED, level)
+    stragglers = [one for one in found(job.findings()) if one[0] == "straggler_rank"]
+    assert stragglers == [("straggler_rank", f"worker-{rank}")]
+
+
 @settings(max_examples=12, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([2, 4, 8, 16, 64]), st.integers(5, 60), st.booleans())
 def test_ranks_that_differ_by_design_are_no_stragglers(seed, ranks, interval, halves):
