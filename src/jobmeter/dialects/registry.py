@@ -36,6 +36,7 @@ def dialects() -> Sequence[Dialect]:
     from jobmeter.dialects.eas import EAS
     from jobmeter.dialects.eflo import EFLO
     from jobmeter.dialects.foas import FOAS
+    from jobmeter.dialects.mlflow import MLFLOW
     from jobmeter.dialects.modelarts import MODELARTS
     from jobmeter.dialects.opentsdb import OPENTSDB
     from jobmeter.dialects.otlp import OTLP
@@ -54,6 +55,7 @@ def dialects() -> Sequence[Dialect]:
         FOAS,
         MODELARTS,
         BASETEN,
+        MLFLOW,
         PROMETHEUS,
         OPENTSDB,
         OTLP,
