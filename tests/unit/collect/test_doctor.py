@@ -11,15 +11,17 @@ from tests.nvml import Call
 from tests.waiting import wait_until
 
 from jobmeter.client.transport import Response, Transport
-from jobmeter.collect.doctor.base import Machine, Status
+from jobmeter.collect.accelerators.nvidia.binding import PynvmlLibrary
+from jobmeter.collect.accelerators.nvidia.vendor import VENDOR
+from jobmeter.collect.doctor.base import Status
 from jobmeter.collect.doctor.delivery import check_server, check_spool
-from jobmeter.collect.doctor.devices import check_devices
+from jobmeter.collect.doctor.devices import check_devices, check_found
 from jobmeter.collect.doctor.examine import Questions, examine
 from jobmeter.collect.doctor.kernel import check_kernel
 from jobmeter.collect.doctor.processes import check_events
 from jobmeter.collect.doctor.rights import check_rights
 from jobmeter.collect.doctor.schedulers import check_schedulers
-from jobmeter.collect.nvidia.binding import PynvmlLibrary
+from jobmeter.collect.machine import Machine
 from jobmeter.collect.process_events.counts import ProcessCounts, counts_file
 from jobmeter.errors import UnauthenticatedError, UnavailableError
 from jobmeter.model.time import iso
@@ -176,7 +178,7 @@ def test_gpus_that_are_measured_and_why_others_are_not(machine, driver):
 def test_a_gpu_that_blocks(machine, driver):
     nvml = PynvmlLibrary(patience=1.0)
     driver.devices[3].block(1, Call.HANDLE)
-    found = by_name(check_devices(machine, nvml))["nvidia"]
+    found = check_found(machine, VENDOR, nvml.devices(), nvml.problem)
     driver.unblock()
     wait_until(lambda: not any(device.busy for device in nvml.devices()), "the call returns")
     nvml.close()

@@ -1,4 +1,4 @@
-"""Result of a check, and the machine that it reads."""
+"""Result of a check of the doctor."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -26,14 +26,3 @@ class Check:
     status: Status
     text: str
     advice: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Machine:
-    """Paths of the machine's files; replaceable in tests."""
-
-    proc: str = "/proc"
-    sys: str = "/sys"
-    dev: str = "/dev"
-    run: str = "/run"
-    var: str = "/var"

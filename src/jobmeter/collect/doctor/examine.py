@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jobmeter.client.transport import Transport
-from jobmeter.collect.doctor.base import Check, Machine, Status
+from jobmeter.collect.doctor.base import Check, Status
 from jobmeter.collect.doctor.delivery import check_server, check_spool
 from jobmeter.collect.doctor.devices import check_devices
 from jobmeter.collect.doctor.kernel import check_kernel
 from jobmeter.collect.doctor.processes import check_events
 from jobmeter.collect.doctor.rights import check_rights
 from jobmeter.collect.doctor.schedulers import check_schedulers
+from jobmeter.collect.machine import Machine
 from jobmeter.model.time import Clock
 
 
