@@ -1,6 +1,7 @@
 """Execute queries: find the visible subjects, read data as planned, reduce it to lines."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import msgspec
@@ -59,6 +60,7 @@ from jobmeter.query.reported import Reported, ReportedQuestion, reported
 from jobmeter.query.request import (
     By,
     EncodedQuestion,
+    Encoder,
     HeadQuestion,
     JobQuestion,
     JobRef,
@@ -99,7 +101,9 @@ class Executor:
         clock: Clock,
         limits: Limits,
         cache: Cache | None = None,
+        encoders: Mapping[str, Encoder] = MappingProxyType({}),
     ) -> None:
+        """``encoders`` write the answer of an ``EncodedQuestion``, by the name of its form."""
         self._store = store
         self._registry = registry
         self._clock = clock
@@ -109,7 +113,7 @@ class Executor:
         self._subjects = Subjects(registry, clock)
         self._groups = Groups(registry, clock, limits, self._source)
         self._measurements = Measurements(
-            registry, clock, limits, self._source, self._subjects, self._groups, self.cache
+            registry, clock, limits, self._source, self._subjects, self._groups, self.cache, encoders
         )
         self._answers: dict[type[Question[Any]], Callable[[Any, Scope], Any]] = {
             MetricQuery: self._measurements.lines,
