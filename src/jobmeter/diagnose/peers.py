@@ -246,7 +246,8 @@ def _pauses(load: Float64s | None, other: Float64s) -> Bools:
     value = other if load is None else load
     measured = ~np.isnan(value).all(axis=0)
     if load is None:
-        return ~measured
+    skipped: Bools = quiet | ~measured
+    return skipped
     quiet = _is_far_below_usual(np.nan_to_num(_columns(value)))
     if quiet[measured].mean() > 0.5:
         quiet &= _is_far_below_usual(np.nan_to_num(value).max(axis=0))

@@ -37,6 +37,7 @@ from jobmeter.server.figures import finding_metrics, server_metrics
 from jobmeter.server.live import Hub
 from jobmeter.server.memory import Tidying
 from jobmeter.server.missing import Recreate, check_complete
+from jobmeter.server.native.metrics import ENCODERS
 from jobmeter.server.native.router import NativeRouter
 from jobmeter.server.opening import Opening
 from jobmeter.server.pages import PageRouter
@@ -180,7 +181,7 @@ def assemble(
             outbox.put,
             LateGroups(store, registry, clock, outbox),
         ),
-        executor=Executor(store, registry, clock, settings.limits, cache),
+        executor=Executor(store, registry, clock, settings.limits, cache, ENCODERS),
         telemetry=telemetry,
         lanes=lanes,
         admission=Admission(clock, budget, telemetry.requests.question_answered),

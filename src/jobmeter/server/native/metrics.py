@@ -18,6 +18,7 @@ from jobmeter.query.defaults import CORE_METRICS, default_range, default_step
 from jobmeter.query.request import (
     By,
     EncodedQuestion,
+    Encoder,
     HeadQuestion,
     JobRef,
     Line,
@@ -126,7 +127,7 @@ def _job_metrics(context: CallContext) -> Operation:
     step_ms = step_ms or default_step(span)
     query = MetricQuery(subject=JobRef(job.id, job.project), range=span, step_ms=step_ms, replicas=replicas, **how)
     if isinstance(answer, _Json):
-        body: bytes = yield EncodedQuestion(query, answer.form, lambda result: answer(result, job.id).body)
+        body = yield from execute(EncodedQuestion(query, answer.form))
         return Answer(200, body)
     result = yield from execute(query)
     return answer(result, job.id)
@@ -200,6 +201,10 @@ class _Json(msgspec.Struct, frozen=True):
     lines: LineBodies
 
     def __call__(self, result: MetricResult, name: str) -> Answer:
+        return Answer(200, self.encode(result, name))
+
+    def encode(self, result: MetricResult, name: str) -> bytes:
+        """Encode lines of the job or node of that name."""
         query = result.query
         lines, timelines = self.lines(result.lines)
         span = (query.range.start_ms, query.range.end_ms, query.step_ms, query.by, query.statistic)
@@ -208,11 +213,19 @@ class _Json(msgspec.Struct, frozen=True):
             body = NodeMetricsBody(name, *span, lines, result.samples, list(result.tiers), timelines)
         else:
             body = MetricsBody(name, result.project, *span, lines, result.samples, list(result.tiers), timelines)
-        return Answer(200, msgspec.json.encode(body))
+        return msgspec.json.encode(body)
+
+    def encode_job(self, result: MetricResult) -> bytes:
+        """Encode lines of a job; see ``EncodedQuestion``."""
+        subject = result.query.subject
+        return self.encode(result, subject.id if isinstance(subject, JobRef) else "")
 
 
+_JSON = {name: _Json(name, lines) for name, lines in LINE_FORMATS.items()}
+ENCODERS: Mapping[str, Encoder] = {name: form.encode_job for name, form in _JSON.items()}
+"""Encoders of the executor, by form."""
 _FORMATS: Mapping[str, Callable[[MetricResult, str], Answer | Stream]] = {
-    **{name: _Json(name, lines) for name, lines in LINE_FORMATS.items()},
+    **_JSON,
     "csv": export.csv,
     "parquet": export.parquet,
 }
