@@ -54,7 +54,7 @@ def command(
         kubeconfig=kubeconfig,
         flink=flink,
     )
-    checks = list(examine(Machine(), questions, SystemClock()))
+    checks = examine(Machine(), questions, SystemClock())
     if as_json:
         print_json(checks)
     else:

@@ -1,15 +1,14 @@
-"""Checks of a node by name, each in its own thread, so that a hanging check affects no others."""
+"""Checks of a node by name."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from threading import Thread
 from typing import Any
 
 from jobmeter.collect.accelerators.checks import check_accelerators
 from jobmeter.collect.accelerators.collector import AcceleratorCollector
 from jobmeter.collect.checks import system
+from jobmeter.collect.checks.runner import CheckRunner
 from jobmeter.model.task import Check, CheckStatus
-from jobmeter.model.time import SystemClock
 
 PATIENCE = 8.0
 """Seconds that one check may take."""
@@ -29,9 +28,11 @@ class NodeChecks:
         difference: Callable[[], float],
         patience: float = PATIENCE,
     ) -> None:
-        self._patience = patience
-        self._clock = SystemClock()
-        self._running: dict[tuple[str, int], Thread] = {}
+        self._runner: CheckRunner[tuple[str, int], Check] = CheckRunner(
+            patience,
+            lambda key, error: Check(key[0], CheckStatus.UNAVAILABLE, f"the check failed: {error}"[:1_000]),
+            lambda key, text: Check(key[0], CheckStatus.WARNING, text),
+        )
         self.checks: Mapping[str, Sequence[Callable[[], list[Check]]]] = {
             "disks": [system.check_disks],
             "links": [system.check_links],
@@ -44,37 +45,8 @@ class NodeChecks:
 
     def make(self, names: Sequence[str]) -> list[Check]:
         """Run the checks of those names and return their results; unknown names are ignored."""
-        return [found for name in dict.fromkeys(names) for found in self._check(name, self.checks.get(name, ()))]
-
-    def _check(self, name: str, parts: Sequence[Callable[[], list[Check]]]) -> list[Check]:
-        """Start the parts of a check, and wait for all of them together."""
-        deadline = self._clock.monotonic() + self._patience
-        finishes = [self._start(name, at, part) for at, part in enumerate(parts)]
-        return [found for finish in finishes for found in finish(deadline - self._clock.monotonic())]
-
-    def _start(self, name: str, at: int, part: Callable[[], list[Check]]) -> Callable[[float], list[Check]]:
-        """Start a part of a check. Return what waits for some seconds and returns its results."""
-        before = self._running.get((name, at))
-        if before is not None and before.is_alive():
-            hangs = [Check(name, CheckStatus.WARNING, "the check of an earlier task still hangs")]
-            return lambda _seconds: hangs
-        found: list[Check] = []
-
-        def work() -> None:
-            try:
-                found.extend(part())
-            except Exception as error:  # noqa: BLE001 - a check may fail in any way and must not take others along
-                found.append(Check(name, CheckStatus.UNAVAILABLE, f"the check failed: {error}"[:1_000]))
-
-        def finish(seconds: float) -> list[Check]:
-            thread.join(max(seconds, 0.0))
-            if thread.is_alive():
-                return [Check(name, CheckStatus.WARNING, f"the check did not come back within {self._patience:.0f} s")]
-            return found
-
-        thread = self._running[name, at] = Thread(target=work, name=f"check {name} {at}", daemon=True)
-        thread.start()
-        return finish
+        parts = {(name, at): part for name in names for at, part in enumerate(self.checks.get(name, ()))}
+        return self._runner.run(parts)
 
 
 def check_clock(offset: float) -> list[Check]:

@@ -1,7 +1,10 @@
 """Result of a check of the doctor."""
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+
+from jobmeter.collect.checks.runner import CheckRunner
 
 
 class Status(StrEnum):
@@ -26,3 +29,13 @@ class Check:
     status: Status
     text: str
     advice: str = ""
+
+
+def run_checks(checks: Mapping[tuple[str, str], Callable[[], Iterable[Check]]], patience: float) -> list[Check]:
+    """Run checks by area and name, each for at most ``patience`` seconds, and return their results in order."""
+    runner: CheckRunner[tuple[str, str], Check] = CheckRunner(
+        patience,
+        lambda key, error: Check(*key, Status.PROBLEM, f"a check failed: {error}"[:1_000]),
+        lambda key, text: Check(*key, Status.PROBLEM, text),
+    )
+    return runner.run(checks)

@@ -1,13 +1,13 @@
 """Checks of accelerators: those that are measured, and those without a collector."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
 from jobmeter.collect.accelerators import registry
 from jobmeter.collect.accelerators.names import DeviceNames
+from jobmeter.collect.accelerators.unmeasured import UnmeasuredVendor
 from jobmeter.collect.accelerators.vendor import Accelerator, Driver, Problem, Vendor
-from jobmeter.collect.call_thread import CallThread
 from jobmeter.collect.doctor.base import Check, Status
 from jobmeter.collect.machine import Machine
 from jobmeter.model.device import DeviceState
@@ -16,47 +16,33 @@ from jobmeter.model.time import SystemClock
 _AREA = "devices"
 _PATIENCE = 8.0
 """Time limit in seconds for a driver and its devices. Without persistence mode NVIDIA's starts each GPU first."""
-_MARGIN = 4.0
-"""Factor on the time limit after which a driver counts as hanging: it keeps the limit itself, at each of its steps."""
 _MOST = 4
 """Most devices that are named with their states."""
 
 
-def check_devices(machine: Machine, patience: float = _PATIENCE) -> Iterator[Check]:
-    """Check the accelerators of each vendor, all at once, so that a driver that hangs holds up no other vendor."""
-    clock = SystemClock()
-    checks = []
-    for vendor in registry.VENDORS:
-        thread: CallThread[Check] = CallThread(f"doctor {vendor.name}")
-        thread.begin(partial(_check_vendor, machine, vendor, patience))
-        checks.append((vendor, thread))
-    deadline = clock.monotonic() + patience * _MARGIN
-    for vendor, thread in checks:
-        if thread.wait(deadline - clock.monotonic()):
-            yield thread.result()
-        else:
-            text = f"no {vendor.noun} is measured: a call to {vendor.source} does not return ({DeviceState.HANGS})"
-            yield Check(_AREA, vendor.name, Status.PROBLEM, text, vendor.help)
-        thread.close()
-    for unmeasured in registry.unmeasured_vendors():
-        count = unmeasured.count(machine)
-        if count:
-            text = f"the machine has {count} {unmeasured.plural}, and this version has no collector for them"
-            advice = f"scrape {unmeasured.exporter} into the server's remote write"
-            yield Check(_AREA, unmeasured.name, Status.ABSENT, text, advice)
-        else:
-            yield Check(_AREA, unmeasured.name, Status.ABSENT, f"the machine has no {unmeasured.noun}")
+def device_checks(
+    machine: Machine, patience: float = _PATIENCE
+) -> dict[tuple[str, str], Callable[[], Iterable[Check]]]:
+    """Return a check of each vendor by area and name. ``patience``: seconds for a driver."""
+    measured = {vendor.name: partial(_check_vendor, machine, vendor, patience) for vendor in registry.VENDORS}
+    others = {one.name: partial(_check_unmeasured, machine, one) for one in registry.unmeasured_vendors()}
+    return {(_AREA, name): check for name, check in (*measured.items(), *others.items())}
 
 
-def _check_vendor(machine: Machine, vendor: Vendor[Any], patience: float) -> Check:
-    """Open the driver of a vendor and check its devices."""
-    try:
-        driver: Driver[Accelerator] = vendor.open(SystemClock(), machine, patience)
-        check = check_found(machine, vendor, driver.devices(), driver.problem)
-        driver.close()
-    except Exception as error:  # noqa: BLE001 - a driver may fail in any way and must not take others along
-        return Check(_AREA, vendor.name, Status.PROBLEM, f"a check failed: {error}"[:1_000], vendor.help)
-    return check
+def _check_unmeasured(machine: Machine, vendor: UnmeasuredVendor) -> list[Check]:
+    count = vendor.count(machine)
+    if not count:
+        return [Check(_AREA, vendor.name, Status.ABSENT, f"the machine has no {vendor.noun}")]
+    text = f"the machine has {count} {vendor.plural}, and this version has no collector for them"
+    advice = f"scrape {vendor.exporter} into the server's remote write"
+    return [Check(_AREA, vendor.name, Status.ABSENT, text, advice)]
+
+
+def _check_vendor(machine: Machine, vendor: Vendor[Any], patience: float) -> list[Check]:
+    driver: Driver[Accelerator] = vendor.open(SystemClock(), machine, patience)
+    check = check_found(machine, vendor, driver.devices(), driver.problem)
+    driver.close()
+    return [check]
 
 
 def check_found(machine: Machine, vendor: Vendor[Any], found: Sequence[Accelerator], problem: Problem | None) -> Check:
