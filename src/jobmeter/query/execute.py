@@ -1,6 +1,7 @@
 """Execute queries: find the visible subjects, read data as planned, reduce it to lines."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import msgspec
@@ -24,6 +25,7 @@ from jobmeter.model.time import MAX_TIME_MS, SECOND, Clock, TimeRange
 from jobmeter.model.trace_filter import SpanFilter, TraceFilter
 from jobmeter.query import gather, series, traces
 from jobmeter.query.defaults import CORE_METRICS, SUMMARY_METRICS, default_step, job_end, life
+from jobmeter.query.facts import JobFacts, JobFactsQuestion, NodeFacts, NodeFactsQuestion, job_facts, node_facts
 from jobmeter.query.fleet import FleetQuestion, fleet
 from jobmeter.query.frame import Frame, read
 from jobmeter.query.group import (
@@ -59,6 +61,7 @@ from jobmeter.query.reported import Reported, ReportedQuestion, reported
 from jobmeter.query.request import (
     By,
     EncodedQuestion,
+    Encoder,
     HeadQuestion,
     JobQuestion,
     JobRef,
@@ -99,7 +102,9 @@ class Executor:
         clock: Clock,
         limits: Limits,
         cache: Cache | None = None,
+        encoders: Mapping[str, Encoder] = MappingProxyType({}),
     ) -> None:
+        """``encoders`` write the answer of an ``EncodedQuestion``, by the name of its form."""
         self._store = store
         self._registry = registry
         self._clock = clock
@@ -109,7 +114,7 @@ class Executor:
         self._subjects = Subjects(registry, clock)
         self._groups = Groups(registry, clock, limits, self._source)
         self._measurements = Measurements(
-            registry, clock, limits, self._source, self._subjects, self._groups, self.cache
+            registry, clock, limits, self._source, self._subjects, self._groups, self.cache, encoders
         )
         self._answers: dict[type[Question[Any]], Callable[[Any, Scope], Any]] = {
             MetricQuery: self._measurements.lines,
@@ -129,6 +134,8 @@ class Executor:
             ReadingsQuestion: self._readings,
             FleetQuestion: lambda question, scope: fleet(registry, self._source, question, scope, self._meter()),
             NodesQuestion: lambda question, scope: find_nodes(registry, question, scope, clock.now_ms()),
+            JobFactsQuestion: self._job_facts,
+            NodeFactsQuestion: self._node_facts,
             ResourceGroupsQuestion: lambda question, scope: resource_groups(registry, question, scope),
             QualityQuestion: self._quality,
             IdleQuestion: self._idle,
@@ -142,7 +149,6 @@ class Executor:
                 (SeriesQuestion, NamesQuestion, SamplesQuestion, BucketsQuestion, LastQuestion), self._series
             ),
         }
-
         self._from_memory: dict[type[Question[Any]], Callable[[Any, Scope], Any]] = {
             MetricQuery: self._measurements.from_memory,
             EncodedQuestion: self._measurements.encoded_from_memory,
@@ -321,6 +327,21 @@ class Executor:
         projects, ids = visible
         narrowed = msgspec.structs.replace(question, projects=projects, ids=ids)
         return permitted_jobs(self._registry, narrowed, scope, self._clock.now_ms())
+
+    def _job_facts(self, question: JobFactsQuestion, scope: Scope) -> JobFacts:
+        now_ms = self._clock.now_ms()
+        visible = _narrowed(question.projects, question.ids, scope)
+        if visible is None:
+            return JobFacts(now_ms=now_ms)
+        narrowed = replace(question, ids=visible[1])
+        return job_facts(self._registry, narrowed, visible[0], scope, now_ms)
+
+    def _node_facts(self, question: NodeFactsQuestion, scope: Scope) -> NodeFacts:
+        now_ms = self._clock.now_ms()
+        visible = _narrowed(question.projects, (), scope)
+        if visible is None or scope.job is not None:
+            return NodeFacts(now_ms=now_ms)
+        return node_facts(self._registry, question, visible[0], scope, now_ms)
 
     def _sizes(self, question: SizesQuestion, scope: Scope) -> list[JobSize]:
         found = self._registry.sizes(permitted_names(self._registry, question.jobs, scope, self._clock.now_ms()))
