@@ -244,10 +244,9 @@ def _pauses(load: Float64s | None, other: Float64s) -> Bools:
     can also mean that one member computes while the others wait: then the busiest member has to fall, too.
     """
     value = other if load is None else load
-    measured = ~np.isnan(value).all(axis=0)
+    measured: Bools = np.logical_not(np.isnan(value).all(axis=0))
     if load is None:
-    skipped: Bools = quiet | ~measured
-    return skipped
+        return ~measured
     quiet = _is_far_below_usual(np.nan_to_num(_columns(value)))
     if quiet[measured].mean() > 0.5:
         quiet &= _is_far_below_usual(np.nan_to_num(value).max(axis=0))

@@ -11,7 +11,7 @@ from jobmeter.errors import LimitExceededError
 from jobmeter.model.span import KINDS, STATUSES, Span, SpanEvent, SpanKind, SpanLink, SpanScope, SpanStatus, Trace
 from jobmeter.model.trace_filter import Condition, Holder, Operator, SpanFilter, TraceFilter, TraceOrder
 from jobmeter.store.base import ReadBudget, Store
-from jobmeter.store.memory_spans import MemorySpans
+from jobmeter.testing.memory_spans import MemorySpans
 from jobmeter.testing.samples import BUDGET, FOREVER
 from jobmeter.testing.slot import Slot
 

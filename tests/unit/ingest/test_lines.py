@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests import frames as write
 from tests.fakes import NOW, WRITER, FakeRegistry, SetClock
+from tests.memory_store import MemoryStore
 
 from jobmeter.access.principal import Principal, Role
 from jobmeter.errors import (
@@ -25,7 +26,6 @@ from jobmeter.model.series import Series
 from jobmeter.model.time import DAY, SECOND
 from jobmeter.settings import Limits
 from jobmeter.store.base import LogSelector, ReadBudget
-from jobmeter.store.memory import MemoryStore
 from jobmeter.wire.native.logs import logs_frame
 
 NS = 1_000_000

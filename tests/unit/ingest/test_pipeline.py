@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from tests import frames as write
 from tests.fakes import NOW, WRITER, FakeRegistry, SetClock
+from tests.memory_store import MemoryStore
 
 from jobmeter.access.principal import Principal, Role
 from jobmeter.errors import (
@@ -33,7 +34,6 @@ from jobmeter.model.time import DAY, HOUR, MAX_TIME_MS, SECOND, TimeRange
 from jobmeter.registry.open import open_registry
 from jobmeter.settings import Limits
 from jobmeter.store.base import ReadBudget
-from jobmeter.store.memory import MemoryStore
 from jobmeter.wire.native.encode import records_frame
 from jobmeter.wire.native.logs import logs_frame
 

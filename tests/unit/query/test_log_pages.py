@@ -2,6 +2,7 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.memory_store import MemoryStore
 
 from jobmeter.model.job import Node
 from jobmeter.model.log import LogLine
@@ -9,7 +10,6 @@ from jobmeter.query.log_pages import next_lines
 from jobmeter.query.logs import selector_of
 from jobmeter.query.request import LogQuestion, NodeRef
 from jobmeter.store.base import ReadBudget
-from jobmeter.store.memory import MemoryStore
 
 LINES = st.lists(
     st.builds(

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from tests.asgi import send
 from tests.fakes import NOW, SetClock
 from tests.frames import row, samples
+from tests.memory_store import MemoryStore
 from tests.serving import BASE, serving
 from tests.waiting import turn, until
 
@@ -23,7 +24,6 @@ from jobmeter.query.meter import Meter
 from jobmeter.server.admission import LONG, Admission, ConcurrencyLimiter, Lane, QueuedQuestion, admitted_run
 from jobmeter.settings import Limits
 from jobmeter.store.clickhouse import engine, pool
-from jobmeter.store.memory import MemoryStore
 
 POINTS = [(NOW - 100_000 + 1_000 * at, at / 100) for at in range(100)]
 

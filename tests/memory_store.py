@@ -1,6 +1,6 @@
 """A simple engine: samples in dictionaries, roll-ups computed from samples at each read.
 
-It is the oracle for tests of the real engines, and the engine of ``memory://``. Its data ends with the process.
+The oracle for tests of the real engines. Its data ends with the process.
 """
 
 import threading
@@ -40,7 +40,7 @@ from jobmeter.store.base import (
     names_of,
 )
 from jobmeter.store.damage import DamagedPart
-from jobmeter.store.memory_spans import MemorySpans
+from jobmeter.testing.memory_spans import MemorySpans
 
 _BLOCK = 65_536
 _FILE = "memory.json"
@@ -121,7 +121,7 @@ class MemoryStore:
         self.outbox = MemoryOutbox()
         self._logs: dict[int, dict[tuple[int, str, int, str, bytes], LogLine]] = {}
 
-    def append(self, batch: SampleBatch, retention: Retention = _RETENTION) -> None:  # noqa: ARG002
+    def append(self, batch: SampleBatch, retention: Retention = _RETENTION) -> None:
         """Store samples and their series; they never expire."""
         keys = [(series.job_key, series.id) for series in batch.series]
         with self._lock:
@@ -149,7 +149,7 @@ class MemoryStore:
                 following = samples[_place(samples, hour + HOUR) :][:1]
                 self._stale.update((key[0], floor_to(time, HOUR)) for time, _ in following)
 
-    def lacks_descriptor(self, keys: SeriesKeys, since_ms: int = 0) -> Bools:  # noqa: ARG002
+    def lacks_descriptor(self, keys: SeriesKeys, since_ms: int = 0) -> Bools:
         """Return False for every series: this engine does not know."""
         return np.zeros(len(keys), np.bool_)
 
@@ -287,13 +287,13 @@ class MemoryStore:
                     times[job] = (min(first, *samples), max(last, *samples))
         return times
 
-    def append_logs(self, lines: Sequence[LogLine], retention: Retention = _RETENTION) -> None:  # noqa: ARG002
+    def append_logs(self, lines: Sequence[LogLine], retention: Retention = _RETENTION) -> None:
         """Store log lines; they never expire."""
         with self._lock:
             for line in lines:
                 self._logs.setdefault(line.key, {})[line.order] = line
 
-    def read_logs(self, selector: LogSelector, budget: ReadBudget) -> LogPage:  # noqa: ARG002
+    def read_logs(self, selector: LogSelector, budget: ReadBudget) -> LogPage:
         """Return one page of the lines of a job or a node."""
         with self._lock:
             lines = [line for key in selector.keys for line in self._logs.get(key, {}).values()]
@@ -305,15 +305,15 @@ class MemoryStore:
             return LogPage(page)
         return LogPage(page, len(found), sum(len(line.text.encode()) for line in found))
 
-    def append_spans(self, spans: Sequence[Span], retention: Retention = _RETENTION) -> None:  # noqa: ARG002
+    def append_spans(self, spans: Sequence[Span], retention: Retention = _RETENTION) -> None:
         """Store spans; they never expire."""
         self._spans.append(spans)
 
-    def read_traces(self, selector: TraceFilter, budget: ReadBudget) -> TracePage:  # noqa: ARG002
+    def read_traces(self, selector: TraceFilter, budget: ReadBudget) -> TracePage:
         """Return one page of traces."""
         return self._spans.traces(selector)
 
-    def read_spans(self, selector: SpanFilter, budget: ReadBudget) -> list[Span]:  # noqa: ARG002
+    def read_spans(self, selector: SpanFilter, budget: ReadBudget) -> list[Span]:
         """Return one page of the spans of some traces."""
         return self._spans.spans(selector)
 
