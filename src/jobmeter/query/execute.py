@@ -149,7 +149,6 @@ class Executor:
                 (SeriesQuestion, NamesQuestion, SamplesQuestion, BucketsQuestion, LastQuestion), self._series
             ),
         }
-
         self._from_memory: dict[type[Question[Any]], Callable[[Any, Scope], Any]] = {
             MetricQuery: self._measurements.from_memory,
             EncodedQuestion: self._measurements.encoded_from_memory,

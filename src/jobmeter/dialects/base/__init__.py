@@ -266,12 +266,16 @@ class DeleteShipper(msgspec.Struct, Question[Shipper], frozen=True):
 
 
 class Parameter(msgspec.Struct, frozen=True):
-    """A parameter of an operation, for the reference page. ``text`` gives its form and its default."""
+    """A parameter of an operation, for the reference page. ``text`` gives its form and its default.
+
+    ``invalid`` are values that its form excludes: the contract tests send them.
+    """
 
     name: str
     where: Literal["path", "query", "header", "body"]
     text: str
     required: bool = False
+    invalid: Sequence[str] = ()
 
 
 class GapStatus(StrEnum):

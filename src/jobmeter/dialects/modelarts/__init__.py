@@ -2,9 +2,9 @@
 
 from jobmeter.access.signatures import HUAWEI
 from jobmeter.dialects.base.path_dialect import PathDialect
+from jobmeter.dialects.base.request import operations_of
 from jobmeter.dialects.modelarts import errors, names
 from jobmeter.dialects.modelarts.gaps import GAPS
-from jobmeter.dialects.modelarts.operations import OPERATIONS
 from jobmeter.dialects.modelarts.operations.projects import PROJECTS_PATH
 from jobmeter.dialects.modelarts.view import view_call
 
@@ -21,7 +21,7 @@ MODELARTS = PathDialect(
     name=names.NAME,
     title="Huawei Cloud ModelArts, API v2",
     schemes=HUAWEI,
-    operations=OPERATIONS,
+    operations=operations_of(f"{__name__}.operations"),
     gaps=GAPS,
     view_call=view_call,
     render=errors.render,
