@@ -34,7 +34,7 @@ def executor(store):
 
 def put(store, count, project="default", job="j1", step=1):
     lines = [LogLine(time_ns=NOW + at // step, text=f"{at:06}", job=job, project=project) for at in range(count)]
-    store.append_logs(lines)
+    store.logs.append(lines)
     return lines
 
 
