@@ -297,7 +297,7 @@ def test_a_long_question_is_charged_once_and_its_time_is_without_the_waiting():
 
 
 def test_seats_are_few_and_fewer_for_one_key():
-    seats = ConcurrencyLimiter(2, 3)
+    seats = ConcurrencyLimiter(2, SetClock(), 3)
     give_back = seats.take("a")
     seats.take("a")
     with pytest.raises(ThrottledError, match="this key has 2"):
