@@ -9,10 +9,12 @@ DIST := dist
 # Whose tests hold without the compiled kernel too.
 PLAIN := ingest query wire
 TEST_PLAIN = JOBMETER_KERNEL=off $(VENV)/bin/python -m pytest -q -n 2 $(PLAIN:%=tests/unit/%)
+# The server's tests once more, with questions and results encoded as between processes.
+TEST_ENCODED = $(VENV)/bin/python -m pytest -q -n 2 --encode-questions tests/unit/server
 UV := $(VENV)/bin/uv
 RUN := $(VENV)/bin/
 
-.PHONY: help setup page sdk flink demo test test-plain test-clusters programs search wheel release site bench bench-full check lint types imports format docs pins clean
+.PHONY: help setup page sdk flink demo test test-plain test-encoded test-clusters programs search wheel release site bench bench-full check lint types imports format docs pins clean
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 12
@@ -41,11 +43,14 @@ flink: .venvs/flink/.ready  ## a Flink for its tests, 700 MB; they need a JVM, t
 	@$(UV) pip install --quiet --python .venvs/$*/bin/python --require-hashes -r requirements/sdk-$*.txt
 	@touch $@
 
-test: setup sdk  ## every test, with the same examples each time; then those of test-plain
-	@$(RUN)python -m pytest -q -n 2 tests; first=$$?; $(TEST_PLAIN) && exit $$first
+test: setup sdk  ## every test, with the same examples each time; then those of test-plain and test-encoded
+	@$(RUN)python -m pytest -q -n 2 tests; first=$$?; $(TEST_PLAIN) && $(TEST_ENCODED) && exit $$first
 
 test-plain: setup ## the tests of the server's way in and out once more, without the compiled kernel
 	@$(TEST_PLAIN)
+
+test-encoded: setup ## the tests of the server once more, with questions and results encoded
+	@$(TEST_ENCODED)
 
 test-clusters: setup ## the tests with real clusters, too slow for CI: Slurm, Flink, Kubernetes, the image (PARTS=slurm,flink)
 	@$(RUN)python -m tests.cluster_suite --parts "$(PARTS)"
