@@ -26,6 +26,7 @@ from jobmeter.model.trace_filter import SpanFilter, TraceFilter
 from jobmeter.query import gather, series, traces
 from jobmeter.query.administration import Answers, DamageQuestion, record_answers
 from jobmeter.query.defaults import CORE_METRICS, SUMMARY_METRICS, default_step, job_end, life
+from jobmeter.query.facts import JobFacts, JobFactsQuestion, NodeFacts, NodeFactsQuestion, job_facts, node_facts
 from jobmeter.query.fleet import FleetQuestion, fleet
 from jobmeter.query.frame import Frame, read
 from jobmeter.query.group import (
@@ -154,6 +155,8 @@ class Executor:
             FleetQuestion: lambda question, scope: fleet(registry, self._source, question, scope, self._meter()),
             NodesQuestion: lambda question, scope: find_nodes(registry, question, scope, clock.now_ms()),
             NodeFaultsQuestion: lambda question, scope: find_faults(registry, question, scope, clock.now_ms()),
+            JobFactsQuestion: self._job_facts,
+            NodeFactsQuestion: self._node_facts,
             ResourceGroupsQuestion: lambda question, scope: resource_groups(registry, question, scope),
             QualityQuestion: self._quality,
             IdleQuestion: self._idle,
@@ -293,7 +296,7 @@ class Executor:
         return selector_of(question, nodes)
 
     def _page(self, selector: LogSelector, budget: ReadBudget, meter: Meter) -> LogPage:
-        page = self._store.read_logs(selector, budget)
+        page = self._store.logs.read(selector, budget)
         meter.count(len(page.lines), None)
         return page
 
@@ -329,6 +332,21 @@ class Executor:
         projects, ids = visible
         narrowed = msgspec.structs.replace(question, projects=projects, ids=ids)
         return permitted_jobs(self._registry, narrowed, scope, self._clock.now_ms())
+
+    def _job_facts(self, question: JobFactsQuestion, scope: Scope) -> JobFacts:
+        now_ms = self._clock.now_ms()
+        visible = _narrowed(question.projects, question.ids, scope)
+        if visible is None:
+            return JobFacts(now_ms=now_ms)
+        narrowed = replace(question, ids=visible[1])
+        return job_facts(self._registry, narrowed, visible[0], scope, now_ms)
+
+    def _node_facts(self, question: NodeFactsQuestion, scope: Scope) -> NodeFacts:
+        now_ms = self._clock.now_ms()
+        visible = _narrowed(question.projects, (), scope)
+        if visible is None or scope.job is not None:
+            return NodeFacts(now_ms=now_ms)
+        return node_facts(self._registry, question, visible[0], scope, now_ms)
 
     def _sizes(self, question: SizesQuestion, scope: Scope) -> list[JobSize]:
         found = self._registry.sizes(permitted_names(self._registry, question.jobs, scope, self._clock.now_ms()))

@@ -23,7 +23,6 @@ from jobmeter.dialects.registry import dialects
 from jobmeter.errors import JobmeterError
 from jobmeter.ingest.pipeline import IngestPipeline
 from jobmeter.ingest.sender_cache import SenderCache
-from jobmeter.kernel.library import KERNEL
 from jobmeter.model.time import SECOND, Clock, SystemClock
 from jobmeter.query.execute import Executor
 from jobmeter.registry.base import Registry
@@ -124,8 +123,6 @@ def build(
     opened.
     """
     clock = clock or SystemClock()
-    if KERNEL.missing:
-        _log.warning("the compiled kernel is missing; NumPy replaces it and is slower: %s", KERNEL.missing)
     with ExitStack() as opened:
         opening = opening or Opening(partial(open_store, settings.store_dsn, clock))
         opened.callback(opening.close)
@@ -188,7 +185,7 @@ def assemble(
         telemetry=telemetry,
         lanes=lanes,
         admission=Admission(clock, budget, telemetry.requests.question_answered),
-        exports=ConcurrencyLimiter(budget.exports),
+        exports=ConcurrencyLimiter(budget.exports, clock),
         hub=Hub(lanes.read),
         memory=MemoryBudget(settings.request_bytes),
         thresholds=load_thresholds(settings.rules),

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from jobmeter.access.decide import write_project
+from jobmeter.access.decide import authorize, write_project
 from jobmeter.access.links import forget_links
 from jobmeter.access.page_token import seal, unseal
 from jobmeter.access.principal import Principal, Scope
@@ -31,7 +31,7 @@ from jobmeter.dialects.base import (
     WriteSamples,
     WriteSpans,
 )
-from jobmeter.errors import ConflictError, NotFoundError
+from jobmeter.errors import ConflictError, ForbiddenError, NotFoundError
 from jobmeter.ingest.receipt import Receipt
 from jobmeter.model.job import Job, JobState
 from jobmeter.model.question import Question
@@ -39,7 +39,9 @@ from jobmeter.model.record import EventRecord, JobRecord, Records
 from jobmeter.model.series import job_key
 from jobmeter.model.shipper import Shipper
 from jobmeter.model.task import DiagnosticTask, NewTask
+from jobmeter.model.time import SECOND
 from jobmeter.query.administration import ShippersQuestion
+from jobmeter.query.facts import JobFacts, JobFactsQuestion, NodeFacts, NodeFactsQuestion
 from jobmeter.query.log_pages import FoundLines, LogCursor, LogSearch, next_lines
 from jobmeter.query.permitted import check_scope
 from jobmeter.query.request import HeadQuestion
@@ -61,6 +63,24 @@ def _new_task(services: Services, question: NewTask, principal: Principal, scope
     named = question.project or principal.project
     project = write_project(principal, question.project) if named else None
     return create_task(services, replace(question, project=project), scope)
+
+
+def _facts(
+    services: Services, question: JobFactsQuestion | NodeFactsQuestion, principal: Principal, scope: Scope
+) -> JobFacts | NodeFacts:
+    """Answer with the facts that the caller may list, none otherwise: the permission of the query is not enough."""
+    of_jobs = isinstance(question, JobFactsQuestion)
+    action, operation = ("jobs:read", "listJobs") if of_jobs else ("nodes:read", "listNodes")
+    try:
+        listed = authorize(principal, action, None, ("native", operation), by_resource=True)
+    except ForbiddenError:
+        now_ms = services.clock.now_ms()
+        return JobFacts(now_ms=now_ms) if of_jobs else NodeFacts(now_ms=now_ms)
+    projects = scope.within(question.projects)
+    if isinstance(question, JobFactsQuestion):
+        return services.executor.run(replace(question, projects=projects), listed)
+    silent_ms = services.settings.node_seconds * SECOND
+    return services.executor.run(replace(question, projects=projects, silent_ms=silent_ms), listed)
 
 
 def _trace_token(services: Services, _: TraceTokenQuestion, principal: Principal, __: Scope) -> TraceToken:
@@ -164,6 +184,8 @@ _HANDLERS: Mapping[type, _Handler] = {
     WriteSamples: _write,
     WriteLines: _write,
     WriteSpans: _write,
+    JobFactsQuestion: _facts,
+    NodeFactsQuestion: _facts,
     TraceTokenQuestion: _trace_token,
     ServerQuestion: lambda services, *_: services.telemetry.figures(),
     LogSearch: _search_logs,

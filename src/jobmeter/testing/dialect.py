@@ -55,7 +55,7 @@ from jobmeter.dialects.base import (
     WriteSpans,
     drive,
 )
-from jobmeter.dialects.routes import path_parameters
+from jobmeter.dialects.base.routes import path_parameters
 from jobmeter.errors import JobmeterError, NotFoundError
 from jobmeter.ingest.receipt import Receipt
 from jobmeter.model.batch import SampleBatch

@@ -16,9 +16,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from tests.fakes import NOW, FakeRegistry, SetClock, running_job
+from tests.memory_store import MemoryStore
 
 from jobmeter.access.principal import Scope
-from jobmeter.kernel import window as kernel
 from jobmeter.model.catalog import CATALOG
 from jobmeter.model.job import Allocation, Node, Replica
 from jobmeter.model.series import Series
@@ -30,7 +30,6 @@ from jobmeter.query.request import By, EncodedQuestion, JobRef, MetricQuery, Met
 from jobmeter.query.shape import Entry, Shape, is_counter
 from jobmeter.settings import Limits
 from jobmeter.store.cache import Cache
-from jobmeter.store.memory import MemoryStore
 from jobmeter.store.window.store import WindowedStore
 from jobmeter.testing.samples import FOREVER, batch_of
 
@@ -264,7 +263,6 @@ def partly_measured():
     return store, registry, executor, query
 
 
-@pytest.mark.skipif(not kernel.AVAILABLE, reason="without it buckets are made on a worker")
 def test_a_layout_serves_other_ranges_where_no_device_has_series_of_what_the_job_does_not_measure(partly_measured):
     _, registry, executor, query = partly_measured
     registry.stored_nodes = [Node(name="n1")]
@@ -408,7 +406,6 @@ def test_an_encoded_answer_names_the_tiers_that_there_are():
     assert b"hour" in tiers()
 
 
-@pytest.mark.skipif(not kernel.AVAILABLE, reason="without it buckets are made on a worker")
 @pytest.mark.parametrize("by", [By.JOB, By.REPLICA, By.DEVICE])
 @pytest.mark.parametrize("metrics", [("gpu.utilization", "gpu.power"), ("network.receive",), ("memory.utilization",)])
 def test_a_short_range_that_was_queried_before_is_answered_from_memory(metrics, by):
@@ -451,4 +448,4 @@ def test_what_takes_long_is_not_answered_from_memory():
     for step_ms, long in ((MINUTE, False), (100, True)):
         query = MetricQuery(subject=JobRef("j1"), metrics=("memory.usage",), range=span, step_ms=step_ms, by=By.REPLICA)
         executor.run(query, ALL)
-        assert (executor.from_memory(query, ALL) is None) is (long or not kernel.AVAILABLE)
+        assert (executor.from_memory(query, ALL) is None) is long

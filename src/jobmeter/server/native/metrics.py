@@ -1,7 +1,7 @@
 """``/jobs/{job}/metrics``, ``/jobs/{job}/latest`` and ``/nodes/{node}/metrics``."""
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypedDict
 
 import msgspec
@@ -34,13 +34,11 @@ from jobmeter.query.request import (
 from jobmeter.server.native import export
 from jobmeter.server.native.arguments import CLUSTER, DEVICE, REPLICA, Arguments, Query
 from jobmeter.server.native.bodies import (
-    Column,
     LatestList,
     LineBody,
     MetricNames,
     MetricsBody,
     NodeMetricsBody,
-    Points,
     Timelines,
 )
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Operation, Stream, job_ref, node_ref, tagged
@@ -160,9 +158,7 @@ class LinesAsAnswered(NamedTuple):
 
 def line_bodies(lines: Sequence[Line]) -> LinesAsAnswered:
     """Encode lines as pairs of times and values."""
-    points: Iterable[Points] = map(_pairs, lines)
-    if kernel.AVAILABLE:
-        points = map(msgspec.Raw, kernel.encode(*_columns(lines)))
+    points = map(msgspec.Raw, kernel.encode(*_columns(lines)))
     return LinesAsAnswered([LineBody(*name, of) for name, of in zip(_names(lines), points, strict=True)], msgspec.UNSET)
 
 
@@ -170,9 +166,7 @@ def line_columns(lines: Sequence[Line]) -> LinesAsAnswered:
     """Encode lines as bare values with shared times: less text, and fewer objects for clients with many points."""
     ends, time, value = _columns(lines)
     spans = list(itertools.pairwise([0, *ends]))
-    values: Iterable[Column] = (value[start:end].tolist() for start, end in spans)
-    if kernel.AVAILABLE:
-        values = map(msgspec.Raw, kernel.encode(ends, None, value))
+    values = map(msgspec.Raw, kernel.encode(ends, None, value))
     places: dict[bytes, int] = {}
     bodies = [
         LineBody(*name, timeline=places.setdefault(time[start:end].tobytes(), len(places)), values=of)
@@ -199,10 +193,6 @@ def _columns(lines: Sequence[Line]) -> tuple[Sequence[int], NDArray[np.int64], N
         return [], np.empty(0, np.int64), np.empty(0)
     ends = list(itertools.accumulate(len(line.time) for line in lines))
     return ends, np.concatenate([line.time for line in lines]), np.concatenate([line.value for line in lines])
-
-
-def _pairs(line: Line) -> Points:
-    return list(zip(line.time.tolist(), line.value.tolist(), strict=True))
 
 
 class _Json(msgspec.Struct, frozen=True):
