@@ -23,8 +23,8 @@ from tests.serving import BASE, Serving, serving
 from jobmeter.access.decide import writes
 from jobmeter.access.keys import CreatedKey, create_key
 from jobmeter.access.policy import attached
+from jobmeter.dialects.alibaba.foas.instances import instance_id
 from jobmeter.dialects.base import Dialect, Operation
-from jobmeter.dialects.foas.instances import instance_id
 from jobmeter.dialects.mlflow.names import run_id
 from jobmeter.dialects.registry import dialects
 from jobmeter.model.job import Job

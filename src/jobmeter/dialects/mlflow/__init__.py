@@ -1,10 +1,10 @@
 """MLflow's tracking API for runs, in the form that ``mlflow`` 3.17 uses. Sources and gaps: SPEC.md."""
 
 from jobmeter.access.signatures import BASIC, BEARER, TRACE
+from jobmeter.dialects.base.path_dialect import PathDialect
 from jobmeter.dialects.mlflow import errors, names
 from jobmeter.dialects.mlflow.gaps import GAPS
 from jobmeter.dialects.mlflow.operations import OPERATIONS
-from jobmeter.dialects.path_dialect import PathDialect
 
 MLFLOW = PathDialect(
     name=names.NAME,
