@@ -24,7 +24,7 @@ from jobmeter.collect.loop import Loop
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.pods.jobs import PodJobs
 from jobmeter.collect.pods.poll import PodPoller
-from jobmeter.collect.registry import JobCollectors, host_collectors, job_collectors
+from jobmeter.collect.registry import JobCollectors, host_collectors, job_collectors, plugin_collectors
 from jobmeter.collect.spool import Spool
 from jobmeter.collect.stacks.collect import StackCollector
 from jobmeter.collect.syslog.make import system_logs
@@ -149,7 +149,8 @@ class Agent:
 
 def _workers(place: Place, jobs: JobCollectors, clock: SampleClock, timeout: float) -> list[Worker]:
     """Return a worker for each collector of the node and of its jobs. ``timeout``: seconds for a turn."""
-    planned = (*host_collectors(place), *jobs.planned)
+    own = (*host_collectors(place), *jobs.planned)
+    planned = (*own, *plugin_collectors(place, own))
     return [Worker(one.collector, one.every_ms, clock, timeout) for one in planned]
 
 

@@ -9,6 +9,7 @@ from jobmeter.collect.doctor.base import Check, Machine, Status
 from jobmeter.collect.doctor.delivery import check_server, check_spool
 from jobmeter.collect.doctor.devices import check_devices
 from jobmeter.collect.doctor.kernel import check_kernel
+from jobmeter.collect.doctor.plugins import check_plugins
 from jobmeter.collect.doctor.processes import check_events
 from jobmeter.collect.doctor.rights import check_rights
 from jobmeter.collect.doctor.schedulers import check_schedulers
@@ -39,6 +40,7 @@ def examine(machine: Machine, questions: Questions, clock: Clock) -> Iterator[Ch
         ),
         ("delivery", lambda: check_server(questions.transport, clock)),
         ("delivery", lambda: check_spool(machine, questions.spool, clock)),
+        ("plug-ins", check_plugins),
     )
     for area, make in areas:
         try:
