@@ -290,7 +290,7 @@ class Executor:
         return selector_of(question, nodes)
 
     def _page(self, selector: LogSelector, budget: ReadBudget, meter: Meter) -> LogPage:
-        page = self._store.read_logs(selector, budget)
+        page = self._store.logs.read(selector, budget)
         meter.count(len(page.lines), None)
         return page
 

@@ -16,6 +16,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from tests.fakes import NOW, FakeRegistry, SetClock, running_job
+from tests.memory_store import MemoryStore
 
 from jobmeter.access.principal import Scope
 from jobmeter.model.catalog import CATALOG
@@ -29,7 +30,6 @@ from jobmeter.query.request import By, EncodedQuestion, JobRef, MetricQuery, Met
 from jobmeter.query.shape import Entry, Shape, is_counter
 from jobmeter.settings import Limits
 from jobmeter.store.cache import Cache
-from jobmeter.store.memory import MemoryStore
 from jobmeter.store.window.store import WindowedStore
 from jobmeter.testing.samples import FOREVER, batch_of
 

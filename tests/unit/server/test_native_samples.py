@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from tests.asgi import send
 from tests.fakes import NOW
 from tests.frames import records, row, samples
+from tests.memory_store import MemoryStore
 from tests.oracle.kernel import ArrowLines
 from tests.serving import BASE, serving
 from tests.waiting import never, until, wait_until
@@ -25,7 +26,6 @@ from jobmeter.query.readings import Readings
 from jobmeter.query.shape import Entry, Member
 from jobmeter.server.native import arrow, raw
 from jobmeter.settings import Limits
-from jobmeter.store.memory import MemoryStore
 
 GPU = [(NOW - 600_000 + 10_000 * at, at / 60) for at in range(60)]
 OTHER = [(time, 1 - value) for time, value in GPU]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from tests.memory_store import MemoryStore
 
 from jobmeter.errors import LimitExceededError, QueryTimeoutError, UnavailableError
 from jobmeter.model.batch import SampleBatch, SampleColumns, SeriesKeys
@@ -15,7 +16,6 @@ from jobmeter.model.series import Series
 from jobmeter.model.time import HOUR, MINUTE, SECOND, TimeRange, parse_time
 from jobmeter.store.base import NEWEST, ReadBudget, Selector, Store
 from jobmeter.store.cache import Cache
-from jobmeter.store.memory import MemoryStore
 from jobmeter.store.window import store as window_store
 from jobmeter.store.window.store import WindowedStore
 from jobmeter.store.window.window import Window

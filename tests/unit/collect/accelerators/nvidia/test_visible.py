@@ -5,11 +5,10 @@ from itertools import takewhile
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.collect.gpus import Gpu
+from tests.unit.collect.gpus import Gpu, device_set
 from tests.unit.collect.trees import plant_process
 
 from jobmeter.collect.base import Owner
-from jobmeter.collect.discover.devices import visible_devices
 from jobmeter.collect.discover.environ import read_environment
 from jobmeter.collect.discover.member import Member, Source
 
@@ -18,8 +17,8 @@ GPUS = [Gpu(at, f"GPU-{uuid}-a134-0fdd-0e01-23811fdbd293") for at, uuid in enume
 
 
 def visible(text, devices=GPUS, permitted=None, variable="CUDA_VISIBLE_DEVICES", source=Source.SLURM):
-    member = Member(owner=Owner("j", "worker-0"), source=source, devices=(variable, text))
-    return visible_devices(member, devices, permitted)
+    member = Member(owner=Owner("j", "worker-0"), source=source, devices=((variable, text),))
+    return device_set(devices).visible(member, permitted)
 
 
 @pytest.mark.parametrize(

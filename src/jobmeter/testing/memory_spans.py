@@ -3,20 +3,22 @@
 import threading
 from collections.abc import Iterable, Sequence
 
+from jobmeter.model.retention import Retention
 from jobmeter.model.series import job_key
 from jobmeter.model.span import Span, SpanStatus, Trace, TracePage
 from jobmeter.model.trace_filter import Condition, Holder, Operator, SpanFilter, TraceFilter, TraceOrder
+from jobmeter.store.base import ReadBudget
 from jobmeter.wire.otlp.values import text_of
 
 
 class MemorySpans:
-    """Implements the ``Store`` methods for spans. Safe for several threads."""
+    """Implements ``jobmeter.store.base.SpanStore``. Safe for several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._spans: dict[tuple[str, int, str, str, str], Span] = {}
 
-    def append(self, spans: Iterable[Span]) -> None:
+    def append(self, spans: Iterable[Span], retention: Retention | None = None) -> None:  # noqa: ARG002 - never expire
         """Store spans."""
         with self._lock:
             self._spans.update((span.order, span) for span in spans)
@@ -32,7 +34,7 @@ class MemorySpans:
             remaining = {key: span for key, span in self._spans.items() if job_key(span.project, span.job) != job}
             self._spans = remaining
 
-    def traces(self, selector: TraceFilter) -> TracePage:
+    def traces(self, selector: TraceFilter, budget: ReadBudget | None = None) -> TracePage:  # noqa: ARG002 - no limit
         """Return one page of traces."""
         groups: dict[tuple[str, str], list[Span]] = {}
         for span in self.all():
@@ -49,7 +51,7 @@ class MemorySpans:
             found = [one for one in found if (sign * _value(one, selector), one.project, one.trace) > behind]
         return TracePage(found[selector.offset : selector.offset + selector.limit], total)
 
-    def spans(self, selector: SpanFilter) -> list[Span]:
+    def read(self, selector: SpanFilter, budget: ReadBudget | None = None) -> list[Span]:  # noqa: ARG002 - no limit
         """Return one page of the spans of some traces."""
         found = [
             span

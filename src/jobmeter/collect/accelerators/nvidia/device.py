@@ -6,22 +6,16 @@ from threading import Lock
 from typing import Any, TypeVar
 
 from jobmeter.collect import files
-from jobmeter.collect.backoff import Backoff
-from jobmeter.collect.call_thread import CallThread
-from jobmeter.collect.nvidia import codes
-from jobmeter.collect.nvidia.api import DeviceLostError, DeviceProcess, Field, NotSupportedError, Reading
-from jobmeter.collect.nvidia.codes import Failure, failure_of
-from jobmeter.model.device import DeviceState, pci_address
+from jobmeter.collect.accelerators.nvidia import codes
+from jobmeter.collect.accelerators.nvidia.api import Field, NvmlError, Reading
+from jobmeter.collect.accelerators.nvidia.codes import Failure, failure_of
+from jobmeter.collect.accelerators.threaded import ThreadedDevice
+from jobmeter.collect.accelerators.vendor import DeviceLostError, DeviceProcess
+from jobmeter.model.device import pci_address
 from jobmeter.model.time import Clock
 
 T = TypeVar("T")
 
-HANGS_SECONDS = 10.0
-"""Time in seconds after which a call counts as hanging: on a working device none takes a second."""
-SLOW_SECONDS = 30.0
-"""Time limit for opening a device or the library: without persistence mode the driver starts each GPU first."""
-LATE_LOOKS = 3
-"""Consecutive collections with late calls after which a device counts as hanging, if ``HANGS_SECONDS`` have passed."""
 _UNKNOWN_VALUE = 2**64 - 1
 _MPS_SERVER = b"nvidia-cuda-mps-server"[:15]
 """The kernel's form of the name, truncated to 15 letters."""
@@ -65,22 +59,11 @@ class Session:
             self.failure = self.failure or failure
 
 
-class PynvmlDevice:
+class PynvmlDevice(ThreadedDevice):
     """GPU of NVML. The object is reused over sessions; ``attach`` gives it a session's handle."""
 
     def __init__(self, index: int, clock: Clock) -> None:
-        self.index = index
-        self.uuid = ""
-        self.minor: int | None = None
-        self.name = ""
-        self.pci = ""
-        self.reason = ""
-        self.retry = Backoff()
-        self._clock = clock
-        self._calls: CallThread[Any] = CallThread(f"nvml gpu{index}")
-        self._began = 0.0
-        self._late, self._late_since, self._missed = 0, 0.0, False
-        self._state = DeviceState.MEASURED
+        super().__init__(index, clock, "nvml gpu")
         self._session: Session | None = None
         self._handle: Any = None
         self._sample: Any = None
@@ -89,43 +72,9 @@ class PynvmlDevice:
         self._baseline = False
 
     @property
-    def state(self) -> DeviceState:
-        """State as of the last calls; ``HANGS`` while a call does not return, or all return too late."""
-        now, limit = self._clock.monotonic(), HANGS_SECONDS if self.attached else SLOW_SECONDS
-        hangs = self.busy and now - self._began >= limit
-        late = self._missed and self._late + 1 >= LATE_LOOKS and now - self._late_since >= HANGS_SECONDS
-        return DeviceState.HANGS if hangs or late else self._state
-
-    @property
     def attached(self) -> bool:
         """True while there is a handle to call it with."""
         return self._handle is not None and self._session is not None and self._session.failure is None
-
-    @property
-    def busy(self) -> bool:
-        """True while work in its thread has not returned."""
-        return self._calls.busy
-
-    def next_look(self, now_ms: int | None) -> None:
-        """Begin a collection at that time."""
-        self.retry.tick(now_ms)
-        self._late, self._missed = self._late + 1 if self._missed else 0, False
-
-    def begin(self, work: Callable[[], object]) -> bool:
-        """Start work in the device's thread. False while earlier work has not returned."""
-        if not self._calls.begin(work):
-            return False
-        self._began = self._clock.monotonic()
-        return True
-
-    def finish(self, seconds: float) -> Any:  # noqa: ANN401 - of whatever the work was
-        """Return the result of the work. Raises TimeoutError after ``seconds``, else the error of the work."""
-        if not self._calls.wait(seconds):
-            if self.attached and not self._missed:
-                self._missed = True
-                self._late_since = self._late_since if self._late else self._clock.monotonic()
-            raise TimeoutError(f"gpu{self.index} has not answered yet")
-        return self._calls.result()
 
     def attach(self, session: Session) -> None:
         """Get the handle and the identity of the device; a failure is in ``state`` and ``reason``."""
@@ -140,30 +89,19 @@ class PynvmlDevice:
             failure = failure_of(error)
             if failure.code in codes.LIBRARY_ENDED:
                 session.end(failure)
-            self.detach(failure)
+            self.failed(failure.state, failure.text)
             self.retry.failed()
             return
         self.uuid = uuid or self.uuid
         self._session, self._handle = session, handle
 
-    def detach(self, failure: Failure | None = None) -> None:
-        """Drop the handle and its data; with the reason if the device can no longer be read."""
-        if failure is not None:
-            self._state, self.reason = failure.state, failure.text
+    def detach(self) -> None:
+        """Drop the handle and its data."""
         sample, self._sample = self._sample, None
         if sample is not None and self._session is not None:
             _free(self._session, sample)
         self._session = self._handle = None
         self._profiled, self._sampled_us, self._baseline = None, 0, False
-
-    def close(self) -> None:
-        """End the device's thread."""
-        self._calls.close()
-
-    def give_up(self, error: NotSupportedError) -> None:
-        """Give the device up for a while after all calls of a collection failed."""
-        self.detach(Failure(error.code, str(error)))
-        self.retry.failed()
 
     def read(self, reading: Reading) -> Sequence[int]:
         """Return the numbers of a reading."""
@@ -185,7 +123,7 @@ class PynvmlDevice:
         if self._profiled is None:
             self._profiled = bool(self._call(self._module.nvmlGpmQueryDeviceSupport).isSupportedDevice)
         if not self._profiled:
-            raise NotSupportedError("the device has no GPM")
+            raise NvmlError("the device has no GPM")
         session = self._session
         fresh = self._guarded(self._module.nvmlGpmSampleAlloc)
         try:
@@ -209,7 +147,7 @@ class PynvmlDevice:
         found = self._list("nvmlDeviceGetComputeRunningProcesses")
         try:
             clients = self._list("nvmlDeviceGetMPSComputeRunningProcesses")
-        except NotSupportedError as error:
+        except NvmlError as error:
             if not error.lasting:  # without the list its clients would seem to have left
                 raise
             clients = []
@@ -225,7 +163,7 @@ class PynvmlDevice:
         """Return the utilization by process. NVML has a sample for each process that worked since a given time."""
         try:
             samples = self._call(self._module.nvmlDeviceGetProcessUtilization, self._sampled_us)
-        except NotSupportedError as error:
+        except NvmlError as error:
             if error.code not in {codes.SUCCESS, codes.NOT_FOUND}:
                 raise
             samples = []  # no process worked
@@ -242,7 +180,7 @@ class PynvmlDevice:
         """Return a list of processes; before driver 510 by the second version of the call."""
         try:
             found: Sequence[Any] = self._call(getattr(self._module, name))
-        except NotSupportedError as error:
+        except NvmlError as error:
             if error.code != codes.FUNCTION_NOT_FOUND:
                 raise
             found = self._call(getattr(self._module, f"{name}_v2"))
@@ -267,7 +205,7 @@ class PynvmlDevice:
         return {metric.metricId: float(metric.value) for metric in found if metric.nvmlReturn == codes.SUCCESS}
 
     def _lost(self, failure: Failure) -> DeviceLostError:
-        self.detach(failure)
+        self.failed(failure.state, failure.text)
         self.retry.failed()
         return DeviceLostError(failure.text)
 
@@ -275,9 +213,7 @@ class PynvmlDevice:
         answer = self._guarded(function, self._handle, *arguments)
         if self._session is not None:
             self._session.answered = True
-        if self._state is not DeviceState.MEASURED:
-            self._state, self.reason = DeviceState.MEASURED, ""
-        self.retry.succeeded()
+        self.answered()
         return answer
 
     def _guarded(self, function: Callable[..., Any], *arguments: Any) -> Any:  # noqa: ANN401
@@ -295,10 +231,10 @@ class PynvmlDevice:
                 raise DeviceLostError(failure.text) from error
             if failure.code in codes.GONE:
                 raise self._lost(failure) from error
-            raise NotSupportedError(failure.text, failure.code) from error
+            raise NvmlError(failure.text, failure.code) from error
         except session.module.NVMLLibraryMismatchError as error:
             # Raised by the module if an old driver lacks the version of a call.
-            raise NotSupportedError(str(error), codes.FUNCTION_NOT_FOUND) from error
+            raise NvmlError(str(error), codes.FUNCTION_NOT_FOUND) from error
         finally:
             session.leave()
 
@@ -338,7 +274,7 @@ def _utilization(nvml: Any, call: _Call) -> Sequence[int]:  # noqa: ANN401 - the
 def _memory(nvml: Any, call: _Call) -> Sequence[int]:  # noqa: ANN401
     try:
         found = call(nvml.nvmlDeviceGetMemoryInfo, nvml.nvmlMemory_v2)
-    except NotSupportedError as error:
+    except NvmlError as error:
         if not error.lasting:  # memory reserved by the driver would count as used for one reading
             raise
         # Before driver 510, memory reserved by the driver counts as used.
@@ -349,7 +285,7 @@ def _memory(nvml: Any, call: _Call) -> Sequence[int]:  # noqa: ANN401
 def _performance_state(nvml: Any, call: _Call) -> Sequence[int]:  # noqa: ANN401
     state = int(call(nvml.nvmlDeviceGetPerformanceState))
     if not 0 <= state <= 15:
-        raise NotSupportedError("the P-state is unknown")
+        raise NvmlError("the P-state is unknown")
     return [state]
 
 

@@ -3,12 +3,11 @@
 import logging
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from jobmeter.collect.accelerators.names import DeviceName
+from jobmeter.collect.accelerators.vendor import Accelerator, Problem, Vendor
 from jobmeter.collect.base import Owner, Place
-from jobmeter.collect.discover.devices import device_name
-from jobmeter.collect.nvidia.api import NvmlDevice
-from jobmeter.collect.nvidia.codes import Failure
 from jobmeter.model.device import DeviceState
 from jobmeter.model.event import DEVICE_HANGS, DRIVER_MISMATCH, GPU_BACK, GPU_LOST, GPU_NOT_PERMITTED, Level
 from jobmeter.model.record import EventRecord, Records
@@ -18,7 +17,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Kind(NamedTuple):
-    """Event of a state: its reason, level, description and advice."""
+    """Event of a state: its reason, level, description and advice, in which ``{noun}`` is the vendor's word."""
 
     reason: str
     level: Level
@@ -26,29 +25,29 @@ class _Kind(NamedTuple):
     advice: str
 
 
-_ERRORS = "See the kernel's log for XIDs, and reset or replace it."
+_RECOVERY = "{recovery}"
 _KINDS: Mapping[DeviceState, _Kind] = MappingProxyType(
     {
-        DeviceState.LOST: _Kind(GPU_LOST, Level.ERROR, "cannot be read", _ERRORS),
+        DeviceState.LOST: _Kind(GPU_LOST, Level.ERROR, "cannot be read", _RECOVERY),
         DeviceState.RESET_REQUIRED: _Kind(
-            GPU_LOST, Level.ERROR, "needs a reset", "Drain the node, stop its agent, and reset the GPU."
+            GPU_LOST, Level.ERROR, "needs a reset", "Drain the node, stop its agent, and reset the {noun}."
         ),
         DeviceState.DRIVER_NOT_LOADED: _Kind(GPU_LOST, Level.ERROR, "has no driver", "Load the driver."),
         DeviceState.LIBRARY_MISSING: _Kind(
             GPU_LOST, Level.WARNING, "cannot be measured", "Install the driver's library."
         ),
-        DeviceState.HANGS: _Kind(DEVICE_HANGS, Level.ERROR, "does not answer: a call to it does not return", _ERRORS),
+        DeviceState.HANGS: _Kind(DEVICE_HANGS, Level.ERROR, "does not answer: a call to it does not return", _RECOVERY),
         DeviceState.NO_PERMISSION: _Kind(
             GPU_NOT_PERMITTED,
             Level.WARNING,
             "is not accessible to the agent",
-            "Let the agent open the GPU's file, outside of control groups that forbid it.",
+            "Let the agent open the {noun}'s file, outside of control groups that forbid it.",
         ),
     }
 )
 _MISMATCH = (
-    "The driver's library and the kernel's driver are of different versions, so that no GPU is measured. Load the new "
-    "driver, or give the agent's container the new library; the agent tries again each minute."
+    "The driver's library and the kernel's driver are of different versions, so that no {noun} is measured. "
+    "Load the new driver, or give the agent's container the new library; the agent tries again each minute."
 )
 _AT_FIRST = frozenset({DeviceState.DRIVER_NOT_LOADED, DeviceState.LIBRARY_MISSING})
 """States that are no event if a device never had another one: it is configured that way."""
@@ -61,8 +60,10 @@ class DeviceStates:
     node.
     """
 
-    def __init__(self, place: Place, *, alone: bool = False) -> None:
+    def __init__(self, place: Place, vendor: Vendor[Any], device_name: DeviceName, *, alone: bool = False) -> None:
         self._place = place
+        self._noun, self._recovery = vendor.noun, vendor.recovery
+        self._device_name = device_name
         self._alone = alone
         self._states: dict[int, tuple[DeviceState, int]] = {}
         self._owners: Mapping[int, Sequence[Owner]] = {}
@@ -72,17 +73,17 @@ class DeviceStates:
     def update(
         self,
         now_ms: int,
-        devices: Sequence[NvmlDevice],
-        problem: Failure | None,
+        devices: Sequence[Accelerator],
+        problem: Problem | None,
         owners: Mapping[int, Sequence[Owner]],
     ) -> None:
         """Update with the devices and their owners."""
         mismatch = problem is not None and problem.state is DeviceState.LIBRARY_MISMATCH
         if mismatch and not self._mismatch:
-            self._report(now_ms, DRIVER_MISMATCH, Level.ERROR, _MISMATCH, ())
+            self._report(now_ms, DRIVER_MISMATCH, Level.ERROR, _MISMATCH.format(noun=self._noun), ())
         self._mismatch = mismatch
         for device in devices:
-            state, name = device.state, device_name(device.index)
+            state, name = device.state, self._device_name(device.index)
             before, since = self._states.get(device.index, (None, now_ms))
             if state == before:
                 continue
@@ -95,12 +96,13 @@ class DeviceStates:
             elif state in _KINDS and (before is not None or state not in _AT_FIRST):
                 kind = _KINDS[state]
                 because = f" ({device.reason})" if device.reason else ""
-                text = f"{name}, {device.name or 'a GPU'}, {kind.text}{because}. {kind.advice}"
+                advice = kind.advice.format(noun=self._noun, recovery=self._recovery)
+                text = f"{name}, {device.name or f'a {self._noun}'}, {kind.text}{because}. {advice}"
                 self._report(now_ms, kind.reason, kind.level, text, mine, name)
         for index in sorted(self._states.keys() - {device.index for device in devices}):
             del self._states[index]
-            name = device_name(index)
-            text = f"{name} has disappeared: the driver has {len(devices)} GPUs now. {_ERRORS}"
+            name = self._device_name(index)
+            text = f"{name} has disappeared: the driver has {len(devices)} {self._noun}s now. {self._recovery}"
             self._report(now_ms, GPU_LOST, Level.ERROR, text, self._owners.get(index, ()), name)
         self._owners = owners
 

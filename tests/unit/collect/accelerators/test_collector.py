@@ -11,7 +11,7 @@ from tests.nvml import Call
 from tests.unit.collect.gpus import Bench, member
 from tests.waiting import wait_until
 
-from jobmeter.collect.nvidia import device
+from jobmeter.collect.accelerators.nvidia import device
 from jobmeter.testing.collector import NOW_MS, CollectorContract
 
 
@@ -156,7 +156,7 @@ def test_a_device_that_is_shared_is_nobodys_and_each_job_has_its_processes(bench
 
 def test_processes_are_counted_with_those_of_no_job(bench):
     """A device without a process has 0; one that does not list its processes has no count."""
-    bench.by_pid |= {7: member("j", devices=("SLURM_JOB_GPUS", "0,1")), 9: member("run", measured=True)}
+    bench.by_pid |= {7: member("j", devices=(("SLURM_JOB_GPUS", "0,1"),)), 9: member("run", measured=True)}
     bench.devices[0].run((7, 10))
     bench.devices[2].run((7, 10), (8, 20))
     bench.devices[3].run((8, 20), (9, 30))
@@ -174,7 +174,7 @@ def test_processes_are_counted_with_those_of_no_job(bench):
 
 
 def test_visible_devices_are_allocated_to_an_idle_job(bench):
-    bench.by_pid[7] = member("j", devices=("SLURM_JOB_GPUS", "1"))
+    bench.by_pid[7] = member("j", devices=(("SLURM_JOB_GPUS", "1"),))
     bench.look(NOW_MS)
     assert bench.owners("gpu1") == {("j", "worker-0")}
     assert bench.owners("gpu0") == {("", "")}
@@ -220,7 +220,7 @@ def test_a_run_leaves_to_the_agent_what_is_not_its_own(driver):
 def test_each_rank_has_one_of_several_visible_devices(bench):
     for rank in range(4):
         bench.by_pid[rank] = member(
-            "j", devices=("CUDA_VISIBLE_DEVICES", "3,2,1,0"), local_rank=rank, process_rank=rank + 8
+            "j", devices=(("CUDA_VISIBLE_DEVICES", "3,2,1,0"),), local_rank=rank, process_rank=rank + 8
         )
     bench.look()
     assert sorted((a[2], a[5]) for a in bench.allocations()) == [

@@ -1,18 +1,18 @@
-"""NVML through ``nvidia-ml-py``: the real ``Nvml``. Imports nothing if the driver's library is missing."""
+"""NVML through ``nvidia-ml-py``: the driver of NVIDIA's GPUs. Imports nothing if the driver's library is missing."""
 
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from jobmeter.collect.accelerators.nvidia import codes
+from jobmeter.collect.accelerators.nvidia.codes import Failure, failure_of
+from jobmeter.collect.accelerators.nvidia.device import PynvmlDevice, Session
+from jobmeter.collect.accelerators.nvidia.kernel_list import kernel_devices
+from jobmeter.collect.accelerators.nvidia.loader import LIBRARY, LibraryLoader
+from jobmeter.collect.accelerators.threaded import SLOW_SECONDS
 from jobmeter.collect.backoff import Backoff
 from jobmeter.collect.call_thread import CallThread
-from jobmeter.collect.nvidia import codes
-from jobmeter.collect.nvidia.api import NvmlDevice
-from jobmeter.collect.nvidia.codes import Failure, failure_of
-from jobmeter.collect.nvidia.device import SLOW_SECONDS, PynvmlDevice, Session
-from jobmeter.collect.nvidia.kernel_list import kernel_devices
-from jobmeter.collect.nvidia.loader import LIBRARY, LibraryLoader
 from jobmeter.model.time import Clock, SystemClock
 
 PATIENCE = 2.0
@@ -58,7 +58,7 @@ class PynvmlLibrary:
         """Reason why the library cannot be used; None while it can."""
         return self._problem
 
-    def devices(self, now_ms: int | None = None) -> Sequence[NvmlDevice]:
+    def devices(self, now_ms: int | None = None) -> Sequence[PynvmlDevice]:
         """Return the GPUs, including those that cannot be opened."""
         deadline = self._clock.monotonic() + self._patience * (1 if self._looked else _FIRST_LOOK)
         self._looked = True
@@ -169,7 +169,7 @@ class PynvmlLibrary:
         self._problem = failure
         self._fill(len(kernel_devices(self._proc)))
         for device in self._devices:
-            device.detach(failure)
+            device.failed(failure.state, failure.text)
 
     def _fill(self, count: int) -> None:
         """Create a device for each index, with the kernel driver's data for devices that NVML has not opened."""

@@ -11,8 +11,8 @@ from tests.nvml import VERSION, Call, LibraryCall
 from tests.unit.collect.gpus import TICK_MS, Bench, member
 from tests.waiting import wait_until
 
+from jobmeter.collect.accelerators.nvidia.api import Reading
 from jobmeter.collect.backoff import LONGEST_MS, Backoff
-from jobmeter.collect.nvidia.api import Reading
 from jobmeter.model.device import STATES, DeviceState
 from jobmeter.model.time import MINUTE, SECOND
 from jobmeter.testing.collector import NOW_MS
@@ -248,7 +248,7 @@ def test_gpus_that_only_the_kernel_shows_are_the_jobs_all_the_same(driver, tmp_p
     plant_kernel_list(tmp_path / "proc")
     fault(driver)
     bench = Bench(driver, proc=tmp_path / "proc")
-    bench.by_pid[7] = member("j", devices=("SLURM_JOB_GPUS", "3"))
+    bench.by_pid[7] = member("j", devices=(("SLURM_JOB_GPUS", "3"),))
     look = bench.look()
     assert {key[0] for key in look} == {"gpu.state"}
     assert set(look.values()) == {float(state.code)}
@@ -306,7 +306,7 @@ def test_a_library_that_opens_and_never_answers_is_not_opened_at_every_look(benc
 
 def test_a_gpu_that_is_not_there_any_more(bench):
     """After the driver was loaded again it has one fewer: nobody has the last number any more."""
-    bench.by_pid[7] = member("j", devices=("SLURM_JOB_GPUS", "7"))
+    bench.by_pid[7] = member("j", devices=(("SLURM_JOB_GPUS", "7"),))
     bench.look()
     bench.allocations()
     for one in bench.devices:
@@ -546,7 +546,7 @@ def test_a_run_that_may_open_some_devices_has_those(driver):
     for number in (0, 1, 2, 4, 6, 7):
         driver.devices[number].fail(4, Call.HANDLE)
     bench = Bench(driver, alone=True)
-    bench.by_pid[7] = member("j", devices=("CUDA_VISIBLE_DEVICES", "1,0"), local_rank=0, process_rank=12)
+    bench.by_pid[7] = member("j", devices=(("CUDA_VISIBLE_DEVICES", "1,0"),), local_rank=0, process_rank=12)
     look = bench.look()
     assert {key[1] for key in look if key[0] == "gpu.power"} == {"gpu3", "gpu5"}
     assert {key[2] for key in look} == {"j"}

@@ -1,6 +1,6 @@
 """A simple engine: samples in dictionaries, roll-ups computed from samples at each read.
 
-It is the oracle for tests of the real engines, and the engine of ``memory://``. Its data ends with the process.
+The oracle for tests of the real engines. Its data ends with the process.
 """
 
 import threading
@@ -23,9 +23,8 @@ from jobmeter.model.log_tree import effective_level, effective_severity, matches
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import NamePart, Series
 from jobmeter.model.shipper import OutboxRow
-from jobmeter.model.span import Span, TracePage
+from jobmeter.model.span import Span
 from jobmeter.model.time import DAY, HOUR, TimeRange, ceil_to, floor_to
-from jobmeter.model.trace_filter import SpanFilter, TraceFilter
 from jobmeter.store.base import (
     NEWEST,
     PAGE_BYTES,
@@ -40,7 +39,7 @@ from jobmeter.store.base import (
     names_of,
 )
 from jobmeter.store.damage import DamagedPart
-from jobmeter.store.memory_spans import MemorySpans
+from jobmeter.testing.memory_spans import MemorySpans
 
 _BLOCK = 65_536
 _FILE = "memory.json"
@@ -103,6 +102,42 @@ class MemoryOutbox:
             self._rows[shipper] = {} if until is None else {at: row for at, row in own.items() if at > until}
 
 
+class MemoryLogs:
+    """Implements ``jobmeter.store.base.LogStore`` in memory."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lines: dict[int, dict[tuple[int, str, int, str, bytes], LogLine]] = {}
+
+    def append(self, lines: Sequence[LogLine], retention: Retention = _RETENTION) -> None:
+        """Store log lines; they never expire."""
+        with self._lock:
+            for line in lines:
+                self._lines.setdefault(line.key, {})[line.order] = line
+
+    def read(self, selector: LogSelector, budget: ReadBudget) -> LogPage:
+        """Return one page of the lines of a job or a node."""
+        with self._lock:
+            lines = [line for key in selector.keys for line in self._lines.get(key, {}).values()]
+        found = sorted((line for line in lines if _selects(line, selector)), key=lambda line: line.order)
+        page = (found[::-1] if selector.descending else found)[selector.offset : selector.offset + selector.limit]
+        if sum(len(line.text.encode()) for line in page) > PAGE_BYTES:
+            raise LimitExceededError(f"a page of lines may have {PAGE_BYTES} bytes: lower the limit", "limit")
+        if not selector.count:
+            return LogPage(page)
+        return LogPage(page, len(found), sum(len(line.text.encode()) for line in found))
+
+    def all(self) -> list[LogLine]:
+        """Return every line."""
+        with self._lock:
+            return [line for lines in self._lines.values() for line in lines.values()]
+
+    def delete(self, key: int) -> None:
+        """Delete the lines of a job or a node."""
+        with self._lock:
+            self._lines.pop(key, None)
+
+
 class MemoryStore:
     """Implements ``jobmeter.store.base.Store`` in memory. "Durable" means for the life of the process."""
 
@@ -117,11 +152,11 @@ class MemoryStore:
         self._rollups: dict[tuple[_Key, Tier], list[_Bucket]] = {}
         self._stale: set[tuple[int, int]] = set()  # (job key, start of an hour whose roll-up lacks samples)
         self._until = 0
-        self._spans = MemorySpans()
+        self.logs = MemoryLogs()
+        self.spans = MemorySpans()
         self.outbox = MemoryOutbox()
-        self._logs: dict[int, dict[tuple[int, str, int, str, bytes], LogLine]] = {}
 
-    def append(self, batch: SampleBatch, retention: Retention = _RETENTION) -> None:  # noqa: ARG002
+    def append(self, batch: SampleBatch, retention: Retention = _RETENTION) -> None:
         """Store samples and their series; they never expire."""
         keys = [(series.job_key, series.id) for series in batch.series]
         with self._lock:
@@ -149,7 +184,7 @@ class MemoryStore:
                 following = samples[_place(samples, hour + HOUR) :][:1]
                 self._stale.update((key[0], floor_to(time, HOUR)) for time, _ in following)
 
-    def lacks_descriptor(self, keys: SeriesKeys, since_ms: int = 0) -> Bools:  # noqa: ARG002
+    def lacks_descriptor(self, keys: SeriesKeys, since_ms: int = 0) -> Bools:
         """Return False for every series: this engine does not know."""
         return np.zeros(len(keys), np.bool_)
 
@@ -287,41 +322,11 @@ class MemoryStore:
                     times[job] = (min(first, *samples), max(last, *samples))
         return times
 
-    def append_logs(self, lines: Sequence[LogLine], retention: Retention = _RETENTION) -> None:  # noqa: ARG002
-        """Store log lines; they never expire."""
-        with self._lock:
-            for line in lines:
-                self._logs.setdefault(line.key, {})[line.order] = line
-
-    def read_logs(self, selector: LogSelector, budget: ReadBudget) -> LogPage:  # noqa: ARG002
-        """Return one page of the lines of a job or a node."""
-        with self._lock:
-            lines = [line for key in selector.keys for line in self._logs.get(key, {}).values()]
-        found = sorted((line for line in lines if _selects(line, selector)), key=lambda line: line.order)
-        page = (found[::-1] if selector.descending else found)[selector.offset : selector.offset + selector.limit]
-        if sum(len(line.text.encode()) for line in page) > PAGE_BYTES:
-            raise LimitExceededError(f"a page of lines may have {PAGE_BYTES} bytes: lower the limit", "limit")
-        if not selector.count:
-            return LogPage(page)
-        return LogPage(page, len(found), sum(len(line.text.encode()) for line in found))
-
-    def append_spans(self, spans: Sequence[Span], retention: Retention = _RETENTION) -> None:  # noqa: ARG002
-        """Store spans; they never expire."""
-        self._spans.append(spans)
-
-    def read_traces(self, selector: TraceFilter, budget: ReadBudget) -> TracePage:  # noqa: ARG002
-        """Return one page of traces."""
-        return self._spans.traces(selector)
-
-    def read_spans(self, selector: SpanFilter, budget: ReadBudget) -> list[Span]:  # noqa: ARG002
-        """Return one page of the spans of some traces."""
-        return self._spans.spans(selector)
-
     def delete_job(self, job: int) -> None:
         """Delete everything of a job key."""
         with self._lock:
-            self._logs.pop(job, None)
-            self._spans.delete(job)
+            self.logs.delete(job)
+            self.spans.delete(job)
             for key in [key for key in self._series if key[0] == job]:
                 del self._series[key]
                 self._samples.pop(key, None)
@@ -336,9 +341,9 @@ class MemoryStore:
         """Return the number of rows, and the bytes of their bare numbers; roll-ups take none."""
         with self._lock:
             samples = sum(map(len, self._samples.values()))
-            logs = sum(map(len, self._logs.values()))
+            logs = len(self.logs.all())
             rows = {"samples": samples, "minutes": 0, "hours": 0, "series": len(self._series), "logs": logs}
-            rows["spans"] = len(self._spans.all())
+            rows["spans"] = len(self.spans.all())
         rows["outbox"] = len(self.outbox)
         return StoreStatistics(rows=rows, bytes={name: 16 * count for name, count in rows.items()})
 
@@ -350,8 +355,8 @@ class MemoryStore:
                 samples=[self._row(key) for key in self._series],
                 stale=sorted(self._stale),
                 until=self._until,
-                logs=[line for lines in self._logs.values() for line in lines.values()],
-                spans=self._spans.all(),
+                logs=self.logs.all(),
+                spans=self.spans.all(),
             )
         directory.mkdir(parents=True, exist_ok=True)
         (directory / _FILE).write_bytes(msgspec.json.encode(saved))
@@ -360,7 +365,7 @@ class MemoryStore:
         """Restore a copy into an empty store."""
         saved = msgspec.json.decode((directory / _FILE).read_bytes(), type=_Saved)
         with self._lock:
-            if self._series or self._logs or self._spans.all():
+            if self._series or self.logs.all() or self.spans.all():
                 raise ConflictError("a backup is restored into an empty store only, this one is not")
             for series, samples in zip(saved.series, saved.samples, strict=True):
                 key = (series.job_key, series.id)
@@ -368,8 +373,8 @@ class MemoryStore:
                 self._samples[key] = dict(samples)
             self._stale = set(saved.stale)
             self._until = saved.until
-        self.append_logs(saved.logs)
-        self.append_spans(saved.spans)
+        self.logs.append(saved.logs)
+        self.spans.append(saved.spans)
 
     def close(self) -> None:
         """Do nothing: the data stays readable."""

@@ -53,7 +53,12 @@ class Failure(NamedTuple):
     @property
     def state(self) -> DeviceState:
         """State of a device that cannot be opened or read for this reason."""
-        return _STATES.get(self.code, DeviceState.LOST)
+        return state_of(self.code)
+
+
+def state_of(code: int) -> DeviceState:
+    """Return the state of a device of which every call fails with this code."""
+    return _STATES.get(code, DeviceState.LOST)
 
 
 def failure_of(error: Any) -> Failure:  # noqa: ANN401 - an NVMLError of a module without types

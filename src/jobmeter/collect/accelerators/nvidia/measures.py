@@ -1,9 +1,9 @@
 """Metrics of a device: the metrics of each NVML call, in the catalogue's units."""
 
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Mapping
 
-from jobmeter.collect.nvidia.api import ALL_LINKS, Field, NvmlDevice, Reading
+from jobmeter.collect.accelerators.nvidia.api import ALL_LINKS, Field, NvmlDevice, Reading
+from jobmeter.collect.accelerators.vendor import Measure
 
 _PERCENT = 0.01
 _MILLI = 1e-3
@@ -38,14 +38,7 @@ _PROFILE: Mapping[int, str] = {
 """Numbers as in nvml.h (NVML_GPM_METRIC_*), all in percent."""
 
 
-class Measure(NamedTuple):
-    """Call of NVML: the metrics that it may give, and their conversion."""
-
-    metrics: tuple[str, ...]
-    read: Callable[[NvmlDevice], Mapping[str, float]]
-
-
-def _of(reading: Reading, scale: float, *metrics: str) -> Measure:
+def _of(reading: Reading, scale: float, *metrics: str) -> Measure[NvmlDevice]:
     def read(device: NvmlDevice) -> Mapping[str, float]:
         return {metric: value * scale for metric, value in zip(metrics, device.read(reading), strict=True)}
 
