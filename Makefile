@@ -3,7 +3,7 @@ PYTHON ?= python3.11
 VENV := .venv
 # Programs that are started again and again keep their compiled form, whatever the surroundings say.
 unexport PYTHONDONTWRITEBYTECODE
-SDKS := alibaba alibaba-old aliyun-log baseten dask huawei opentelemetry s3 truss
+SDKS := alibaba alibaba-old aliyun-log baseten dask huawei mlflow opentelemetry s3 truss
 MINUTES ?= 10
 DIST := dist
 UV := $(VENV)/bin/uv

@@ -17,6 +17,7 @@ DIALECTS = (
     "alibaba.foas:FOAS",
     "modelarts:MODELARTS",
     "baseten:BASETEN",
+    "mlflow:MLFLOW",
     "prometheus:PROMETHEUS",
     "opentsdb:OPENTSDB",
     "otlp:OTLP",
