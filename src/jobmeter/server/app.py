@@ -129,7 +129,7 @@ def build(
         registry = open_registry(settings.registry_url, settings.retention)
         opened.callback(registry.close)
         dialects()
-        engine = opening.store()
+        engine = opening.opened()
         opened.callback(engine.close)
         store = _windowed(engine, settings, clock)
         check_complete(settings, registry, store, recreate)
