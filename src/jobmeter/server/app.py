@@ -18,7 +18,7 @@ from jobmeter.access.prices import load_prices
 from jobmeter.access.session import LIFE_MS, MOST_ENDED, Sessions
 from jobmeter.access.usage import UsageMeter
 from jobmeter.access.vault import Vault
-from jobmeter.diagnose.thresholds import load as load_thresholds
+from jobmeter.diagnose.registry import load_thresholds
 from jobmeter.dialects.registry import dialects
 from jobmeter.errors import JobmeterError
 from jobmeter.ingest.pipeline import IngestPipeline
@@ -129,7 +129,7 @@ def build(
         registry = open_registry(settings.registry_url, settings.retention)
         opened.callback(registry.close)
         dialects()
-        engine = opening.store()
+        engine = opening.opened()
         opened.callback(engine.close)
         store = _windowed(engine, settings, clock)
         check_complete(settings, registry, store, recreate)
