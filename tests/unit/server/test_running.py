@@ -394,7 +394,7 @@ def test_what_could_not_be_reported_is_reported_the_next_time(server):
                 raise UnavailableError("it is away")
             return self.registry.record(*given)
 
-    registry = Away(own._registry)
+    registry: Any = Away(own._registry)
     made = RunningJobs(own._executor, registry, own._thresholds, own._clock)
     course = Course(server, series(cpu_usage=busy), disk(free=lambda _: 1.0))
     with pytest.raises(UnavailableError):
