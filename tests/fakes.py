@@ -69,6 +69,7 @@ class FakeRegistry:
 
     tasks: Any = None
     pods: Any = None
+    alerts: Any = None
 
     def __init__(self) -> None:
         self.views: dict[tuple[str, str], JobView] = {}

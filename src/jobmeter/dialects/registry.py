@@ -30,6 +30,7 @@ def view_calls(view: View) -> Sequence[tuple[str, ViewCall]]:
 
 def dialects() -> Sequence[Dialect]:
     """Return every dialect, in the order in which a call is offered to them."""
+    from jobmeter.dialects.alertmanager import ALERTMANAGER
     from jobmeter.dialects.alibaba.gateway import GATEWAY
     from jobmeter.dialects.baseten import BASETEN
     from jobmeter.dialects.cms import CMS
@@ -55,6 +56,7 @@ def dialects() -> Sequence[Dialect]:
         MODELARTS,
         BASETEN,
         PROMETHEUS,
+        ALERTMANAGER,
         OPENTSDB,
         OTLP,
         GATEWAY,

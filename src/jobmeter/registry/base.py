@@ -16,6 +16,7 @@ from jobmeter.model.usage import Usage
 from jobmeter.registry.shippers import Shippers
 
 if TYPE_CHECKING:
+    from jobmeter.registry.alerts import AlertTable
     from jobmeter.registry.pods import PodTable
     from jobmeter.registry.tasks import TaskTable
 
@@ -85,6 +86,8 @@ class Registry(Protocol):
 
     tasks: "TaskTable"
     """The diagnostic tasks."""
+    alerts: "AlertTable"
+    """The alerts, silences and messages."""
     pods: "PodTable"
     """The replicas of pods."""
     memory: Memory
