@@ -21,8 +21,8 @@ from jobmeter.model.time import HOUR
 from jobmeter.query.execute import Executor
 from jobmeter.query.request import JobRef
 from jobmeter.settings import Limits
-from jobmeter.store.memory import MemoryStore
 from tests.fakes import NOW, FakeRegistry, SetClock
+from tests.memory_store import MemoryStore
 
 ALL = Scope(None)
 THRESHOLDS = load()

@@ -37,9 +37,7 @@ def settings(folder, receiver, repeat="4h"):
 
 
 def serving(folder, *options):
-    return ServerProcess(
-        folder / "data", "--store", "memory://", *options, environment={"JOBMETER_ALERT_SHIPPED": "off"}
-    )
+    return ServerProcess(folder / "data", *options, environment={"JOBMETER_ALERT_SHIPPED": "off"})
 
 
 def get(server, path):

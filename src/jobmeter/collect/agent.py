@@ -86,7 +86,7 @@ class Agent:
         ]
         pods = PodJobs(jobs.table.processes, clock.monotonic, state)
         self._pod_poller = PodPoller(place, connect, pods, interval_ms)
-        checks = NodeChecks(lambda: jobs.nvidia.devices, lambda: clock.difference)
+        checks = NodeChecks(jobs.accelerators, lambda: clock.difference)
         stacks = StackCollector(partial(_processes, jobs, pods))
         self._poller = CheckPoller(place, connect, checks, stacks, interval_ms)
         refused = self._delivery.refused

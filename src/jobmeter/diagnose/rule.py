@@ -42,11 +42,12 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     that it was on, are what it needs. ``kernel`` is the search for the lines of the kernels of these nodes that it
     looks at, as ``model.log_query`` reads it: of the job alone, unless the rule is one ``of_nodes``, or, where the job
     had devices there, one ``of_devices``. ``lines`` is the search for lines of the job that it looks at, wherever
-    they stand in its log. ``cause`` is set for a rule about why a replica ended. ``sees`` is a sentence
-    about what it detects, ``advice`` about what to do; ``source`` is the origin of the rule.
+    they stand in its log. ``cause`` is set for a rule about why a replica ended. ``title`` is its heading. ``sees`` is
+    a sentence about what it detects, ``advice`` about what to do; ``source`` is the origin of the rule.
     """
 
     name: str
+    title: str
     sees: str
     advice: str
     source: str

@@ -1,6 +1,7 @@
 """Execute queries: find the visible subjects, read data as planned, reduce it to lines."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import msgspec
@@ -60,6 +61,7 @@ from jobmeter.query.reported import Reported, ReportedQuestion, reported
 from jobmeter.query.request import (
     By,
     EncodedQuestion,
+    Encoder,
     HeadQuestion,
     JobQuestion,
     JobRef,
@@ -100,7 +102,9 @@ class Executor:
         clock: Clock,
         limits: Limits,
         cache: Cache | None = None,
+        encoders: Mapping[str, Encoder] = MappingProxyType({}),
     ) -> None:
+        """``encoders`` write the answer of an ``EncodedQuestion``, by the name of its form."""
         self._store = store
         self._registry = registry
         self._clock = clock
@@ -110,7 +114,7 @@ class Executor:
         self._subjects = Subjects(registry, clock)
         self._groups = Groups(registry, clock, limits, self._source)
         self._measurements = Measurements(
-            registry, clock, limits, self._source, self._subjects, self._groups, self.cache
+            registry, clock, limits, self._source, self._subjects, self._groups, self.cache, encoders
         )
         self._answers: dict[type[Question[Any]], Callable[[Any, Scope], Any]] = {
             MetricQuery: self._measurements.lines,
@@ -145,7 +149,6 @@ class Executor:
                 (SeriesQuestion, NamesQuestion, SamplesQuestion, BucketsQuestion, LastQuestion), self._series
             ),
         }
-
         self._from_memory: dict[type[Question[Any]], Callable[[Any, Scope], Any]] = {
             MetricQuery: self._measurements.from_memory,
             EncodedQuestion: self._measurements.encoded_from_memory,
@@ -287,7 +290,7 @@ class Executor:
         return selector_of(question, nodes)
 
     def _page(self, selector: LogSelector, budget: ReadBudget, meter: Meter) -> LogPage:
-        page = self._store.read_logs(selector, budget)
+        page = self._store.logs.read(selector, budget)
         meter.count(len(page.lines), None)
         return page
 

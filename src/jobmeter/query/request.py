@@ -21,14 +21,14 @@ from jobmeter.settings import Limits
 MAX_METRICS = 100
 
 
-class JobRef(msgspec.Struct, frozen=True):
+class JobRef(msgspec.Struct, frozen=True, tag="job"):
     """Reference to a job by id. ``project`` None: any visible project."""
 
     id: str
     project: str | None = None
 
 
-class NodeRef(msgspec.Struct, frozen=True):
+class NodeRef(msgspec.Struct, frozen=True, tag="node"):
     """Reference to a node by name; an empty name stands for every node of a cluster.
 
     ``project`` None: every visible project.
@@ -39,7 +39,7 @@ class NodeRef(msgspec.Struct, frozen=True):
     project: str | None = None
 
 
-class GroupRef(msgspec.Struct, frozen=True):
+class GroupRef(msgspec.Struct, frozen=True, tag="group"):
     """Reference to the nodes of a resource group. ``project`` None: every visible project."""
 
     id: str
@@ -170,12 +170,15 @@ class MetricResult(msgspec.Struct, frozen=True, eq=False):
     project: str = ""
 
 
-class EncodedQuestion(msgspec.Struct, Question[bytes], frozen=True, eq=False):
-    """Question for an answer as written by ``encode``; ``form`` identifies the encoding."""
+Encoder = Callable[[MetricResult], bytes]
+"""Function that writes a result in one form."""
+
+
+class EncodedQuestion(msgspec.Struct, Question[bytes], frozen=True):
+    """Question for an answer in the form of that name, one of the executor's encoders."""
 
     query: MetricQuery
     form: str
-    encode: Callable[[MetricResult], bytes]
 
 
 class HeadQuestion(msgspec.Struct, Question[Job], frozen=True):

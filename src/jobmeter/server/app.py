@@ -25,7 +25,6 @@ from jobmeter.dialects.registry import dialects
 from jobmeter.errors import ConfigurationError, JobmeterError
 from jobmeter.ingest.pipeline import IngestPipeline
 from jobmeter.ingest.sender_cache import SenderCache
-from jobmeter.kernel.library import KERNEL
 from jobmeter.model.time import SECOND, Clock, SystemClock
 from jobmeter.query.execute import Executor
 from jobmeter.registry.base import Registry
@@ -43,6 +42,7 @@ from jobmeter.server.figures import finding_metrics, server_metrics
 from jobmeter.server.live import Hub
 from jobmeter.server.memory import Tidying
 from jobmeter.server.missing import Recreate, check_complete
+from jobmeter.server.native.metrics import ENCODERS
 from jobmeter.server.native.router import NativeRouter
 from jobmeter.server.opening import Opening
 from jobmeter.server.pages import PageRouter
@@ -128,8 +128,6 @@ def build(
     opened.
     """
     clock = clock or SystemClock()
-    if KERNEL.missing:
-        _log.warning("the compiled kernel is missing; NumPy replaces it and is slower: %s", KERNEL.missing)
     with ExitStack() as opened:
         opening = opening or Opening(partial(open_store, settings.store_dsn, clock))
         opened.callback(opening.close)
@@ -164,7 +162,7 @@ def assemble(
     sessions = Sessions(vault, clock, nonces, ended)
     lanes = _lanes()
     cache = store.cache if isinstance(store, WindowedStore) else Cache(settings.window_bytes // CACHE_SHARE)
-    executor = Executor(store, registry, clock, settings.limits, cache)
+    executor = Executor(store, registry, clock, settings.limits, cache, ENCODERS)
     late, senders = LateGroups(store, registry, clock, outbox), SenderCache(settings.window_bytes // SENDER_SHARE)
     pipeline = IngestPipeline(store, registry, clock, settings.limits, senders, outbox.put, late)
     services = Services(
@@ -187,7 +185,7 @@ def assemble(
         telemetry=telemetry,
         lanes=lanes,
         admission=Admission(clock, budget, telemetry.requests.question_answered),
-        exports=ConcurrencyLimiter(budget.exports),
+        exports=ConcurrencyLimiter(budget.exports, clock),
         hub=Hub(lanes.read),
         memory=MemoryBudget(settings.request_bytes),
         thresholds=load_thresholds(settings.rules),

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.fakes import NOW, FakeRegistry, SetClock, running_job
+from tests.memory_store import MemoryStore
 
 from jobmeter.access.principal import Scope
 from jobmeter.errors import InvalidRequestError, LimitExceededError, NotFoundError, QueryTimeoutError
@@ -28,7 +29,6 @@ from jobmeter.query.request import (
     Statistic,
 )
 from jobmeter.settings import Limits
-from jobmeter.store.memory import MemoryStore
 
 ALL = Scope(None)
 START = NOW - HOUR

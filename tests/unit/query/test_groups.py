@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.fakes import NOW, FakeRegistry, SetClock
+from tests.memory_store import MemoryStore
 
 from jobmeter.access.principal import Scope
 from jobmeter.errors import InvalidRequestError, LimitExceededError, NotFoundError
@@ -35,7 +36,6 @@ from jobmeter.query.group import (
 from jobmeter.query.reported import ReportedQuestion
 from jobmeter.query.request import By, GroupRef, JobRef, MetricQuery, NodeRef
 from jobmeter.settings import Limits
-from jobmeter.store.memory import MemoryStore
 
 ALL = Scope(None)
 SPAN = TimeRange(NOW - 5 * MINUTE, NOW)

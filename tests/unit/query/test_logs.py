@@ -5,6 +5,7 @@ import random
 import pytest
 from msgspec.structs import replace
 from tests.fakes import NOW, FakeRegistry, SetClock, running_job
+from tests.memory_store import MemoryStore
 
 from jobmeter.access.principal import Scope
 from jobmeter.errors import InvalidRequestError, LimitExceededError, NotFoundError
@@ -13,7 +14,6 @@ from jobmeter.query import logs
 from jobmeter.query.execute import Executor
 from jobmeter.query.request import JobRef, LogQuestion
 from jobmeter.settings import Limits
-from jobmeter.store.memory import MemoryStore
 
 ASK = LogQuestion(ref=JobRef("j1"))
 
@@ -34,7 +34,7 @@ def executor(store):
 
 def put(store, count, project="default", job="j1", step=1):
     lines = [LogLine(time_ns=NOW + at // step, text=f"{at:06}", job=job, project=project) for at in range(count)]
-    store.append_logs(lines)
+    store.logs.append(lines)
     return lines
 
 

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.fakes import NOW, FakeRegistry, SetClock, running_job
 from tests.frames import samples
+from tests.memory_store import MemoryStore
 from tests.serving import serving
 
 from jobmeter.access.principal import Scope
@@ -19,7 +20,6 @@ from jobmeter.model.time import HOUR, MINUTE, SECOND, TimeRange
 from jobmeter.query.execute import Executor
 from jobmeter.query.request import By, JobRef, MetricQuery
 from jobmeter.settings import Limits
-from jobmeter.store.memory import MemoryStore
 
 ALL = Scope(None)
 START = NOW - HOUR

@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+from tests.memory_store import MemoryStore
 
 import jobmeter.server.run
 import jobmeter.store.registry
@@ -14,7 +15,6 @@ from jobmeter.errors import ConfigurationError, UnavailableError
 from jobmeter.server.opening import Opening
 from jobmeter.server.run import run
 from jobmeter.settings import Settings
-from jobmeter.store.memory import MemoryStore
 
 LOADED = """
 import sys

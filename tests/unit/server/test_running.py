@@ -443,5 +443,5 @@ def test_a_line_of_the_kernel_and_the_event_made_of_it_are_one_piece_of_evidence
 
     assert evidence() == ("xid", ["status", "event"])
     sent = LogLine(time_ns=at * 1_000_000 + 7, text=line, node="n1", stream="kernel", facility="kern", severity=3)
-    server.application.services.store.append_logs([sent])
+    server.application.services.store.logs.append([sent])
     assert evidence() == ("xid", ["status", "log"])

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 from tests.fakes import NOW, SetClock
+from tests.memory_store import MemoryStore
 from tests.waiting import wait_until
 
 from jobmeter.errors import ConflictError, LimitExceededError, NotFoundError
@@ -21,7 +22,6 @@ from jobmeter.ship.pump import LEASE_CHECK_SECONDS, LEASE_MS, LONGEST_SECONDS, P
 from jobmeter.ship.settings import Sinks
 from jobmeter.ship.shipping import Shipping
 from jobmeter.ship.sink import RefusedError, SinkError, SinkSettings
-from jobmeter.store.memory import MemoryStore
 
 KEEP = Retention(raw_days=2)
 

@@ -179,7 +179,7 @@ class Attachment:
         timeout = max(0.8 * interval_ms / 1000, 0.5)
         return Loop(
             [Worker(planned.collector, planned.every_ms, self._clock, timeout) for planned in self._collectors.planned],
-            [*self._collectors.allocations, self._collectors.device_events, self._incidents],
+            [*self._collectors.allocations, *self._collectors.device_events, self._incidents],
             self._outbox,
             AgentMetrics(self._place, self._plan.job),
             self._clock,

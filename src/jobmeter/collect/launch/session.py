@@ -283,7 +283,7 @@ class Session:
         cost = AgentMetrics(self._place, self._plan.job)
         return Loop(
             workers,
-            [*self._collectors.allocations, self._collectors.device_events, self._incidents],
+            [*self._collectors.allocations, *self._collectors.device_events, self._incidents],
             self._outbox,
             cost,
             self._clock,

@@ -8,7 +8,8 @@ from jobmeter.access.call import Call
 from jobmeter.access.signatures import BASIC, TOKENS, Scheme
 from jobmeter.dialects.alertmanager.operations import OPERATIONS
 from jobmeter.dialects.base import Answer, Context, Gap, Match, Operation, http_status
-from jobmeter.dialects.routes import Routes
+from jobmeter.dialects.base.routes import Routes
+from jobmeter.dialects.base.view import no_view_call
 from jobmeter.errors import JobmeterError, NotFoundError, ThrottledError, UnauthenticatedError, UnavailableError
 
 _BASE = "/api/v2/"
@@ -22,6 +23,7 @@ class Alertmanager:
     title = "Alertmanager, API version 2"
     schemes: Sequence[Scheme] = (*TOKENS, BASIC)
     operations: Sequence[Operation] = OPERATIONS
+    view_call = staticmethod(no_view_call)
     gaps: Sequence[Gap] = (Gap("POST /api/v2/alerts", "Alerts come from rules that are evaluated here."),)
 
     def __init__(self) -> None:

@@ -1,9 +1,10 @@
-"""``/jobs/{job}/links`` and ``/jobs/{job}/share``: links and tokens that open one job to their holder."""
+"""``/jobs/{job}/links``, ``share`` and ``run-token``: links and tokens that open one job to their holder."""
 
 import msgspec
 
 from jobmeter.access.links import create_link, end_link, list_links
 from jobmeter.access.share import DEFAULT_LIFE_SECONDS
+from jobmeter.access.trace import issue
 from jobmeter.dialects.base import ShareQuestion
 from jobmeter.model.answers import Shared
 from jobmeter.model.job import Job
@@ -88,6 +89,17 @@ def _share(context: CallContext) -> Shared:
     return Shared(token=made.token, expires=made.expires_ms)
 
 
+def _run_token(context: CallContext) -> Shared:
+    """Create a token for the runs of MLflow in one job.
+
+    The holder may write and read these runs until the token expires in a year or the key is revoked, and nothing else.
+    The job need not exist yet.
+    """
+    services, ref = context.services, job_ref(context)
+    token, expires_ms = issue(services.vault, context.principal, services.clock.now_ms(), ref.id, ref.project)
+    return Shared(token=token, expires=expires_ms)
+
+
 ENDPOINTS = tagged(
     "jobs",
     Endpoint(
@@ -111,4 +123,5 @@ ENDPOINTS = tagged(
         body=NewLink,
         example={"expires_in": 3600},
     ),
+    Endpoint("createRunToken", "POST /jobs/{job}/run-token", "runs:write", _run_token, queries=(PROJECT,)),
 )

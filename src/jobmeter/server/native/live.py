@@ -7,6 +7,7 @@ import msgspec
 from jobmeter.access.principal import Scope
 from jobmeter.errors import JobmeterError
 from jobmeter.model.answers import LatestValue
+from jobmeter.model.catalog import Display, shown_in
 from jobmeter.model.finding import FindingSummary, Severity
 from jobmeter.model.job import Condition, Job, JobFilter, JobState, Operator
 from jobmeter.model.time import SECOND, TimeRange, floor_to
@@ -30,7 +31,7 @@ MEASURED = 40
 MOST_TROUBLED = 2_000
 """Most running jobs with findings that are counted."""
 IDLE_RULE = "gpu_idle_allocated"
-USE = ("cpu.usage", "gpu.utilization", "npu.utilization")
+USE = shown_in(Display.USE)
 _BY = {by.value: by for by in (By.REPLICA, By.DEVICE, By.JOB)}
 
 

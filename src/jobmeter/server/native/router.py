@@ -11,7 +11,7 @@ from typing import cast
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Answer, Run
-from jobmeter.dialects.routes import Routes
+from jobmeter.dialects.base.routes import Routes
 from jobmeter.errors import JobmeterError, NotFoundError
 from jobmeter.model.series import check_project
 from jobmeter.query.meter import QueryCost

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from jobmeter.dialects.base import View
+from jobmeter.dialects.base.view import View
 from jobmeter.dialects.registry import view_calls
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.catalog import find
