@@ -10,6 +10,7 @@ from jobmeter.alerts.rules import Rule
 from jobmeter.model.alert import ALERT_NAME, Alert, AlertState
 from jobmeter.model.time import MINUTE
 from jobmeter.promql.labels import Labels, drop_name
+from jobmeter.promql.numbers import format_number
 
 RESOLVED_MS = 15 * MINUTE
 """Time for which an alert remains after it was resolved, so that its end can be reported."""
@@ -54,7 +55,7 @@ def _alert(rule: Rule, labels: Labels, value: float, now_ms: int) -> Alert:
         labels=final,
         annotations={name: template.render(own, value) for name, template in rule.annotations.items()},
         state=AlertState.PENDING,
-        value=value,
+        value=format_number(value),
         started=now_ms,
         updated=now_ms,
     )

@@ -33,7 +33,8 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     labels: dict[str, str]
     annotations: dict[str, str]
     state: AlertState
-    value: float
+    value: str
+    """The value of the series as Prometheus writes it: JSON has no NaN and no infinities."""
     started: int
     fired: int | None = None
     resolved: int | None = None

@@ -127,11 +127,16 @@ class Alerting:
 
     def _evaluate(self, group: RuleGroup, now_ms: int) -> None:
         answers: dict[Question[Any], Any] = {}
+        found: dict[str, list[tuple[Labels, float]]] = {}
         for rule in group.rules:
             began, error = self._clock.monotonic(), ""
             try:
                 with accounted(self._clock):
-                    self._evaluate_rule(group, rule, now_ms, answers)
+                    if rule.query not in found:
+                        found[rule.query] = self._series(rule, now_ms, answers)
+                    self._apply(group, rule, now_ms, found[rule.query])
+                if rule.record:
+                    found.clear()  # the rules that follow may read the new samples
             except (JobmeterError, EvaluationError) as failed:
                 error = failed.message if isinstance(failed, JobmeterError) else str(failed)
                 self.failures += 1
@@ -142,8 +147,8 @@ class Alerting:
                 status_of(rule), health="err" if error else "ok", error=error, evaluated=now_ms, seconds=seconds
             )
 
-    def _evaluate_rule(self, group: RuleGroup, rule: Rule, now_ms: int, answers: dict[Question[Any], Any]) -> None:
-        series = self._series(rule, now_ms, answers)
+    def _apply(self, group: RuleGroup, rule: Rule, now_ms: int, series: list[tuple[Labels, float]]) -> None:
+        """Store the next states of a rule's alerts, or the series of a recording rule."""
         if rule.record:
             self._recorder(rule, series[: group.limit or MOST_OF_RULE], now_ms)
             return

@@ -61,7 +61,7 @@ def alert(name="A", state=AlertState.FIRING, at=NOW, **labels):
         labels=own,
         annotations={"summary": f"{name} happened"},
         state=state,
-        value=1.0,
+        value="1",
         started=at,
         fired=None if state is AlertState.PENDING else at,
         resolved=at if state is AlertState.RESOLVED else None,

@@ -59,7 +59,7 @@ def test_an_alert_has_the_labels_of_series_and_rule(tmp_path_factory):
     rule = rule_of(tmp_path_factory, 0, 0)
     (alert,) = next_states(rule, {}, [SERIES], 1, 10).values()
     assert alert.labels == {"alertname": "A", "node": "n1", "project": "lab", "severity": "page"}
-    assert (alert.project, alert.state, alert.fired, alert.value) == ("lab", AlertState.FIRING, 1, 0.0)
+    assert (alert.project, alert.state, alert.fired, alert.value) == ("lab", AlertState.FIRING, 1, "0")
 
 
 def test_too_many_series_and_equal_labels_are_errors(tmp_path_factory):

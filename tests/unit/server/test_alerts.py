@@ -265,3 +265,13 @@ def test_a_series_does_not_move_its_alert_to_another_project(tmp_path):
     forward(server, 1)
     assert alerts(server, server.key("reader", "victim"), "A") == []
     server.application.close()
+
+
+@pytest.mark.parametrize(("expression", "value"), [("vector(0) / 0", "NaN"), ("vector(1) / 0", "+Inf")])
+def test_odd_values_survive_a_restart(tmp_path, expression, value):
+    (tmp_path / "rules.yml").write_text(f"groups: [{{name: g, rules: [{{alert: A, expr: {expression}}}]}}]")
+    for _ in range(2):
+        server = serving(tmp_path / "data", alert_rules=str(tmp_path / "rules.yml"))
+        server.application.services.alerting.round()
+        assert [one["value"] for one in alerts(server, name="A")] == [value]
+        server.application.close()

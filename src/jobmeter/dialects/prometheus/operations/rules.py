@@ -10,7 +10,6 @@ from jobmeter.dialects.prometheus.arguments import Arguments
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.alert import ALERT_NAME, Alert, AlertsQuestion, AlertState, RulesQuestion, RuleStatus
 from jobmeter.model.time import SECOND, iso
-from jobmeter.promql.numbers import format_number
 
 _NEVER = "0001-01-01T00:00:00Z"
 _KINDS = {"alert": True, "record": False}
@@ -78,7 +77,7 @@ def _alert(alert: Alert) -> dict[str, Any]:
         "annotations": alert.annotations,
         "state": alert.state.value,
         "activeAt": iso(alert.started),
-        "value": format_number(alert.value),
+        "value": alert.value,
         **({} if alert.missing is None else {"keepFiringSince": iso(alert.missing)}),
     }
 
