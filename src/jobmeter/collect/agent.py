@@ -23,7 +23,7 @@ from jobmeter.collect.measurement import Measurement, turn_seconds
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.pods.jobs import PodJobs
 from jobmeter.collect.pods.poll import PodPoller
-from jobmeter.collect.registry import JobCollectors, host_collectors, job_collectors
+from jobmeter.collect.registry import JobCollectors, Planned, host_collectors, job_collectors, plugin_collectors
 from jobmeter.collect.spool import Spool
 from jobmeter.collect.stacks.collect import StackCollector
 from jobmeter.collect.syslog.make import system_logs
@@ -90,7 +90,7 @@ class Agent:
             turn,
             sources,
             (incidents.watch, kills.watch),
-            node=host_collectors(place),
+            node=_node_collectors(place, jobs),
             counters=self._log_counters,
             attribution=pods,
         )
@@ -144,6 +144,12 @@ class Agent:
         self._delivery.stop()
         self._delivery.outbox.close()
         return delivered
+
+
+def _node_collectors(place: Place, jobs: JobCollectors) -> list[Planned]:
+    """Return the collectors of the node, plug-ins' last."""
+    own = host_collectors(place)
+    return [*own, *plugin_collectors(place, (*own, *jobs.planned))]
 
 
 def _owner(jobs: JobCollectors, pods: PodJobs, pid: int) -> Owner | None:
