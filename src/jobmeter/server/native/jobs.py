@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from jobmeter.access.decide import write_project
-from jobmeter.diagnose.rule import rules
+from jobmeter.diagnose.registry import rules
 from jobmeter.dialects.base import DeleteJob
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.finding import Severity
