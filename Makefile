@@ -6,10 +6,12 @@ unexport PYTHONDONTWRITEBYTECODE
 SDKS := alibaba alibaba-old aliyun-log baseten dask huawei mlflow opentelemetry s3 truss
 MINUTES ?= 10
 DIST := dist
+# The server's tests once more, with questions and results encoded as between processes.
+TEST_ENCODED = $(VENV)/bin/python -m pytest -q -n 2 --encode-questions tests/unit/server
 UV := $(VENV)/bin/uv
 RUN := $(VENV)/bin/
 
-.PHONY: help setup page sdk flink demo test test-clusters programs search wheel release site bench bench-full check lint types imports format docs pins clean
+.PHONY: help setup page sdk flink demo test test-encoded test-clusters programs search wheel release site bench bench-full check lint types imports format docs pins clean
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 12
@@ -38,8 +40,11 @@ flink: .venvs/flink/.ready  ## a Flink for its tests, 700 MB; they need a JVM, t
 	@$(UV) pip install --quiet --python .venvs/$*/bin/python --require-hashes -r requirements/sdk-$*.txt
 	@touch $@
 
-test: setup sdk  ## every test, with the same examples each time
-	@$(RUN)python -m pytest -q -n 2 tests
+test: setup sdk  ## every test, with the same examples each time; then those of test-encoded
+	@$(RUN)python -m pytest -q -n 2 tests; first=$$?; $(TEST_ENCODED) && exit $$first
+
+test-encoded: setup ## the tests of the server once more, with questions and results encoded
+	@$(TEST_ENCODED)
 
 test-clusters: setup ## the tests with real clusters, too slow for CI: Slurm, Flink, Kubernetes, the image (PARTS=slurm,flink)
 	@$(RUN)python -m tests.cluster_suite --parts "$(PARTS)"

@@ -19,8 +19,10 @@ from jobmeter.access.actions import names_of
 from jobmeter.access.limit import Per
 from jobmeter.access.system_policies import SYSTEM_POLICIES
 from jobmeter.cli.grouped import OTHERS, GroupedCommand, Record
-from jobmeter.cli.main import VERBS, cli
-from jobmeter.diagnose.rule import Rule, rules
+from jobmeter.cli.main import cli
+from jobmeter.cli.registry import VERBS
+from jobmeter.diagnose.registry import rules
+from jobmeter.diagnose.rule import Rule
 from jobmeter.diagnose.running import RUNNING
 from jobmeter.diagnose.thresholds import COMMON, Table, load
 from jobmeter.dialects.base import Operation

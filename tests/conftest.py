@@ -32,6 +32,12 @@ _GUARD = Guard()
 _GUARD.install()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options of this project."""
+    text = "tests/unit/server: encode each question and each result, as between processes"
+    parser.addoption("--encode-questions", action="store_true", help=text)
+
+
 @pytest.fixture(autouse=True)
 def _no_network() -> "Iterator[None]":
     """Fail the test that reached for another machine, also where its code went on after the refusal."""

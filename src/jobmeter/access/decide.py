@@ -66,7 +66,8 @@ _READS = frozenset(
 UNNAMED = ("", "")
 """Placeholder for no operation, which policies never allow."""
 
-_EVERYTHING = Scope(None)
+EVERYTHING = Scope(None)
+"""Scope of a caller who sees every project, and of the server itself."""
 
 _RANK = {Role.READER: 1, Role.WRITER: 2, Role.ADMIN: 3}
 
@@ -110,7 +111,7 @@ def _within(principal: Principal, action: str, named: str | None) -> Scope:
     """Scope that the key's role and project allow."""
     if principal.project is None:
         if named is None and principal.job is None:
-            return _EVERYTHING
+            return EVERYTHING
         return Scope(frozenset({named}) if named else None, principal.job, record=principal.linked)
     if named not in {None, principal.project}:
         raise ForbiddenError(f"this key belongs to project {principal.project}, not to {named}")

@@ -7,7 +7,7 @@ from urllib.parse import quote
 import msgspec
 
 from jobmeter.alerts.config import Destination, Email, Http
-from jobmeter.diagnose.rule import rules
+from jobmeter.diagnose.registry import rules
 from jobmeter.model.alert import Alert
 from jobmeter.model.time import MINUTE, iso
 

@@ -117,7 +117,7 @@ def command(  # noqa: PLR0913 - one for each option
             pass_key=pass_key,
             lease_owner=owner,
             node=place.node,
-            tracking=_tracking(connect, job, place) if pid is None and (server or _named()) else {},
+            tracking=tracking(os.environ, connect, job, place.project) if pid is None and (server or _named()) else {},
         )
         announcing = _announcing(connect, plan, place, quiet=quiet)
         result = _measured(plan, target, place, announcing, clock, spool, interval_ms, quiet=quiet)
@@ -138,14 +138,6 @@ def _connector(server: str | None, key: str | None, data: Path | None) -> Callab
 
 def _named() -> str:
     return os.environ.get("JOBMETER_SERVER") or ""
-
-
-def _tracking(connect: Callable[[], Transport], job: str, place: Place) -> dict[str, str]:
-    """Return the variables with which MLflow in the command logs to the job."""
-    try:
-        return tracking(os.environ, connect(), job, place.project)
-    except JobmeterError:
-        return {}
 
 
 def _check_usage(pid: int | None, replicas: int, words: tuple[str, ...], *, pass_key: bool) -> None:

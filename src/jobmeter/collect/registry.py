@@ -1,6 +1,6 @@
 """Collectors: only this module names them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,9 @@ from jobmeter.collect.machine import Machine
 from jobmeter.collect.mounts import MountsCollector
 from jobmeter.collect.process_events.watch import ProcessWatch
 from jobmeter.collect.starts import Starts
+from jobmeter.model.catalog import find
 from jobmeter.model.time import Clock
+from jobmeter.plugins import Plugin, PluginKind, load_plugins, report_failure, working
 
 _PATIENCE = 0.4
 """Seconds that one turn may wait for devices: less than the shortest turn, that of ``jobmeter run``."""
@@ -69,6 +71,33 @@ HOST: tuple[tuple[Callable[[Place], Collector], int], ...] = (
 def host_collectors(place: Place) -> list[Planned]:
     """Create the collectors of the whole node."""
     return [Planned(make(place), every_ms) for make, every_ms in HOST]
+
+
+def plugin_collectors(place: Place, others: Iterable[Planned]) -> list[Planned]:
+    """Create the collectors of plug-ins. ``others`` are the agent's own, whose names are taken.
+
+    ``every_ms`` of a collector, if there, is its shortest interval.
+    """
+    plugins = working(load_plugins(PluginKind.COLLECTORS, {one.collector.name for one in others}))
+    return [planned for plugin in plugins if (planned := _planned(plugin, place)) is not None]
+
+
+def _planned(plugin: Plugin, place: Place) -> Planned | None:
+    try:
+        collector: Collector = plugin.part(place)
+        unknown = next((name for name in collector.metrics if find(name) is None), "")
+        planned = Planned(collector, int(getattr(collector, "every_ms", 0)))
+        name = collector.name
+    except Exception as error:  # noqa: BLE001 - a module of somebody else may raise anything
+        report_failure(plugin, f"{type(error).__name__}: {error}")
+        return None
+    if unknown:
+        report_failure(plugin, f"unknown metric {unknown!r}; use a metric of the catalogue or one below app.")
+    elif name != plugin.name:
+        report_failure(plugin, f"its collector has the name {name!r}; use it in both places")
+    else:
+        return planned
+    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from jobmeter.model.log_query import parse_log_query
 from jobmeter.model.time import Clock, TimeRange
 from jobmeter.query.defaults import default_step, life
 from jobmeter.query.execute import Executor
-from jobmeter.query.request import By, JobQuestion, JobRef, LogQuestion, MetricQuery, Statistic
+from jobmeter.query.request import By, JobQuestion, JobRef, LogQuestion, MeasuredNamesQuestion, MetricQuery, Statistic
 from jobmeter.query.sampled import SampledLine, SampledQuestion
 
 STEPS = 720
@@ -41,7 +41,7 @@ def gather(executor: Executor, ref: JobRef, scope: Scope, clock: Clock, which: S
     step_ms = step_of(view, span, len(means) + len(counters))
 
     # An answer that includes unmeasured metrics could not be cached: an agent may begin to measure them.
-    measured = with_derived({*executor.measured(own, scope), *view.job.limits})
+    measured = with_derived({*executor.run(MeasuredNamesQuestion(own), scope), *view.job.limits})
 
     def read(names: Sequence[str], statistic: Statistic) -> Signals:
         own_names = [name for name in names if name in measured]
@@ -79,10 +79,11 @@ def signals_of_job(
 ) -> Signals:
     """Metrics of a job, device by device: one question, unless the job is very large."""
     own = JobRef(view.job.id, view.job.project)
+    whole = view if scope.job is None else None  # a share token sees no allocations
     found: dict[str, list[Signal]] = {}
     for some in _chunks(view, names, span, step_ms):
         query = MetricQuery(subject=own, metrics=some, range=span, step_ms=step_ms, by=By.DEVICE, statistic=statistic)
-        for signal in signals_of(executor.run(SampledQuestion(query), scope)):
+        for signal in signals_of(executor.run(SampledQuestion(query, whole), scope)):
             found.setdefault(signal.metric, []).append(signal)
     return found
 

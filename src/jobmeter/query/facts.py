@@ -37,6 +37,8 @@ class JobFactsQuestion(msgspec.Struct, Question[JobFacts], frozen=True, kw_only=
     ``projects`` None means all that the caller may see; empty ``ids`` mean every job.
     """
 
+    by_resource = of_job = True
+
     since_ms: int
     projects: frozenset[str] | None = None
     ids: tuple[str, ...] = ()
@@ -53,6 +55,8 @@ class NodeFacts(msgspec.Struct, frozen=True):
 
 class NodeFactsQuestion(msgspec.Struct, Question[NodeFacts], frozen=True, kw_only=True):
     """Question for the machines, and for the events of their contact from ``since_ms`` on."""
+
+    by_resource = of_job = True
 
     since_ms: int
     projects: frozenset[str] | None = None

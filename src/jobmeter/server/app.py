@@ -20,7 +20,7 @@ from jobmeter.access.usage import UsageMeter
 from jobmeter.access.vault import Vault
 from jobmeter.alerts.config import load_config
 from jobmeter.alerts.rules import load_rules
-from jobmeter.diagnose.thresholds import load as load_thresholds
+from jobmeter.diagnose.registry import load_thresholds
 from jobmeter.dialects.registry import dialects
 from jobmeter.errors import ConfigurationError, JobmeterError
 from jobmeter.ingest.pipeline import IngestPipeline
@@ -134,7 +134,7 @@ def build(
         registry = open_registry(settings.registry_url, settings.retention)
         opened.callback(registry.close)
         dialects()
-        engine = opening.store()
+        engine = opening.opened()
         opened.callback(engine.close)
         store = _windowed(engine, settings, clock)
         check_complete(settings, registry, store, recreate)

@@ -106,15 +106,15 @@ class Telemetry:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._registry = CollectorRegistry()
+        self._collectors = CollectorRegistry()
         self._started = clock.monotonic()
         self._last_request = self._started
         self._lock = threading.Lock()
         self._in_flight = 0
         self.requests = RequestFigures()
-        self._registry.register(self.requests)
+        self._collectors.register(self.requests)
         self.rolled_until_ms: int | None = None
-        counter, gauge = partial(Counter, registry=self._registry), partial(Gauge, registry=self._registry)
+        counter, gauge = partial(Counter, registry=self._collectors), partial(Gauge, registry=self._collectors)
         self._accepted = counter("jobmeter_ingest_samples_accepted", "Samples accepted.")
         self._records = counter("jobmeter_ingest_records", "Job and node records accepted.")
         self._rejected = counter("jobmeter_ingest_samples_rejected", "Samples refused.", ("reason",))
@@ -131,8 +131,7 @@ class Telemetry:
         self._failures = counter("jobmeter_background_failures", "Failed rounds of background work.", ("work",))
         self._rolled_until = gauge("jobmeter_rolled_until_seconds", "End of the last rolled-up hour.")
         gauge("jobmeter_build_info", "The version.", ("version",)).labels(__version__).set(1)
-        text = "1 if the compiled kernel is used, 0 if NumPy replaces it (slower)."
-        gauge("jobmeter_kernel_loaded", text).set(KERNEL.library is not None)
+        gauge("jobmeter_kernel_loaded", "1: the compiled kernel is loaded.").set(KERNEL.library is not None)
         gauge("jobmeter_uptime_seconds", "Time since the start.").set_function(self.uptime_seconds)
         in_flight = gauge("jobmeter_requests_in_flight", "Requests under way.")
         in_flight.set_function(lambda: self._in_flight)
@@ -161,7 +160,7 @@ class Telemetry:
 
     def register(self, collect: Callable[[], Iterable[Metric]]) -> None:
         """Register metrics that are read at each scrape."""
-        self._registry.register(_Scraped(collect))
+        self._collectors.register(_Scraped(collect))
 
     def under_way(self) -> str:
         """Describe the running requests for the log."""
@@ -225,4 +224,4 @@ class Telemetry:
 
     def text(self) -> bytes:
         """Return all metrics in the Prometheus text format 0.0.4."""
-        return generate_latest(self._registry)
+        return generate_latest(self._collectors)

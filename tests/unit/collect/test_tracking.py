@@ -43,14 +43,14 @@ def test_the_users_own_tags_stay():
 
 @pytest.mark.parametrize("name", ["MLFLOW_TRACKING_URI", "MLFLOW_TRACKING_TOKEN", "MLFLOW_TRACKING_PASSWORD"])
 def test_a_users_choice_stays(name):
-    assert tracking({name: "x"}, Transport("http://127.0.0.1:1"), "j", "") == {}
+    assert tracking({name: "x"}, lambda: Transport("http://127.0.0.1:1"), "j", "") == {}
 
 
 def test_a_server_that_does_not_answer_delays_nothing_for_ever():
     with socket.create_server(("127.0.0.1", 0)) as silent:
         server = Transport(f"http://127.0.0.1:{silent.getsockname()[1]}")
-        assert tracking({}, server, "j", "") == {}
-    assert tracking({}, server, "j", "") == {}, "nobody listens"
+        assert tracking({}, lambda: server, "j", "") == {}
+    assert tracking({}, lambda: server, "j", "") == {}, "nobody listens"
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from jobmeter.collect.doctor.base import Check, run_checks
 from jobmeter.collect.doctor.delivery import check_server, check_spool
 from jobmeter.collect.doctor.devices import device_checks
 from jobmeter.collect.doctor.kernel import check_kernel
+from jobmeter.collect.doctor.plugins import check_plugins
 from jobmeter.collect.doctor.processes import check_events
 from jobmeter.collect.doctor.rights import check_rights
 from jobmeter.collect.doctor.schedulers import check_schedulers
@@ -42,5 +43,6 @@ def examine(machine: Machine, questions: Questions, clock: Clock, patience: floa
         ("schedulers", "check"): lambda: check_schedulers(machine, *schedulers),
         ("delivery", "server"): lambda: check_server(transport, clock),
         ("delivery", "spool"): lambda: check_spool(machine, spool, clock),
+        ("plug-ins", "check"): check_plugins,
     }
     return run_checks(areas, patience)

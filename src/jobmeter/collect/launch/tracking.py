@@ -1,15 +1,16 @@
 """MLflow in the command of a run: where it logs, and which job, replica and node its runs belong to."""
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Mapping
 from threading import Thread
 
 from jobmeter.client.api import Api
 from jobmeter.client.transport import Transport
-from jobmeter.errors import JobmeterError
 
 TRACKING_URI, TOKEN, RUN_CONTEXT = "MLFLOW_TRACKING_URI", "MLFLOW_TRACKING_TOKEN", "MLFLOW_RUN_CONTEXT"
 """Variables of MLflow's client."""
 _CREDENTIALS = (TOKEN, "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD")
+_log = logging.getLogger(__name__)
 _PATIENCE_SECONDS = 1.0
 """Longest time in seconds that the command waits for its token."""
 
@@ -20,7 +21,9 @@ def run_tags(job: str, replica: str, attempt: int, node: str) -> dict[str, str]:
     return {name: value for name, value in tags.items() if value}
 
 
-def tracking(environment: Mapping[str, str], server: Transport, job: str, project: str) -> dict[str, str]:
+def tracking(
+    environment: Mapping[str, str], connect: Callable[[], Transport], job: str, project: str
+) -> dict[str, str]:
     """Return the variables with which MLflow logs to the job; none if the user set any of them.
 
     The token opens this job alone. There are none either if the server does not answer within a second.
@@ -31,8 +34,10 @@ def tracking(environment: Mapping[str, str], server: Transport, job: str, projec
 
     def fetch() -> None:
         try:
+            server = connect()
             token = Api(server.with_timeout(_PATIENCE_SECONDS)).run_token(job, project or None).token
-        except JobmeterError:
+        except Exception:  # noqa: BLE001 - the command runs whatever is wrong with the server
+            _log.debug("no token for MLflow", exc_info=True)
             return
         found.update({TRACKING_URI: server.server, TOKEN: token})
 

@@ -13,7 +13,8 @@ import msgspec
 import numpy as np
 
 from jobmeter.diagnose.finding_events import ReportedFinding, reported_findings
-from jobmeter.diagnose.rule import Rule, Weight, rules
+from jobmeter.diagnose.registry import rules
+from jobmeter.diagnose.rule import Rule, Weight
 from jobmeter.dialects.base import execute
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.batch import Float64s, Int64s

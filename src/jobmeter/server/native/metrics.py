@@ -15,6 +15,7 @@ from jobmeter.model.catalog import CATALOG, Aggregate, find
 from jobmeter.model.nearest import did_you_mean
 from jobmeter.model.time import HOUR, MAX_TIME_MS, TimeRange
 from jobmeter.query.defaults import CORE_METRICS, default_range, default_step
+from jobmeter.query.latest import LatestQuestion
 from jobmeter.query.request import (
     By,
     EncodedQuestion,
@@ -24,6 +25,7 @@ from jobmeter.query.request import (
     Line,
     LineName,
     LinesInColumns,
+    MeasuredNamesQuestion,
     MetricQuery,
     MetricResult,
     NodeRef,
@@ -144,8 +146,7 @@ def _node_metrics(context: CallContext) -> Answer | Stream:
         subject=node_ref(context), range=span, step_ms=given.duration("step") or default_step(span), **how
     )
     answer = given.choice("format", _FORMATS, "json")
-    result: MetricResult = context.services.executor.run(query, context.scope)
-    return answer(result, context.path["node"])
+    return answer(context.ask(query), context.path["node"])
 
 
 class LinesAsAnswered(NamedTuple):
@@ -236,8 +237,7 @@ def _latest(context: CallContext) -> LatestList:
     given = context.arguments
     metrics = requested_metrics(given.texts("metric"))
     by = given.choice("by", _JOB_BY, By.REPLICA)
-    found = context.services.executor.latest(job_ref(context), metrics, by, context.scope)
-    return LatestList(found)
+    return LatestList(context.ask(LatestQuestion(job_ref(context), metrics, by)))
 
 
 def _measured(context: CallContext) -> MetricNames:
@@ -245,8 +245,8 @@ def _measured(context: CallContext) -> MetricNames:
 
     Those measured over its life, and those derived from them.
     """
-    job = context.services.executor.head(job_ref(context), context.scope)
-    names = context.services.executor.measured(JobRef(job.id, job.project), context.scope)
+    job = context.ask(HeadQuestion(job_ref(context)))
+    names = context.ask(MeasuredNamesQuestion(JobRef(job.id, job.project)))
     return MetricNames(job.id, job.project, names)
 
 
