@@ -231,6 +231,9 @@ class Raw(Kind):
         return b""
 
 
+RAW = Raw()
+
+
 class Reader:
     """Reads the values of calls in one wire style. Its methods have the usual rules; a vendor's reader has others."""
 
@@ -313,7 +316,7 @@ def slots_of(shape: type[Request], method: str, path: str) -> tuple[Slot, ...]:
         kind, meta, place = _annotation(hints[one.name])
         name = names[one.name]
         other: Where = "query" if path == "/" or set(method.split(", ")) & _WITHOUT_BODY else "body"
-        where = "path" if name in in_path else place.where if place else other
+        where: Where = "path" if name in in_path else place.where if place else "body" if kind is RAW else other
         factory = one.default_factory
         default = one.default if factory is msgspec.NODEFAULT else factory()
         found.append(
@@ -348,8 +351,8 @@ def _kind_of(shape: Any) -> Kind:  # noqa: ANN401 - any type
         return Choice(get_args(shape))
     if shape == tuple[str, ...]:
         return Names()
-    plain: Mapping[Any, type[Kind]] = {str: Kind, int: Whole, bool: Flag, bytes: Raw}
-    return plain[shape]() if shape in plain else Typed(shape)
+    plain: Mapping[Any, Kind] = {str: Kind(), int: Whole(), bool: Flag(), bytes: RAW}
+    return plain.get(shape) or Typed(shape)
 
 
 class Options(TypedDict, total=False):

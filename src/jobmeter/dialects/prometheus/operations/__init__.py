@@ -1,5 +1,1 @@
-"""The operations, one file a subject."""
-
-from jobmeter.dialects.prometheus.operations import metadata, query, read, write
-
-OPERATIONS = (*write.OPERATIONS, *query.OPERATIONS, *metadata.OPERATIONS, *read.OPERATIONS)
+"""The operations: every file of this folder is read."""
