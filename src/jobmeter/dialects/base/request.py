@@ -137,12 +137,13 @@ class Whole(Kind):
 
 
 class Choice(Kind):
-    """One of some words, in any letter case; the value is the word's meaning."""
+    """One of some words, in any letter case unless ``exact``; the value is the word's meaning."""
 
-    def __init__(self, meanings: Mapping[str, Any] | Iterable[str], *, shown: bool = True) -> None:
+    def __init__(self, meanings: Mapping[str, Any] | Iterable[str], *, shown: bool = True, exact: bool = False) -> None:
         self.meanings = meanings if isinstance(meanings, Mapping) else {word: word for word in meanings}
-        self.folded = {word.casefold(): meaning for word, meaning in self.meanings.items()}
+        self.folded = {word if exact else word.casefold(): meaning for word, meaning in self.meanings.items()}
         self._shown = shown
+        self.fold: Callable[[str], str] = str if exact else str.casefold
 
     def form(self, slot: Slot) -> str:  # noqa: ARG002
         """List the words."""
@@ -276,10 +277,10 @@ class Reader:
     def choice(self, slot: Slot, value: Any, choice: Choice) -> Any:  # noqa: ANN401
         """Return the meaning of a word."""
         word = self.text(slot, value)
-        if word.casefold() not in choice.folded:
+        if choice.fold(word) not in choice.folded:
             words = ", ".join(choice.meanings)
             raise self.wrong(slot, word, f"one of {words}" if len(choice.meanings) > 1 else words)
-        return choice.folded[word.casefold()]
+        return choice.folded[choice.fold(word)]
 
     def time(self, slot: Slot, value: Any) -> int:  # noqa: ANN401
         """Return epoch milliseconds."""

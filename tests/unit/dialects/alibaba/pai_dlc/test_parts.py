@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.alibaba.common.operation import Arguments
-from jobmeter.dialects.alibaba.pai_dlc.filters import filter_of
+from jobmeter.dialects.alibaba.pai_dlc.operations.job_list import ListJobs
 from jobmeter.dialects.alibaba.pai_dlc.operations.registration import new_id
 from jobmeter.dialects.alibaba.pai_dlc.pods import find, pod_type, pods
 from jobmeter.dialects.alibaba.pai_dlc.specs import JobSpec, ResourceConfig, of_record, quantity, totals
@@ -97,7 +96,7 @@ def test_a_pod_that_runs_has_no_finish():
 def test_only_jobs_that_ended_are_found_by_their_finish():
     call = Call("GET", "/api/v1/jobs", "TimeRangeField=GmtFinishTime", ())
     context = Context(0, "id")
-    question = filter_of(Arguments(call, context))
+    question = next(ListJobs.answer(call, context))
     assert question is not None
     assert question.states == {state for state in JobState if state.finished}
 
