@@ -12,7 +12,19 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from pkgutil import iter_modules
 from types import MappingProxyType, UnionType
-from typing import Annotated, Any, Literal, TypedDict, Union, Unpack, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    TypedDict,
+    TypeVar,
+    Union,
+    Unpack,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import msgspec
 
@@ -22,6 +34,7 @@ from jobmeter.dialects.base import Context, MissingFieldError, Operation, Parame
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.time import parse_time
 
+R = TypeVar("R", bound="Request")
 Where = Literal["path", "query", "header", "body"]
 _WITHOUT_BODY = frozenset({"GET", "DELETE"})
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
@@ -35,6 +48,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     call: Call
     context: Context
+    operations: ClassVar[tuple[Operation, ...]] = ()
+    """The operations that take this request."""
 
     def __call__(self) -> Steps:
         """Start the operation."""
@@ -76,7 +91,8 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True):
         if not mark and not self.required and (default := self.kind.default_text(self.default)):
             mark, default = "Default: ", f"{default}."
         parts = (text.strip(), self.kind.form(self), mark + default)
-        return Parameter(self.name, self.where, " ".join(filter(None, parts)), self.required, self.kind.invalid(self))
+        invalid, example = self.kind.examples(self)
+        return Parameter(self.name, self.where, " ".join(filter(None, parts)), self.required, invalid, example)
 
 
 class Kind:
@@ -86,9 +102,9 @@ class Kind:
         """Return a sentence about the possible values; empty for none."""
         return f"At most {slot.meta.max_length} characters." if slot.meta.max_length else ""
 
-    def invalid(self, slot: Slot) -> Sequence[str]:  # noqa: ARG002
-        """Return values that the form excludes."""
-        return ()
+    def examples(self, slot: Slot) -> tuple[Sequence[str], str]:  # noqa: ARG002
+        """Return values that the form excludes, and a valid one."""
+        return (), "x"
 
     def default_text(self, default: Any) -> str:  # noqa: ANN401 - any value
         """Return the default for the reference page; empty for none."""
@@ -122,10 +138,10 @@ class Whole(Kind):
             return f"{low} to {high}."
         return f"At least {low}." if low > 0 else ""
 
-    def invalid(self, slot: Slot) -> Sequence[str]:
-        """Return the numbers beside the bounds, and a fraction."""
+    def examples(self, slot: Slot) -> tuple[Sequence[str], str]:
+        """Return the numbers beside the bounds and a fraction, and the least number."""
         low, high = slot.bounds
-        return (str(low - 1), str(high + 1), "1.5")
+        return (str(low - 1), str(high + 1), "1.5"), str(low)
 
     def default_text(self, default: Any) -> str:  # noqa: ANN401
         """Return the number."""
@@ -150,9 +166,9 @@ class Choice(Kind):
         words = f"One of {listed(self.meanings)}." if len(self.meanings) > 1 else f"{listed(self.meanings)}."
         return words if self._shown else ""
 
-    def invalid(self, slot: Slot) -> Sequence[str]:  # noqa: ARG002
-        """Return a word that is not among them."""
-        return ("no such word",)
+    def examples(self, slot: Slot) -> tuple[Sequence[str], str]:  # noqa: ARG002
+        """Return a word that is not among them, and the first one."""
+        return ("no such word",), next(iter(self.meanings))
 
     def default_text(self, default: Any) -> str:  # noqa: ANN401
         """Return the word for the default."""
@@ -189,9 +205,9 @@ class Names(Kind):
 class Time(Kind):
     """A time; the value is epoch milliseconds."""
 
-    def invalid(self, slot: Slot) -> Sequence[str]:  # noqa: ARG002
-        """Return a word."""
-        return ("no such time",)
+    def examples(self, slot: Slot) -> tuple[Sequence[str], str]:  # noqa: ARG002
+        """Return a word, and a time."""
+        return ("no such time",), "2026-11-20T15:33:56Z"
 
     def convert(self, reader: "Reader", slot: Slot, value: Any) -> Any:  # noqa: ANN401
         """Return epoch milliseconds."""
@@ -203,6 +219,10 @@ class Typed(Kind):
 
     def __init__(self, shape: Any) -> None:  # noqa: ANN401 - any type
         self.shape = shape
+
+    def examples(self, slot: Slot) -> tuple[Sequence[str], str]:  # noqa: ARG002
+        """Return no invalid value, and an empty list or object."""
+        return (), "[]" if get_origin(self.shape) is list else "{}"
 
     def default_text(self, default: Any) -> str:  # noqa: ANN401, ARG002
         """Return an empty text."""
@@ -370,26 +390,24 @@ class Options(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Operations:
-    """Declares the operations of a dialect: decorates the request of each.
+    """Declares the operations of a dialect: decorates the request of each, once for each route.
 
-    ``prefix`` begins every path; ``rate`` is the rate limit of all operations.
+    ``rate`` is the rate limit of all operations.
     """
 
     reader: Reader = field(default_factory=Reader)
-    prefix: str = ""
     rate: Rate | None = None
 
-    def __call__(self, route: str, action: str, **options: Unpack[Options]) -> Callable[[type[Request]], Operation]:
-        """Make an operation of a request, which documents and answers it.
+    def __call__(self, route: str, action: str, **options: Unpack[Options]) -> Callable[[type[R]], type[R]]:
+        """Declare an operation that a request documents and answers.
 
         ``route`` is a method and a path, ``GET /api/v1/jobs/{JobId}``. The name is by default that of the struct.
         """
         method, _, path = route.rpartition(" ")
-        path = self.prefix + path
 
-        def declare(shape: type[Request]) -> Operation:
+        def declare(shape: type[R]) -> type[R]:
             slots = slots_of(shape, method, path)
-            return Operation(
+            declared = Operation(
                 action=action,
                 method=method,
                 path=path,
@@ -398,6 +416,8 @@ class Operations:
                 text=" ".join((shape.__doc__ or "").split()),
                 **{"name": shape.__name__, "rate": self.rate, **options},  # type: ignore[arg-type]
             )
+            shape.operations = (declared, *vars(shape).get("operations", ()))
+            return shape
 
         return declare
 
@@ -417,5 +437,10 @@ def operations_of(package: str) -> tuple[Operation, ...]:
     """Return the operations that the modules of a package declare, by module, in the order of their declaration."""
     folder = import_module(package)
     modules = (import_module(f"{package}.{one.name}") for one in iter_modules(folder.__path__))
-    found = [one for module in modules for one in vars(module).values() if isinstance(one, Operation)]
-    return tuple({one.name: one for one in found}.values())
+    return tuple(
+        one
+        for module in modules
+        for shape in vars(module).values()
+        if isinstance(shape, type) and shape.__module__ == module.__name__
+        for one in vars(shape).get("operations", ())
+    )

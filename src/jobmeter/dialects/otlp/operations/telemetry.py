@@ -26,6 +26,8 @@ _HINTS = {
 }
 
 
+@operation("POST /v1/traces", "traces:write", name="ExportTraces", read_bytes=protobuf_bytes(24))
+@operation("POST /api/otlp/traces", "traces:write", name="ExportXtraces", read_bytes=protobuf_bytes(24))
 class TraceMessage(MessageRequest, frozen=True, kw_only=True):
     """Stores spans and answers 200 with an `ExportTraceServiceResponse` in the same encoding, when they are durable.
 
@@ -46,12 +48,6 @@ class TraceMessage(MessageRequest, frozen=True, kw_only=True):
             receipt = yield from execute(WriteSpans(tuple(found), tuple(sorted(refused.items()))))
         refused.update(receipt.rejected_spans)
         return _answer(refused, "spans", "rejectedSpans", media)
-
-
-traces, xtraces = (
-    operation(f"POST {path}", "traces:write", name=name, read_bytes=protobuf_bytes(24))(TraceMessage)
-    for name, path in (("ExportTraces", "/v1/traces"), ("ExportXtraces", "/api/otlp/traces"))
-)
 
 
 @operation("POST /v1/logs", "traces:write", read_bytes=protobuf_bytes(24))

@@ -64,7 +64,7 @@ def answered(read_page, stored, **parameters):
             points, token = yield from read_page(request_of(self, "Op"))
             return Answer(200, json.dumps([points, token]).encode())
 
-    return json.loads(drive(ReadPage.answer(call, Context(NOW, "id")), stored).body)
+    return json.loads(drive(ReadPage.operations[0].answer(call, Context(NOW, "id")), stored).body)
 
 
 keys = st.tuples(

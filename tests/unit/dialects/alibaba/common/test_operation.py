@@ -33,12 +33,12 @@ class FindLabels(AlibabaRequest, frozen=True, kw_only=True):
 @pytest.mark.parametrize("path", [ROA, URL_FORM])
 def test_a_body_that_cannot_be_read_is_a_wrong_one(path: str, body: bytes) -> None:
     with pytest.raises(InvalidRequestError):
-        StoreLabels.answer(Call("POST", path, "", (), body), Context(0, "id"))
+        StoreLabels.operations[0].answer(Call("POST", path, "", (), body), Context(0, "id"))
 
 
 def test_a_map_nested_without_end_is_a_wrong_one() -> None:
     with pytest.raises(InvalidRequestError, match="Tags"):
-        FindLabels.answer(Call("GET", ROA, f"Tags={DEEP}", ()), Context(0, "id"))
+        FindLabels.operations[0].answer(Call("GET", ROA, f"Tags={DEEP}", ()), Context(0, "id"))
 
 
 def test_dimensions_nested_without_end_are_wrong_ones() -> None:
@@ -62,9 +62,10 @@ def test_an_operation_has_the_name_the_text_and_the_answer_of_its_request() -> N
             yield from ()
             return answer({"State": self.state}, self)
 
-    assert (ShowState.name, ShowState.method, ShowState.path) == ("ShowState", "GET", "/jobs/{JobId}")
-    assert ShowState.text == "The lines: `{State}`. In the order in which they came."
+    (made,) = ShowState.operations
+    assert (made.name, made.method, made.path) == ("ShowState", "GET", "/jobs/{JobId}")
+    assert made.text == "The lines: `{State}`. In the order in which they came."
     job, state = Parameter("JobId", "path", "The job.", True), Parameter("State", "query", "Its state.", True)
-    assert ShowState.parameters == (job, state)
-    steps = ShowState.answer(Call("GET", "/jobs/j", "State=up", ()), Context(0, "id", {"JobId": "j"}))
+    assert made.parameters == (job, state)
+    steps = made.answer(Call("GET", "/jobs/j", "State=up", ()), Context(0, "id", {"JobId": "j"}))
     assert drive(steps, lambda question: question).body == b'{"State":"up","RequestId":"id"}'
