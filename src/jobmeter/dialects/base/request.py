@@ -153,7 +153,7 @@ class Whole(Kind):
 
 
 class Choice(Kind):
-    """One of some words, in any letter case unless ``exact``; the value is the word's meaning."""
+    """A choice of words, in any letter case unless ``exact``; the value is the word's meaning."""
 
     def __init__(self, meanings: Mapping[str, Any] | Iterable[str], *, shown: bool = True, exact: bool = False) -> None:
         self.meanings = meanings if isinstance(meanings, Mapping) else {word: word for word in meanings}
@@ -193,6 +193,10 @@ class Flag(Choice):
 class Names(Kind):
     """Several texts, at most ``max_length`` of the Meta."""
 
+    def form(self, slot: Slot) -> str:
+        """Return the most members."""
+        return f"At most {slot.meta.max_length}." if slot.meta.max_length else ""
+
     def read(self, reader: "Reader", slot: Slot, values: Mapping[str, Any]) -> Any:  # noqa: ANN401
         """Return the texts as a tuple."""
         found = reader.names(slot, values)
@@ -214,11 +218,13 @@ class Time(Kind):
         return reader.time(slot, value)
 
 
-class Typed(Kind):
+class Typed(Names):
     """A JSON value of another type, ``shape``, which msgspec converts."""
 
     def __init__(self, shape: Any) -> None:  # noqa: ANN401 - any type
         self.shape = shape
+
+    read = Kind.read
 
     def examples(self, slot: Slot) -> tuple[Sequence[str], str]:  # noqa: ARG002
         """Return no invalid value, and an empty list or object."""
@@ -326,7 +332,7 @@ def listed(names: Iterable[str]) -> str:
 
 
 def slots_of(shape: type[Request], method: str, path: str) -> tuple[Slot, ...]:
-    """Return the slots of a request: those of the path first, the others in the order of the fields."""
+    """Return the slots of a request: first the path's, then the others in the order of the fields."""
     hints = get_type_hints(shape, include_extras=True)
     names = dict(zip(shape.__struct_fields__, shape.__struct_encode_fields__, strict=True))
     in_path = {part[1:-1]: at for at, part in enumerate(path.split("/")) if part.startswith("{")}

@@ -1,4 +1,4 @@
-"""How OpenTSDB writes parameters: in a query string, or in the JSON body of a POST."""
+"""Reader of OpenTSDB's parameters: in a query string, or in the JSON body of a POST."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, TypeVar

@@ -1,4 +1,4 @@
-"""How Prometheus writes parameters: in the address, then in a form that is posted."""
+"""Reader of Prometheus's parameters: in the address, then in a form that is posted."""
 
 import re
 from collections.abc import Mapping

@@ -75,7 +75,7 @@ class ListNodes(PageRequest, frozen=True, kw_only=True):
 
     resource_group_ids: Annotated[
         tuple[str, ...],
-        Meta(max_length=100, description="Up to 100 groups, separated by commas. This or QuotaId is required."),
+        Meta(max_length=100, description="Groups, separated by commas. This or QuotaId is required."),
     ] = ()
     quota_id: Annotated[str, Meta(description="A quota: every resource group is one, of the same id.")] = ""
     filter_by_resource_group_ids: Annotated[

@@ -57,16 +57,14 @@ class ListQuotas(PageRequest, frozen=True, kw_only=True):
     """
 
     # The most names in QuotaIds and WorkspaceIds are documented.
-    quota_ids: Annotated[
-        tuple[str, ...], Meta(max_length=100, description="Up to 100 quotas, separated by commas. Default: all.")
-    ] = ()
+    quota_ids: Annotated[tuple[str, ...], Meta(max_length=100, description="Separated by commas. Default: all.")] = ()
     quota_name: Annotated[str, Meta(description="Part of the name, in any letter case.")] = ""
     statuses: Annotated[
         tuple[str, ...],
         Meta(description=f"Of {listed((READY,))}, which every quota is, separated by commas. Default: all."),
     ] = ()
     workspace_ids: Annotated[
-        tuple[str, ...], Meta(max_length=10, description="Up to 10 workspaces: quotas with jobs of one of them.")
+        tuple[str, ...], Meta(max_length=10, description="Quotas with jobs of one of these workspaces.")
     ] = ()
     workspace_name: Annotated[str, Meta(description="Part of a workspace's name: quotas with jobs of it.")] = ""
     parent_quota_id: Annotated[str, Meta(description="No quota has a parent: a filter on it selects none.")] = ""
