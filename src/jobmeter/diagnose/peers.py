@@ -240,16 +240,17 @@ def _in_windows(signals: Sequence[Signal], rows: Mapping[Member, int], start: in
 def _pauses(load: Float64s | None, other: Float64s) -> Bools:
     """Return the windows to pass over, bool[window]: a pause of all members, or no measurement.
 
-    In a pause the median of the members falls far below its usual level. A median that is low for most of the time
-    can also mean that one member computes while the others wait: then the busiest member has to fall, too.
+    In a pause the median of the members falls far below its usual level. Where that level is itself far below the level
+    of the busiest member, one member computes while the others wait: then the busiest member has to fall, too.
     """
     value = other if load is None else load
-    measured = ~np.isnan(value).all(axis=0)
-    if load is None:
+    measured: Bools = np.logical_not(np.isnan(value).all(axis=0))
+    if load is None or not measured.any():
         return ~measured
-    quiet = _is_far_below_usual(np.nan_to_num(_columns(value)))
-    if quiet[measured].mean() > 0.5:
-        quiet &= _is_far_below_usual(np.nan_to_num(value).max(axis=0))
+    middle, highest = np.nan_to_num(_columns(value)), np.nan_to_num(value).max(axis=0)
+    quiet = _is_far_below_usual(middle)
+    if np.median(middle[measured]) < _PAUSE * np.median(highest[measured]):
+        quiet &= _is_far_below_usual(highest)
     return quiet | ~measured
 
 

@@ -5,6 +5,7 @@ from importlib import import_module
 
 from jobmeter.dialects.base import Dialect
 from jobmeter.dialects.base.view import View, ViewCall
+from jobmeter.plugins import PluginKind, load_plugins, working
 
 DIALECTS = (
     "alibaba.pai_dlc:PAI_DLC",
@@ -16,6 +17,7 @@ DIALECTS = (
     "alibaba.foas:FOAS",
     "modelarts:MODELARTS",
     "baseten:BASETEN",
+    "mlflow:MLFLOW",
     "prometheus:PROMETHEUS",
     "opentsdb:OPENTSDB",
     "otlp:OTLP",
@@ -25,8 +27,10 @@ DIALECTS = (
 
 
 def dialects() -> Sequence[Dialect]:
-    """Return every dialect, in the order of ``DIALECTS``."""
-    return tuple(_loaded(*entry.split(":")) for entry in DIALECTS)
+    """Return every dialect, in the order of ``DIALECTS``; dialects of plug-ins follow."""
+    own: dict[str, Dialect] = {one.name: one for one in (_loaded(*entry.split(":")) for entry in DIALECTS)}
+    plugins = working(load_plugins(PluginKind.DIALECTS, own))
+    return (*own.values(), *(one.part for one in plugins))
 
 
 def view_calls(view: View) -> Sequence[tuple[str, ViewCall]]:

@@ -25,8 +25,10 @@ class SampledLine(msgspec.Struct, frozen=True, eq=False):
     presence: Presence
 
 
-class SampledQuestion(msgspec.Struct, Question[Sequence[SampledLine]], frozen=True, eq=False):
+class SampledQuestion(msgspec.Struct, Question[Sequence[SampledLine]], frozen=True):
     """Question for the lines of a query with their sampling times."""
+
+    by_resource = of_job = True
 
     query: MetricQuery
 

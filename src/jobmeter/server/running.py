@@ -10,7 +10,7 @@ from itertools import count, islice
 
 import msgspec
 
-from jobmeter.access.principal import Scope
+from jobmeter.access.decide import EVERYTHING
 from jobmeter.diagnose.finding_events import ending, opening, reported_findings
 from jobmeter.diagnose.open import Open, OpenFindings
 from jobmeter.diagnose.running import RUNNING, Evaluation, JobKey, evaluate_running
@@ -49,7 +49,6 @@ MOST_EVENTS = 5_000
 _HASTE = 2.0
 """Factor on a round's fair share of jobs: few jobs are spread evenly, and none waits for long."""
 _LEASE_MS = 60 * SECOND
-_EVERYTHING = Scope(projects=None)
 
 
 class _Watched(msgspec.Struct):
@@ -136,7 +135,7 @@ class RunningJobs:
             self._listed = float("-inf")
             return
         if began - self._listed >= LIST_SECONDS:
-            self._list(now_ms, began)
+            self._list(began)
         share = int(_HASTE * len(self._jobs) * INTERVAL_SECONDS / EVERY_SECONDS)
         due = list(islice(self._due(began), max(share, LEAST_JOBS)))
         try:
@@ -174,9 +173,9 @@ class RunningJobs:
         with self._lock:
             return sum(len(one.open) for one in self._jobs.values() if one.open is not None)
 
-    def _list(self, now_ms: int, moment: float) -> None:
+    def _list(self, moment: float) -> None:
         question = JobFilter(states=frozenset({JobState.RUNNING}), limit=MOST_JOBS)
-        page = self._registry.jobs(question, now_ms)
+        page = self._executor.run(question, EVERYTHING)
         if page.total > MOST_JOBS and self._listed == float("-inf"):
             _log.warning("%d jobs are running; rules are evaluated only for the newest %d", page.total, MOST_JOBS)
         with self._lock:
@@ -226,7 +225,7 @@ class RunningJobs:
             with accounted(self._clock):
                 self._restore(keys, now_ms)
                 rules_of = {key: one.rules for key in keys if (one := self._jobs[key].open) is not None}
-                for evaluation in evaluate_running(self._executor, _EVERYTHING, rules_of, now_ms, self._thresholds):
+                for evaluation in evaluate_running(self._executor, EVERYTHING, rules_of, now_ms, self._thresholds):
                     self._take(evaluation, sampled[evaluation.job], now_ms)
                     if is_over():
                         evaluated = keys[: keys.index(evaluation.job) + 1]
@@ -249,7 +248,7 @@ class RunningJobs:
             limit=MOST_EVENTS,
         )
         events: dict[JobKey, list[Event]] = {}
-        for event in reversed(self._registry.events(question).events):
+        for event in reversed(self._executor.run(question, EVERYTHING).events):
             events.setdefault((event.project, event.job), []).append(event)
         for key in fresh:
             reported = reported_findings(events.get(key, ()))
@@ -293,6 +292,6 @@ class RunningJobs:
     def _request_evidence(self, view: JobView, now_ms: int) -> None:
         """Have the evidence of the job's ranks collected, once for the findings that opened."""
         try:
-            request_stacks(self._registry, view, now_ms, self._task_seconds)
+            request_stacks(self._executor, self._registry, view, now_ms, self._task_seconds)
         except JobmeterError as error:
             _log.info("where the ranks of job %s are is not collected: %s", view.job.id, error.message)

@@ -159,6 +159,21 @@ def test_a_rank_that_computes_while_the_others_sleep_is_named(seed, ranks, inter
     assert stragglers == [("straggler_rank", f"worker-{rank}")]
 
 
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([4, 6, 8, 16]), st.integers(20, 60), st.integers(8, 30))
+def test_a_rank_is_named_beside_others_whose_traces_of_load_rise_and_fall(seed, ranks, interval, length):
+    """All others rest, at levels that change by orders of magnitude: there is no level of work to fall from."""
+    random = np.random.default_rng(seed)
+    rank = int(random.integers(ranks))
+    drift = 10 ** random.uniform(-5, -1.7, length + 1)
+
+    def level(own, time):
+        return np.full(len(time), 0.9) if own == rank else drift[(NOW - time) // MINUTE]
+
+    job = batch(random, ranks, interval, length, JobState.SUCCEEDED, level)
+    assert found(job.findings()) == [("straggler_rank", f"worker-{rank}")]
+
+
 @settings(max_examples=12, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([2, 4, 8, 16, 64]), st.integers(5, 60), st.booleans())
 def test_ranks_that_differ_by_design_are_no_stragglers(seed, ranks, interval, halves):

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import NamedTuple, TypedDict
 
 from jobmeter.collect import files
+from jobmeter.collect.accelerators.registry import device_variables
 from jobmeter.collect.base import Owner
 from jobmeter.collect.cgroup.paths import Groups, groups_of
 from jobmeter.collect.discover.clusters import SlurmClusters
@@ -24,8 +25,6 @@ _WORKER = re.compile(
     r"(?P<job>.+)-(?P<role>master|worker|launcher|chief|ps|evaluator|scheduler|server|head)-(?P<index>\d+)"
 )
 _ONE_TASK = re.compile(r"1(\(x\d+\))?")
-_DEVICES = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
-"""Variables with devices of a process, most specific first. Slurm's number the node's, CUDA's may number a group's."""
 _NO_DEVICE = {"all", "none", "void", "no-dev-files"}
 
 Variables = dict[str, str]
@@ -264,7 +263,7 @@ def _by_torchrun(variables: Variables) -> Member:
 class _OfProcess(TypedDict):
     process_rank: int | None
     local_rank: int | None
-    devices: tuple[str, str] | None
+    devices: tuple[tuple[str, str], ...]
 
 
 def _of_process(variables: Variables) -> _OfProcess:
@@ -272,7 +271,7 @@ def _of_process(variables: Variables) -> _OfProcess:
     return {
         "process_rank": rank(variables),
         "local_rank": local_rank(variables),
-        "devices": next(
-            ((name, text) for name in _DEVICES if (text := variables.get(name, "")) and text not in _NO_DEVICE), None
+        "devices": tuple(
+            (name, text) for name in device_variables() if (text := variables.get(name, "")) and text not in _NO_DEVICE
         ),
     }

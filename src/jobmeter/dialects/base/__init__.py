@@ -92,6 +92,8 @@ class Context(msgspec.Struct, frozen=True):
     senders: SenderCache | None = None
     public: PublicAddress | None = None
     silent_ms: int = SILENT_MS
+    job: str | None = None
+    """Job of a job-scoped token, None for any other credential."""
 
 
 Steps = Generator[Question[Any], Any, Answer]

@@ -10,9 +10,10 @@ from jobmeter import __version__
 from jobmeter.dialects.base import Steps, execute, only
 from jobmeter.dialects.base.request import Request
 from jobmeter.dialects.prometheus import answers
-from jobmeter.dialects.prometheus.names import JOB, PROJECT, Exposed, metric_of, names_of
+from jobmeter.dialects.prometheus.facts import FACTS
+from jobmeter.dialects.prometheus.names import JOB, PROJECT, metric_of, names_of
 from jobmeter.dialects.prometheus.requests import API, TIME, Alternatives, QueryRequest, Selectors, operation
-from jobmeter.dialects.prometheus.select import MOST_NAMES, find
+from jobmeter.dialects.prometheus.select import MOST_NAMES, Row, find
 from jobmeter.model.catalog import METRICS, Kind
 from jobmeter.model.question import Question
 from jobmeter.model.series import NamePart
@@ -42,7 +43,7 @@ class NamesRequest(Request, frozen=True, kw_only=True):
     start: Annotated[int, Meta(description="Series that were written last before this time are left out."), TIME] = 0
     limit: Annotated[int, Meta(description="Most entries of the answer; 0 is all.")] = 0
 
-    def find(self, alternatives: Alternatives) -> Generator[Question[Any], Any, Sequence[Exposed]]:
+    def find(self, alternatives: Alternatives) -> Generator[Question[Any], Any, Sequence[Row]]:
         """Return the series that match since the start."""
         return find(alternatives, self.start, self.context.project)
 
@@ -115,7 +116,7 @@ def _catalogue() -> dict[str, list[dict[str, str]]]:
         kind = "counter" if metric.kind is Kind.COUNTER else "gauge"
         for name in names_of(metric.name):
             found[name] = [{"type": kind, "help": metric.text, "unit": ""}]
-    return found
+    return found | {name: [{"type": "gauge", "help": text, "unit": ""}] for name, text in FACTS.items()}
 
 
 @operation(f"GET {API}/metadata", "metrics:read", name="metadata")
@@ -126,8 +127,9 @@ class MetadataRequest(Request, frozen=True, kw_only=True):
     limit: Annotated[int, Meta(description="Most entries of the answer; 0 is all.")] = 0
 
     def _steps(self) -> Steps:
+        known = self.metric in FACTS or metric_of(self.metric) is not None
         if self.metric:
-            rows = {self.metric: _catalogue()[self.metric]} if metric_of(self.metric) is not None else {}
+            rows = {self.metric: _catalogue()[self.metric]} if known else {}
         else:
             rows = dict(list(_catalogue().items())[: self.limit or None])
         return only(answers.success(rows))
