@@ -5,13 +5,14 @@ after its own parts. A broken plug-in is logged once and left out.
 """
 
 import logging
+import sys
 from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
-
-import msgspec
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -44,7 +45,8 @@ _NAMED = frozenset({PluginKind.RULES, PluginKind.DIALECTS})
 """Kinds whose parts state their names themselves."""
 
 
-class Plugin(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Plugin:
     """A part of an installed package. Exactly one of ``part`` and ``error`` is set."""
 
     kind: PluginKind
@@ -69,7 +71,7 @@ def load_plugins(kind: PluginKind, taken: Container[str] = ()) -> list[Plugin]:
     for entry in _entries().get(kind, ()):
         plugin = _loaded(kind, entry, _package(entry))
         if not plugin.error and (plugin.name in taken or plugin.name in {one.name for one in found if not one.error}):
-            plugin = msgspec.structs.replace(plugin, part=None, error="another part has the same name; rename it")
+            plugin = replace(plugin, part=None, error="another part has the same name; rename it")
         if plugin.error:
             _warn(plugin.problem)
         found.append(plugin)
@@ -83,7 +85,7 @@ def working(plugins: Iterable[Plugin]) -> list[Plugin]:
 
 def report_failure(plugin: Plugin, error: str) -> None:
     """Log once that a loaded plug-in is left out."""
-    _warn(msgspec.structs.replace(plugin, part=None, error=error[:_MOST_CHARACTERS]).problem)
+    _warn(replace(plugin, part=None, error=error[:_MOST_CHARACTERS]).problem)
 
 
 @cache
@@ -93,8 +95,10 @@ def _warn(problem: str) -> None:
 
 @cache
 def _entries() -> "Mapping[str, list[EntryPoint]]":
-    """Return the entry points of each kind; reads the list of every installed package."""
-    # Importing it costs as much as all that some verbs import besides.
+    """Return the entry points of each kind."""
+    if not any(map(_may_have_plugins, sys.path)):
+        return {}
+    # Importing it takes longer than everything else here.
     from importlib.metadata import entry_points  # noqa: PLC0415
 
     try:
@@ -106,6 +110,17 @@ def _entries() -> "Mapping[str, list[EntryPoint]]":
     return {kind: sorted(entries, key=lambda one: (_package(one), one.name)) for kind, entries in found.items()}
 
 
+def _may_have_plugins(location: str) -> bool:
+    """Return False if no package of a folder of modules names an entry point of a plug-in."""
+    folder = Path(location)
+    if folder.is_file():
+        return True  # an archive
+    try:
+        return any(b"[jobmeter." in path.read_bytes() for path in folder.glob("*-info/entry_points.txt"))
+    except OSError:
+        return True
+
+
 @cache
 def _loaded(kind: PluginKind, entry: "EntryPoint", package: str) -> Plugin:
     # The package is an argument because equal entry points of two packages are one key of the cache otherwise.
@@ -113,13 +128,13 @@ def _loaded(kind: PluginKind, entry: "EntryPoint", package: str) -> Plugin:
     try:
         part = entry.load()
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a module of somebody else may raise anything
-        return msgspec.structs.replace(plugin, error=_text(error))
+        return replace(plugin, error=_text(error))
     form, attributes = _FORMS[kind]
     if not all(hasattr(part, name) for name in attributes):
-        return msgspec.structs.replace(plugin, error=f"{entry.value} is not {form}")
+        return replace(plugin, error=f"{entry.value} is not {form}")
     if kind in _NAMED and part.name != entry.name:
-        return msgspec.structs.replace(plugin, error=f"{entry.value} has the name {part.name!r}; use it in both places")
-    return msgspec.structs.replace(plugin, part=part)
+        return replace(plugin, error=f"{entry.value} has the name {part.name!r}; use it in both places")
+    return replace(plugin, part=part)
 
 
 def _package(entry: "EntryPoint") -> str:

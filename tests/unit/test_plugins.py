@@ -19,7 +19,7 @@ BROKEN = {
         "odd": "acme:ODD",
         "lists": "acme:LISTS",
     },
-    "jobmeter.dialects": {"text": "acme:WORD"},
+    "jobmeter.dialects": {"text": "acme:WORD", "boom": "acme:BOOM"},
     "jobmeter.verbs": {"hello": "acme:hello", "explode": "acme_bomb:command", "jobs": "acme:hello"},
     "jobmeter.sinks": {"null": "acme:NullSink", "nothing": "acme:absent"},
     "jobmeter.collectors": {"acme.bad": "acme:BadCollector", "acme.raises": "acme:broken_collector"},
@@ -44,6 +44,12 @@ def find(rule, case, numbers):
 def rule(name, **more):
     from jobmeter.diagnose.rule import Rule
     return Rule(name=name, title=name, sees="", advice="", source="", find=find, **more)
+def fail(given):
+    raise LookupError("boom")
+from types import SimpleNamespace
+BOOM = SimpleNamespace(
+    name="boom", title="Boom", schemes=(), operations=(), gaps=(), match=fail, view_call=fail
+)
 FAILS, ODD = rule("fails"), rule("odd", numbers=(("hold", "a while", ""),))
 LISTS = rule("lists", metrics=["cpu.usage"])
 '''
@@ -83,6 +89,7 @@ many = Sampled({("thread.count", "worker-0"): (time, np.full(len(time), 9_000.0)
 key = {"Authorization": f"Bearer {server.admin.token}"}
 plain = [server.raw("GET", f"/plain/v1/{path}", headers=key) for path in ("jobs/j1", "jobs/none", "nothing")]
 plain.append(server.raw("GET", "/plain/v1/jobs/j1"))
+plain.append(server.raw("GET", "/elsewhere", headers=key))
 listed = server.call("GET", "/rules").json()["rules"]
 server.application.close()
 print(json.dumps({
@@ -151,9 +158,10 @@ def test_a_rule_of_a_package_finds_its_fault_and_the_api_lists_it(seen):
 
 def test_a_dialect_of_a_package_answers_behind_the_server_s_permissions(seen):
     assert "plain" in seen["dialects"]
-    found, missing, wrong, refused = seen["plain"]
+    found, missing, wrong, refused, elsewhere = seen["plain"]
     assert found == [200, "j1 is Failed\n"]
     assert (missing[0], wrong[0], refused[0]) == (404, 404, 401)
+    assert elsewhere[0] == 404, "another dialect that fails for every path takes none"
 
 
 def test_a_collector_of_a_package_measures_at_its_interval(seen):
@@ -181,6 +189,7 @@ def test_broken_plugins_are_left_out_and_logged_once_with_package_and_reason(see
         "swap (rules)": "jobmeter_example.rule:RULE has the name 'many_threads'; use it in both places",
         "many_threads (rules)": "another part has the same name; rename it",
         "fails (rules)": "KeyError: 'absent'",
+        "boom (dialects)": "LookupError: boom",
         "text (dialects)": "acme:WORD is not a jobmeter.dialects.base.Dialect",
         "acme.bad (collectors)": "unknown metric 'acme.own'; use a metric of the catalogue or one below app.",
         "acme.raises (collectors)": "RuntimeError: no device",

@@ -1,11 +1,16 @@
 """Lists the dialects: the only file that names them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
+from typing import Any, TypeVar, cast
 
-from jobmeter.dialects.base import Dialect
+from jobmeter.access.call import Call
+from jobmeter.dialects.base import Dialect, Match
 from jobmeter.dialects.base.view import View, ViewCall
-from jobmeter.plugins import PluginKind, load_plugins, working
+from jobmeter.errors import JobmeterError
+from jobmeter.plugins import Plugin, PluginKind, load_plugins, report_failure, working
+
+R = TypeVar("R")
 
 DIALECTS = (
     "alibaba.pai_dlc:PAI_DLC",
@@ -19,6 +24,7 @@ DIALECTS = (
     "baseten:BASETEN",
     "mlflow:MLFLOW",
     "prometheus:PROMETHEUS",
+    "alertmanager:ALERTMANAGER",
     "opentsdb:OPENTSDB",
     "otlp:OTLP",
     "alibaba.gateway:GATEWAY",
@@ -30,13 +36,39 @@ def dialects() -> Sequence[Dialect]:
     """Return every dialect, in the order of ``DIALECTS``; dialects of plug-ins follow."""
     own: dict[str, Dialect] = {one.name: one for one in (_loaded(*entry.split(":")) for entry in DIALECTS)}
     plugins = working(load_plugins(PluginKind.DIALECTS, own))
-    return (*own.values(), *(one.part for one in plugins))
+    return (*own.values(), *(cast("Dialect", _PluginDialect(one)) for one in plugins))
 
 
 def view_calls(view: View) -> Sequence[tuple[str, ViewCall]]:
     """Return the title of the API and the call, for each dialect that can return the data of a chart."""
     calls = ((dialect.title, dialect.view_call(view)) for dialect in dialects())
     return [(title, call) for title, call in calls if call is not None]
+
+
+class _PluginDialect:
+    """Dialect of a plug-in that has no operation for a call if it fails, so that others can have one."""
+
+    def __init__(self, plugin: Plugin) -> None:
+        self._plugin = plugin
+        self._dialect: Dialect = plugin.part
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - any attribute of a dialect
+        return getattr(self._dialect, name)
+
+    def match(self, call: Call) -> Match | None:
+        return self._attempt(lambda: self._dialect.match(call))
+
+    def view_call(self, view: View) -> ViewCall | None:
+        return self._attempt(lambda: self._dialect.view_call(view))
+
+    def _attempt(self, work: Callable[[], R | None]) -> R | None:
+        try:
+            return work()
+        except JobmeterError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a module of somebody else may raise anything
+            report_failure(self._plugin, f"{type(error).__name__}: {error}")
+            return None
 
 
 def _loaded(folder: str, name: str) -> Dialect:

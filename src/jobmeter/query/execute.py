@@ -355,7 +355,7 @@ class Executor:
     def _views(self, question: JobViewsQuestion, scope: Scope) -> list[JobView]:
         now_ms = self._clock.now_ms()
         names = permitted_names(self._registry, question.jobs, scope, now_ms)
-        return [opened(view, scope) for view in self._registry.job_views(names, TimeRange(0, 0), now_ms)]
+        return [opened(view, scope) for view in self._registry.job_views(names, question.allocated, now_ms)]
 
     def _list_projects(self, question: ProjectsQuestion, scope: Scope) -> list[Project]:
         names = scope.within(question.names)

@@ -47,7 +47,7 @@ from jobmeter.query.result_cache import Part, ResultCache, Tables, ends, middle,
 from jobmeter.query.sampled import SampledLine, SampledQuestion, Sampling
 from jobmeter.query.shape import Shape
 from jobmeter.query.source import RAW_IS_QUICK, Source
-from jobmeter.query.subjects import Subjects, projects_of
+from jobmeter.query.subjects import Subjects, projects_of, shown
 from jobmeter.query.table import EMPTY, Table, lines_of
 from jobmeter.registry.base import Registry
 from jobmeter.settings import Limits
@@ -139,7 +139,10 @@ class Measurements:
         """Answer a question for lines with their sampling times. Raises as ``lines``."""
         query, meter = question.query, Meter(self._clock, self._limits)
         metrics, names, _ = check(query, self._limits)
-        resolved = self._resolve(query, scope, names)
+        if question.view is not None and shown(question.view, scope):
+            resolved = self.of_job(question.view, names, query.range, query.by)
+        else:
+            resolved = self._resolve(query, scope, names)
         layout = resolved.layout
         columns = read(layout.shape, self._source, query.range, query.step_ms, meter)
         frame = Frame(layout.shape, columns, resolved.limits, query.step_ms)

@@ -11,6 +11,7 @@ import numpy as np
 
 from jobmeter.model.batch import Int64s
 from jobmeter.model.catalog import CATALOG
+from jobmeter.model.job import JobView
 from jobmeter.model.question import Question
 from jobmeter.query.frame import Frame
 from jobmeter.query.gaps import Presence
@@ -26,11 +27,15 @@ class SampledLine(msgspec.Struct, frozen=True, eq=False):
 
 
 class SampledQuestion(msgspec.Struct, Question[Sequence[SampledLine]], frozen=True):
-    """Question for the lines of a query with their sampling times."""
+    """Question for the lines of a query with their sampling times.
+
+    ``view`` is the job of the query where the caller has just read it: then nothing reads it again.
+    """
 
     by_resource = of_job = True
 
     query: MetricQuery
+    view: JobView | None = None
 
 
 class Sampling:

@@ -239,6 +239,8 @@ def _pairs(frame: Frame, pair: tuple[str, str], statistic: Statistic, measured: 
 
 def _meet(one: Table, other: Table) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Positions of rows with equal (owner, time) in both tables."""
+    if not len(one) or not len(other):
+        return np.empty(0, np.intp), np.empty(0, np.intp)
     mine, theirs = _numbers(one.owner, one.time, other.owner, other.time)
     _, at, there = np.intersect1d(mine, theirs, assume_unique=True, return_indices=True)
     return at, there
@@ -254,7 +256,7 @@ def _numbers(owner: Int64s, time: Int64s, other_owner: Int64s, other_time: Int64
 
 def _of_others(table: Table, one: Table) -> Table:
     """Select rows whose owners are missing in the other table."""
-    return table.where(~np.isin(table.owner, one.owner))
+    return table.where(~np.isin(table.owner, one.owner)) if len(table) and len(one) else table
 
 
 def _both(one: Table, other: Table) -> Table:

@@ -129,8 +129,9 @@ def test_a_request_may_have_several_routes():
 
 
 def test_every_operation_of_a_dialect_is_found_in_its_folder():
-    # MLflow's operations are listed by their modules.
-    folders = [entry.split(":")[0] for entry in DIALECTS if entry not in {"mlflow:MLFLOW", "alibaba.gateway:GATEWAY"}]
+    # Two dialects list their operations; the gateway has none.
+    others = {"mlflow:MLFLOW", "alertmanager:ALERTMANAGER", "alibaba.gateway:GATEWAY"}
+    folders = [entry.split(":")[0] for entry in DIALECTS if entry not in others]
     found = [operations_of(f"jobmeter.dialects.{folder}.operations") for folder in folders]
     assert all(found)
     listed = [dialect.operations for dialect in dialects() if dialect.operations in found]

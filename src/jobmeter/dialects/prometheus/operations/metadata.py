@@ -135,22 +135,6 @@ class MetadataRequest(Request, frozen=True, kw_only=True):
         return only(answers.success(rows))
 
 
-@operation(f"GET {API}/rules", "metrics:read", name="rules")
-class RulesRequest(Request, frozen=True):
-    """Gives no rules: no rule file is evaluated here."""
-
-    def _steps(self) -> Steps:
-        return only(answers.success({"groups": []}))
-
-
-@operation(f"GET {API}/alerts", "metrics:read", name="alerts")
-class AlertsRequest(Request, frozen=True):
-    """Gives no alerts: no rule file is evaluated here."""
-
-    def _steps(self) -> Steps:
-        return only(answers.success({"alerts": []}))
-
-
 @operation(f"GET {API}/status/buildinfo", "metrics:read", name="buildinfo")
 class BuildInfoRequest(Request, frozen=True):
     """Gives the version of the API, and that of Jobmeter as the revision."""
