@@ -48,7 +48,9 @@ class BuildHook(BuildHookInterface):  # type: ignore[type-arg]
             return
         compiler = find_compiler()
         if not compiler or sys.platform == "win32":
-            missing = "there is no C compiler for the compiled kernel, without which no server starts: install gcc or clang, or set CC"
+            missing = (
+                "there is no C compiler for the compiled kernel, without which no server starts: install gcc or clang, or set CC"
+            )
             if version == "editable" and sys.platform != "win32":
                 raise RuntimeError(f"{missing}, or set JOBMETER_BUILD_KERNEL=off for agents and clients alone")
             self.app.display_warning(missing)
