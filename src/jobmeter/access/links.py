@@ -16,8 +16,9 @@ from jobmeter.access.vault import Vault
 from jobmeter.errors import InvalidRequestError, LimitExceededError, NotFoundError
 from jobmeter.model.series import check_job_id, check_project
 from jobmeter.model.time import SECOND, Clock
-from jobmeter.registry.base import Registry, StoredKey
+from jobmeter.registry.base import Registry
 from jobmeter.registry.emit import emit
+from jobmeter.registry.stored import StoredKey
 
 PREFIX = "jml_"
 MOST_LINKS = 100

@@ -199,11 +199,22 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return {}
 
     def _enough(self, signals: Signals, metric: str, numbers: Numbers, reaching: float = -np.inf) -> Iterator[Signal]:
-        span, least = self.judged(numbers), numbers["coverage"]
-        for signal in signals.get(metric, ()):
-            if reaching > -np.inf and signal.value.max(initial=-np.inf) < reaching:
-                continue
-            inside = signal.within(span.start_ms, span.end_ms)
+        if not signals.get(metric):
+            return
+        # Most rules ask for the same signals with the same thresholds.
+        key = signals is self.nodes, metric, numbers["warm_up"], numbers["warm_up_share"], numbers["coverage"]
+        found = self._judged.get(key)
+        if found is None:
+            span = self.judged(numbers)
+            inside = (signal.within(span.start_ms, span.end_ms) for signal in signals[metric])
             # The coverage of a member's own life: it may have started later, or ended earlier, than the job.
-            if len(inside) and inside.coverage >= least:
-                yield inside
+            found = [one for one in inside if len(one) and one.coverage >= numbers["coverage"]]
+            self._judged[key] = found
+        if reaching > -np.inf:
+            yield from (one for one in found if one.value.max() >= reaching)
+        else:
+            yield from found
+
+    @cached_property
+    def _judged(self) -> dict[tuple[bool, str, float, float, float], list[Signal]]:
+        return {}

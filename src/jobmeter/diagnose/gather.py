@@ -79,10 +79,11 @@ def signals_of_job(
 ) -> Signals:
     """Metrics of a job, device by device: one question, unless the job is very large."""
     own = JobRef(view.job.id, view.job.project)
+    whole = view if scope.job is None else None  # a share token sees no allocations
     found: dict[str, list[Signal]] = {}
     for some in _chunks(view, names, span, step_ms):
         query = MetricQuery(subject=own, metrics=some, range=span, step_ms=step_ms, by=By.DEVICE, statistic=statistic)
-        for signal in signals_of(executor.run(SampledQuestion(query), scope)):
+        for signal in signals_of(executor.run(SampledQuestion(query, whole), scope)):
             found.setdefault(signal.metric, []).append(signal)
     return found
 

@@ -247,7 +247,7 @@ def _pauses(load: Float64s | None, other: Float64s) -> Bools:
     measured: Bools = np.logical_not(np.isnan(value).all(axis=0))
     if load is None or not measured.any():
         return ~measured
-    middle, highest = np.nan_to_num(_columns(value)), np.nan_to_num(value).max(axis=0)
+    middle, highest = np.nan_to_num(median(value)), np.nan_to_num(value).max(axis=0)
     quiet = _is_far_below_usual(middle)
     if np.median(middle[measured]) < _PAUSE * np.median(highest[measured]):
         quiet &= _is_far_below_usual(highest)
@@ -264,23 +264,13 @@ def _is_far_below_usual(level: Float64s) -> Bools:
 def _of_others(value: Float64s) -> tuple[Float64s, Float64s]:
     """Return the median and the MAD of the other members, float64[member, window] each."""
     if len(value) > _FEW:
-        middle = _columns(value)
-        spread = _columns(np.abs(value - middle))
+        middle = median(value)
+        spread = median(np.abs(value - middle))
         return np.broadcast_to(middle, value.shape), np.broadcast_to(spread, value.shape)
-    middle, spread = np.empty(value.shape), np.empty(value.shape)
-    for row in range(len(value)):
-        rest = np.delete(value, row, axis=0)
-        middle[row] = _columns(rest)
-        spread[row] = _columns(np.abs(rest - middle[row]))
-    return middle, spread
-
-
-def _columns(value: Float64s) -> Float64s:
-    """Return the median of each column; NaN for one without values."""
-    found = np.full(value.shape[1], np.nan)
-    measured = ~np.isnan(value).all(axis=0)
-    found[measured] = median(value[:, measured])
-    return found
+    rows = np.arange(len(value))
+    rest = value[[np.delete(rows, row) for row in rows]]  # float64[member, other, window]
+    middle = median(rest, axis=1)
+    return middle, median(np.abs(rest - middle[:, np.newaxis]), axis=1)
 
 
 def _means(value: Float64s) -> Float64s:

@@ -66,6 +66,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """Rules whose findings about the same subject (the job: about any) follow from this one: left out in its time."""
     running: bool = False
     """True for a rule that is evaluated while jobs run: each evaluation reads its metrics. It has to warn at least."""
+    suspects: Callable[[Case, Numbers], int | None] | None = None
+    """Return since when (epoch ms) a running job may have the fault, where the stacks of its ranks would show it."""
     numbers: tuple[tuple[str, float | str, str], ...] = ()
     """Thresholds of a plug-in's rule: name, value (a time is a text: ``5m``), origin. Others are in a file."""
     find_facts: Callable[["Rule", Case, Numbers], Findings] | None = None

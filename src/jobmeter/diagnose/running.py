@@ -22,15 +22,15 @@ from jobmeter.diagnose.registry import rules
 from jobmeter.diagnose.rule import Rule
 from jobmeter.diagnose.signal import Signal
 from jobmeter.diagnose.thresholds import Thresholds
-from jobmeter.errors import JobmeterError, NotFoundError
-from jobmeter.model.event import Event, EventFilter, EventType
+from jobmeter.errors import JobmeterError
+from jobmeter.model.event import STACK_EVIDENCE, Event, EventFilter, EventType
 from jobmeter.model.finding import Finding, Subject
 from jobmeter.model.job import JobState, JobView
 from jobmeter.model.log import LogLine
-from jobmeter.model.time import DAY, MINUTE, NS_PER_MS, SECOND, TimeRange
+from jobmeter.model.time import DAY, MAX_TIME_MS, MINUTE, NS_PER_MS, SECOND, TimeRange
 from jobmeter.query.defaults import default_step, life
 from jobmeter.query.execute import Executor
-from jobmeter.query.request import JobQuestion, JobRef, LogQuestion
+from jobmeter.query.request import JobRef, JobViewsQuestion, LogQuestion
 
 STEPS, NODE_STEPS, _POINTS = 180, 60, 200_000
 MOST_EVENTS, MOST_LINES = 1_000, 1_000
@@ -47,12 +47,16 @@ JobKey = tuple[str, str]
 
 
 class Evaluation(msgspec.Struct, frozen=True):
-    """The findings of a job. ``found`` is None where the reads failed; ``error`` says why."""
+    """The findings of a job. ``found`` is None where the reads failed; ``error`` says why.
+
+    ``suspected`` is since when (epoch ms) the job may have a fault that the stacks of its ranks would show.
+    """
 
     job: JobKey
     view: JobView | None = None
     found: list[Finding] | None = None
     error: JobmeterError | None = None
+    suspected: int | None = None
 
 
 class _SharedReads(msgspec.Struct, frozen=True):
@@ -76,7 +80,9 @@ def evaluate_running(
     of all together cannot be.
     """
     which = [rule for rule in rules() if rule.running]
-    views = {key: view for key in jobs if (view := _view(executor, scope, key)) is not None}
+    listed = executor.run(JobViewsQuestion(tuple(jobs), TimeRange(0, MAX_TIME_MS)), scope)
+    running = {(one.job.project, one.job.id): one for one in listed if one.job.state is JobState.RUNNING}
+    views = {key: running[key] for key in jobs if key in running}
     since = now_ms - int(thresholds[RUNNING]["window"])
     together = _read_together(executor, scope, list(views.values()), which, TimeRange(since, now_ms + 1))
     for key, view in views.items():
@@ -85,15 +91,32 @@ def evaluate_running(
             full = thresholds["fs_full"]["info"]
             mounts = used_mounts(executor, scope, view, case.nodes, case.span, full)
             case = replace(case, open_rules=jobs[key], mounts=mounts)
+            suspected = _suspected(case, thresholds, which)
+            if suspected is not None:
+                case = replace(case, events=[*case.events, *_stack_events(executor, scope, view, suspected)])
             found = examine(case, thresholds, which)
 
             def look_back(start_ms: int, some: Sequence[Rule], view: JobView = view) -> list[Finding]:
                 earlier = _case(executor, scope, view, some, together, start_ms, now_ms)
                 return examine(earlier, thresholds, some)
 
-            yield Evaluation(key, view, _from_their_beginning(case, found, which, look_back))
+            yield Evaluation(key, view, _from_their_beginning(case, found, which, look_back), suspected=suspected)
         except JobmeterError as error:
             yield Evaluation(key, view, None, error)
+
+
+def _suspected(case: Case, thresholds: Thresholds, which: Sequence[Rule]) -> int | None:
+    """Return since when a rule suspects a fault that stacks would show; None where none does."""
+    since = (rule.suspects(case, thresholds[rule.thresholds]) for rule in which if rule.suspects is not None)
+    return min((one for one in since if one is not None), default=None)
+
+
+def _stack_events(executor: Executor, scope: Scope, view: JobView, since: int) -> Iterable[Event]:
+    """Return what comparisons of the job's stacks have shown since a time."""
+    wanted = EventFilter(
+        projects=frozenset({view.job.project}), start=since, contains=STACK_EVIDENCE, descending=True, limit=MOST_EVENTS
+    )
+    return _events(executor, scope, wanted, jobs=(view.job.id,))
 
 
 def _from_their_beginning(
@@ -122,14 +145,6 @@ def _from_their_beginning(
                 earlier[one.rule, one.subject] = one
         pending = {key: one for key, one in earlier.items() if key in pending and one.start <= start + _EDGE_MS}
     return [earlier.get((one.rule, one.subject), one) for one in found]
-
-
-def _view(executor: Executor, scope: Scope, key: JobKey) -> JobView | None:
-    try:
-        view = executor.run(JobQuestion(JobRef(key[1], key[0])), scope)
-    except NotFoundError:  # the job was deleted meanwhile
-        return None
-    return view if view.job.state is JobState.RUNNING else None
 
 
 def _read_together(

@@ -37,7 +37,8 @@ from jobmeter.query.tasks import (
     task,
     tasks,
 )
-from jobmeter.registry.base import Registry, StoredKey
+from jobmeter.registry.base import Registry
+from jobmeter.registry.stored import StoredKey
 from jobmeter.store.base import Selector, Store, StoreStatistics
 from jobmeter.store.damage import DamagedPart
 

@@ -218,11 +218,15 @@ class MeasuredNamesQuestion(msgspec.Struct, Question[list[str]], frozen=True):
 
 
 class JobViewsQuestion(msgspec.Struct, Question[list[JobView]], frozen=True):
-    """Question for several jobs, as (project, id), with replicas but no allocations; invisible jobs are left out."""
+    """Question for several jobs, as (project, id), with replicas; invisible jobs are left out.
+
+    Their allocations are those that overlap the span ``allocated``: by default none.
+    """
 
     by_resource = of_job = True
 
     jobs: tuple[tuple[str, str], ...]
+    allocated: TimeRange = TimeRange(0, 0)
 
 
 class LogQuestion(LogFilter, Question[LogPage], frozen=True, kw_only=True):

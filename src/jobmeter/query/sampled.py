@@ -11,8 +11,9 @@ import numpy as np
 
 from jobmeter.model.batch import Int64s
 from jobmeter.model.catalog import CATALOG
+from jobmeter.model.job import JobView
 from jobmeter.model.question import Question
-from jobmeter.query.frame import Frame
+from jobmeter.query.frame import BucketedSeries
 from jobmeter.query.gaps import Presence
 from jobmeter.query.layout import Layout
 from jobmeter.query.request import Line, MetricQuery
@@ -26,17 +27,21 @@ class SampledLine(msgspec.Struct, frozen=True, eq=False):
 
 
 class SampledQuestion(msgspec.Struct, Question[Sequence[SampledLine]], frozen=True):
-    """Question for the lines of a query with their sampling times."""
+    """Question for the lines of a query with their sampling times.
+
+    ``view`` is the job of the query where the caller has just read it: then nothing reads it again.
+    """
 
     by_resource = of_job = True
 
     query: MetricQuery
+    view: JobView | None = None
 
 
 class Sampling:
     """Sampling times in a frame, by line."""
 
-    def __init__(self, frame: Frame, layout: Layout) -> None:
+    def __init__(self, frame: BucketedSeries, layout: Layout) -> None:
         self._frame = frame
         self._layout = layout
         self._bounds = np.searchsorted(frame.columns.index, np.arange(len(frame.shape.entries) + 1)).tolist()

@@ -17,10 +17,11 @@ from jobmeter.diagnose.running import RUNNING, Evaluation, JobKey, evaluate_runn
 from jobmeter.diagnose.thresholds import Thresholds
 from jobmeter.errors import JobmeterError
 from jobmeter.model.event import Event, EventFilter, EventType
+from jobmeter.model.finding import Finding
 from jobmeter.model.job import Job, JobFilter, JobState, JobView
 from jobmeter.model.record import EventRecord, Records
 from jobmeter.model.stacks import STACK_RULES
-from jobmeter.model.time import SECOND, Clock
+from jobmeter.model.time import MINUTE, SECOND, Clock
 from jobmeter.query.execute import Executor
 from jobmeter.registry.base import Registry
 from jobmeter.server.background import accounted
@@ -40,12 +41,15 @@ IDLE_CPU = 0.3
 LIST_SECONDS = 5.0
 """Interval in seconds between listings of the running jobs."""
 TOGETHER = 8
-"""Most jobs whose events and nodes are read together."""
+"""Most jobs whose records, events and nodes are read together; fewer after a round that could not evaluate them all."""
 LEAST_JOBS = 32
 """Most jobs evaluated in a round."""
 MOST_JOBS = 100_000
 """Most jobs that are watched. Further jobs are diagnosed after their end."""
 MOST_EVENTS = 5_000
+SUSPICION_MS = 5 * MINUTE
+"""Least time between two collections of the evidence of a job that may stand still; it doubles with each."""
+_MOST_DOUBLINGS = 8
 _HASTE = 2.0
 """Factor on a round's fair share of jobs: few jobs are spread evenly, and none waits for long."""
 _LEASE_MS = 60 * SECOND
@@ -55,7 +59,8 @@ class _Watched(msgspec.Struct):
     """A running job: its last sample at the last listing and evaluation, and the (monotonic) time of the latter.
 
     ``waits`` is when its first new sample arrived. ``open`` is unset until the stream of events was read.
-    ``is_queued`` is True while it is in the queue of jobs with new samples.
+    ``requested`` is when (epoch ms) the evidence of its ranks was requested last, ``suspicions`` how often that was so
+    without a finding. ``is_queued`` is True while it is in the queue of jobs with new samples.
     """
 
     sampled: int | None
@@ -64,6 +69,8 @@ class _Watched(msgspec.Struct):
     evaluated: float | None = None
     open: OpenFindings | None = None
     is_queued: bool = False
+    requested: int = 0
+    suspicions: int = 0
 
     @property
     def is_new(self) -> bool:
@@ -120,6 +127,7 @@ class RunningJobs:
         # first), order of arrival, job.
         self._queue: list[tuple[float, int, JobKey]] = []
         self._arrivals = count()
+        self._together = TOGETHER
         self._listed = float("-inf")
         self._others_cpu = others_cpu
         self.figures = Figures()
@@ -139,10 +147,14 @@ class RunningJobs:
         share = int(_HASTE * len(self._jobs) * INTERVAL_SECONDS / EVERY_SECONDS)
         due = list(islice(self._due(began), max(share, LEAST_JOBS)))
         try:
-            for first in range(0, len(due), TOGETHER):
-                self._evaluate(due[first : first + TOGETHER], is_over)
+            first = 0
+            while first < len(due):
+                some = due[first : first + self._together]
+                self._evaluate(some, is_over)
                 if is_over():
                     break
+                first += len(some)
+                self._together = min(2 * self._together, TOGETHER)
         finally:
             for key in due:  # jobs that were not begun stay in the queue
                 self._enqueue(key)
@@ -229,6 +241,7 @@ class RunningJobs:
                     self._take(evaluation, sampled[evaluation.job], now_ms)
                     if is_over():
                         evaluated = keys[: keys.index(evaluation.job) + 1]
+                        self._together = len(evaluated)  # what is read for more is lost
                         break
         finally:  # a job that failed waits until the others had their turn
             with self._lock:
@@ -275,6 +288,8 @@ class RunningJobs:
             return
         with self._lock:
             change = findings.update(evaluation.found, upto, now_ms, self._thresholds[RUNNING]["hold"])
+        if evaluation.view and self._needs_evidence(evaluation, change.opened, now_ms):
+            self._request_evidence(evaluation.view, now_ms)
         events: list[EventRecord] = [opening(project, job, one, now_ms) for one in change.opened]
         events += [ending(project, job, key, now_ms, since) for key, since in change.closed]
         if not events:
@@ -286,11 +301,24 @@ class RunningJobs:
             raise
         self.figures.opened += len(change.opened)
         self.figures.closed += len(change.closed)
-        if evaluation.view and any(one.rule in STACK_RULES for one in change.opened):
-            self._request_evidence(evaluation.view, now_ms)
+
+    def _needs_evidence(self, evaluation: Evaluation, opened: Sequence[Finding], now_ms: int) -> bool:
+        """True where a job stands still, or may do so, and the evidence of its ranks was not collected lately."""
+        watched = self._jobs[evaluation.job]
+        if any(one.rule in STACK_RULES for one in opened):
+            recent = evaluation.suspected is not None and now_ms - watched.requested < SUSPICION_MS
+            return not recent
+        if evaluation.suspected is None or (watched.open is not None and watched.open.rules & STACK_RULES):
+            return False
+        # A job that stands still often, and goes on, has its evidence collected less and less often.
+        if now_ms - watched.requested < SUSPICION_MS << min(watched.suspicions, _MOST_DOUBLINGS):
+            return False
+        watched.suspicions += 1
+        return True
 
     def _request_evidence(self, view: JobView, now_ms: int) -> None:
         """Have the evidence of the job's ranks collected, once for the findings that opened."""
+        self._jobs[view.job.project, view.job.id].requested = now_ms
         try:
             request_stacks(self._executor, self._registry, view, now_ms, self._task_seconds)
         except JobmeterError as error:

@@ -61,4 +61,4 @@ def test_the_sources_are_counted(tmp_path):
     assert not keys.entered_by(["jobmeter.access", "jobmeter.access.authenticate_all"])
     assert jobs.entered_by(["jobmeter.registry.columns.table"])
     assert jobs.entered_by(["jobmeter.server.live"])
-    assert not jobs.entered_by(["jobmeter.registry.sql", "jobmeter.server.native.live"])
+    assert not jobs.entered_by(["jobmeter.registry.base", "jobmeter.server.native.live"])

@@ -522,3 +522,31 @@ def test_a_node_describes_itself_when_something_changed(tmp_path):
     (node,) = reporter.records(4_010_000).nodes
     named = {"device": "gpu0", "name": "H200", "uuid": "GPU-1", "pci": "0000:9b:00"}
     assert node.info["devices"] == [{**named, "state": "lost"}]
+
+
+TAGGED, BY_SLURM = {"JOBMETER_JOB_ID": "tagged"}, {"SLURM_JOB_ID": "21", "SLURM_PROCID": "2"}
+BY_TORCHRUN = {"TORCHELASTIC_RUN_ID": "t"}
+
+
+@pytest.mark.parametrize(
+    ("groups", "variables", "command", "source"),
+    [
+        (V1_STEP, TAGGED | BY_SLURM | BY_TORCHRUN, "train", Source.TAGS),
+        (CGROUPFS, TAGGED | BY_SLURM | BY_TORCHRUN, "train", Source.TAGS),
+        (V1_STEP, BY_SLURM | BY_TORCHRUN, "train", Source.SLURM),
+        (CGROUPFS, BY_SLURM | BY_TORCHRUN, "train", Source.KUBERNETES),
+        ("0::/\n", BY_SLURM | BY_TORCHRUN, "train", Source.SLURM),
+        ("0::/\n", BY_TORCHRUN, "train", Source.RULE),
+        ("0::/\n", BY_TORCHRUN, "other", Source.TORCHRUN),
+        ("0::/\n", {}, "other", None),
+    ],
+)
+def test_the_most_trusted_source_decides_alone(tmp_path, groups, variables, command, source):
+    plant(tmp_path, HOST)
+    (tmp_path / "rules.toml").write_text('[[job]]\ncommand = "train"\njob = "by-rule"\n')
+    rules = read_rules(tmp_path / "rules.toml")
+    classifier = NodeClassifier("n1", f"{tmp_path}/proc", ContainerRuns(f"{tmp_path}/containers"), rules)
+    plant_process(tmp_path, 100, groups=groups, **variables)
+    plant(tmp_path, {"proc/100/cmdline": f"{command}\0"})
+    found = [process.member.source for process in ProcessTable(classifier, f"{tmp_path}/proc").refresh()]
+    assert found == ([] if source is None else [source])

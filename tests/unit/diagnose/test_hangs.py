@@ -4,11 +4,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.diagnosed import THRESHOLDS, found
+from tests.fakes import NOW
 from tests.training import Training
 
 from jobmeter.diagnose.examine import examine
 from jobmeter.examples.faults.generated import FAULTS
+from jobmeter.model.event import STACK_EVIDENCE, Event
 from jobmeter.model.finding import Role, Severity
 from jobmeter.model.job import JobState
 from jobmeter.model.time import MINUTE, SECOND
@@ -74,6 +77,38 @@ def test_a_hang_is_found_with_its_beginning_and_nothing_else_is(kind, seed, rank
     assert all(piece.unit and piece.limit is not None for piece in one.evidence)
     if state is JobState.RUNNING and minutes < 19:  # before that is in what a running job is looked at for
         assert found(sampled.findings_while_running()) == [("hang_hw", "j")]
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.sampled_from(sorted(KINDS)),
+    st.integers(0, 2**32 - 1),
+    st.sampled_from([2, 4, 8]),
+    st.integers(2, 30),
+    st.floats(2.5, 8),
+    st.sampled_from(["rests", "computes", "is not named", "was named before"]),
+)
+def test_stacks_show_a_hang_early_where_the_rank_that_others_wait_for_rests(kind, seed, ranks, interval, minutes, rank):
+    """The named rank may compute for all of them, which is no hang: it compiles, or prepares data."""
+    levels, metrics = KINDS[kind]
+    job = Training(np.random.default_rng(seed), ranks, interval, 40, metrics, JobState.RUNNING)
+    stop = job.start + int((40 - minutes) * MINUTE)
+    odd = f"worker-{job.random.integers(ranks)}"
+    job.noiseless_from, job.pauses = stop, False
+
+    def change(metric, own, time, value):
+        own_level = levels[metric]
+        if metric == "cpu.usage" and f"worker-{own}" == odd:
+            own_level = 0.9 if rank == "computes" else 0.001
+        return np.where(time >= stop, own_level, value)
+
+    time = stop - 3 * MINUTE if rank == "was named before" else NOW - MINUTE // 2
+    named = ("",) if rank == "is not named" else ("", odd)
+    events = [Event(time=time, project="lab", job="j", replica=one, reason=STACK_EVIDENCE) for one in named]
+    case = replace(job.sampled(change).case, events=events)
+    hangs = [one for one in examine(case, THRESHOLDS) if one.rule == "hang_hw"]
+    assert bool(hangs) == (rank == "rests" and "cpu.usage" in metrics)
+    assert all(abs(one.start - stop) <= MINUTE + 3 * interval * SECOND for one in hangs)
 
 
 def phases(job, name):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from jobmeter.diagnose.examine import examine
-from jobmeter.diagnose.signal import Signal, median, robust_z, together, trend
+from jobmeter.diagnose.signal import Signal, median, together, trend
 from jobmeter.diagnose.thresholds import load
 from jobmeter.examples.faults.generated import FAULTS
 from jobmeter.model.time import TimeRange
@@ -127,13 +127,6 @@ def test_lines_side_by_side_lack_what_was_not_measured():
     assert together([])[1].shape == (0, 0)
 
 
-def test_only_what_stands_apart_has_a_high_score():
-    values = np.array([[1.0], [1.01], [0.99], [1.02], [2.0]])
-    z = robust_z(values, 0.0)[:, 0]
-    assert z[4] > 3.5
-    assert (np.abs(z[:4]) < 3.5).all()
-
-
 def test_a_line_at_its_own_times_is_itself_and_at_others_what_was_there_before():
     signal = Signal("m", points([0, 10, 20]), np.array([1.0, 2.0, 3.0]))
     assert signal.at(points([0, 10, 20])).tolist() == [1.0, 2.0, 3.0]
@@ -141,14 +134,18 @@ def test_a_line_at_its_own_times_is_itself_and_at_others_what_was_there_before()
     assert np.isnan(signal.at(points([-1, 0, 90]))).tolist() == [True, False, True]
 
 
-@given(rows=st.integers(2, 6), seed=st.integers(0, 2**32), gaps=st.booleans())
-def test_the_median_of_lines_leaves_out_what_is_not_there(rows, seed, gaps):
+@given(
+    shape=st.tuples(st.integers(0, 6), st.integers(1, 6), st.integers(1, 8)),
+    axis=st.integers(0, 2),
+    seed=st.integers(0, 2**32),
+    gaps=st.sampled_from([0.0, 0.2, 0.8]),
+)
+@pytest.mark.filterwarnings("ignore:All-NaN slice", "ignore:Mean of empty slice")
+def test_the_median_of_lines_leaves_out_what_is_not_there(shape, axis, seed, gaps):
     random = np.random.default_rng(seed)
-    values = random.normal(size=(rows, 8))
-    if gaps:
-        values[random.random(values.shape) < 0.2] = np.nan
-        values[0] = 1.0
-    assert median(values).tolist() == np.nanmedian(values, axis=0).tolist()
+    values = random.normal(size=shape)
+    values[random.random(shape) < gaps] = np.nan
+    np.testing.assert_array_equal(median(values, axis), np.nanmedian(values, axis=axis))
 
 
 def test_the_coverage_of_each_member_is_that_of_its_own_times():

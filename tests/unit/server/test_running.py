@@ -146,6 +146,48 @@ def test_a_hang_has_its_evidence_collected_once_and_a_full_filesystem_has_not(se
     assert (task["type"], task["job"], task["nodes"]) == ("stacks", "j1", ["n1"])
 
 
+def test_ranks_that_stand_still_for_a_minute_have_their_stacks_compared_and_these_may_show_the_hang(server):
+    members = [{"name": f"w-{rank}", "node": "n1", "state": "Running"} for rank in range(3)]
+    server.call("POST", "/jobs", {"jobs": [runs(replicas=members)], "nodes": [{"name": "n1"}]})
+    stop = NOW + 10 * MINUTE
+
+    def level(at):
+        return 0.001 if at >= stop else busy(at)
+
+    course = Course(server, *(series(replica=one["name"], cpu_usage=level) for one in members))
+    course.go(10 * MINUTE)
+    assert server.call("GET", "/tasks").json()["total"] == 0
+    course.go(MINUTE)
+    [task] = server.call("GET", "/tasks").json()["tasks"]
+    assert (task["type"], task["job"]) == ("stacks", "j1")
+    assert finding_events(server) == []
+    text = "w-1 is not in the collective"
+    for replica in ("", "w-1"):
+        event = {"time": server.clock.time_ms, "job": "j1", "replica": replica, "level": "warning", "message": text}
+        server.call("POST", "/jobs", {"events": [{**event, "reason": "StackEvidence"}]})
+    course.go(2 * MINUTE)
+    assert finding_events(server) == [("Finding", "hang_hw")]
+    [one] = server.call("GET", "/jobs/j1/findings").json()
+    assert one["sentence"] == text
+    assert abs(one["start"] - stop) <= MINUTE
+    course.go(25 * MINUTE)
+    assert finding_events(server) == [("Finding", "hang_hw")]
+    assert server.call("GET", "/tasks").json()["total"] == 1
+
+
+def test_a_job_that_stands_still_again_and_again_has_its_stacks_compared_less_and_less_often(server):
+    members = [{"name": f"w-{rank}", "node": "n1", "state": "Running"} for rank in range(2)]
+    server.call("POST", "/jobs", {"jobs": [runs(replicas=members)], "nodes": [{"name": "n1"}]})
+
+    def level(at):
+        return 0.001 if at // (5 * MINUTE) % 2 else busy(at)
+
+    course = Course(server, *(series(replica=one["name"], cpu_usage=level) for one in members))
+    course.go(3 * HOUR)
+    assert finding_events(server) == []
+    assert 3 <= server.call("GET", "/tasks").json()["total"] <= 6
+
+
 def test_memory_near_its_limit_and_a_fault_of_a_device_are_reported(server):
     devices = [{"device": "gpu0", "name": "NVIDIA H200", "pci": "0000:3b:00"}]
     server.call("POST", "/jobs", {"jobs": [runs()], "nodes": [{"name": "n1", "info": {"devices": devices}}]})
@@ -394,7 +436,7 @@ def test_what_could_not_be_reported_is_reported_the_next_time(server):
                 raise UnavailableError("it is away")
             return self.registry.record(*given)
 
-    registry = Away(own._registry)
+    registry: Any = Away(own._registry)
     made = RunningJobs(own._executor, registry, own._thresholds, own._clock)
     course = Course(server, series(cpu_usage=busy), disk(free=lambda _: 1.0))
     with pytest.raises(UnavailableError):

@@ -13,6 +13,7 @@ from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import amount_of, title
 from jobmeter.model.batch import Bools, Float64s
 from jobmeter.model.catalog import CATALOG
+from jobmeter.model.event import STACK_EVIDENCE
 from jobmeter.model.finding import Evidence, Severity, Subject
 
 _FLOWS = ("network.receive", "network.transmit", "disk.read", "disk.write", "gpu.nvlink.transmit", "gpu.nvlink.receive")
@@ -22,6 +23,8 @@ _TENSOR, _SM, _BUSY, _POWER = (
 )
 _KINDS = {"flow": _FLOWS, "tensor": _TENSOR, "sm": _SM, "busy": _BUSY, "cpu": _CPU, "power": _POWER}
 """The metrics by their kind, those first that are the likeliest to show that a job works."""
+_FEWEST = 3
+"""Samples that show that a signal stands still, at least."""
 _SPINS = 0.5
 """Utilization above which a device is busy."""
 
@@ -45,22 +48,62 @@ class Still(msgspec.Struct, frozen=True):
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Up to the end of the samples nothing moves, of any replica and device, where there was work before.
 
-    Devices stay at one level: idle, or busy with a collective that waits for a rank.
+    Devices stay at one level: idle, or busy with a collective that waits for a rank. A shorter time is enough where
+    the stacks of the ranks show that the others wait for one that rests.
     """
-    is_open = rule.name in case.open_rules
+    still = _stand_still(case, numbers, numbers["hold"], is_open=rule.name in case.open_rules)
+    if not still:
+        suspicious = _suspicious(case, numbers)
+        still = suspicious if suspicious and _is_shown(case, suspicious) else []
+    if still:
+        span, evidence = (_begin(still), _end(still)), list(_evidence(still, _begin(still)))
+        sentence = f"{_who(case, still)}: {_how(still)}"
+        yield rule.finding(case.subject, Severity.CRITICAL, span, evidence, 0.85, sentence=sentence)
+
+
+def suspects(case: Case, numbers: Numbers) -> int | None:
+    """Return since when all ranks of a job stand still, for a minute at least; None where they do not."""
+    still = _suspicious(case, numbers)
+    return _begin(still) if still else None
+
+
+def _suspicious(case: Case, numbers: Numbers) -> list[Still]:
+    """Return the signals of a job of several ranks that stand still for the time ``suspect``, else none."""
+    if len({replica.name for replica in case.view.replicas}) < 2:
+        return []
+    return _stand_still(case, numbers, numbers["suspect"], is_open=False)
+
+
+def _is_shown(case: Case, still: Sequence[Still]) -> bool:
+    """True where the newest stacks since then name ranks that the others wait for, and these ranks use no CPU."""
+    since = _begin(still)
+    compared = [one for one in case.events if one.reason == STACK_EVIDENCE and one.time >= since]
+    newest = max((one.time for one in compared), default=0)
+    named = {one.replica for one in compared if one.time == newest and one.replica}
+    resting = {one.signal.replica for one in still if one.kind == "cpu" and one.quiet}
+    return bool(named) and named <= resting and named < {one.signal.replica for one in still}
+
+
+def _stand_still(case: Case, numbers: Numbers, hold_ms: float, *, is_open: bool) -> list[Still]:
+    """Return the signals of a job where all of them stand still for a time, else none."""
     still: list[Still] = []
     for kind, signal in _last_ones(case) if case.may_hang else ():
-        one = _still(kind, signal, numbers, is_open=is_open)
+        one = _still(kind, signal, numbers, max(hold_ms, _FEWEST * signal.interval), is_open=is_open)
         if one is None:
-            return
+            return []
         still.append(one)
     # The last part of a job that has hung for long shows no work any more.
-    if still and (is_open or _has_stopped(still, numbers)):
-        start, end = max(one.since for one in still), max(one.signal.span[1] for one in still)
-        if end - start >= numbers["hold"]:
-            evidence = list(_evidence(still, start))
-            sentence = f"{_who(case, still)}: {_how(still)}"
-            yield rule.finding(case.subject, Severity.CRITICAL, (start, end), evidence, 0.85, sentence=sentence)
+    if not still or not (is_open or _has_stopped(still, numbers)):
+        return []
+    return still if _end(still) - _begin(still) >= hold_ms else []
+
+
+def _begin(still: Sequence[Still]) -> int:
+    return max(one.since for one in still)
+
+
+def _end(still: Sequence[Still]) -> int:
+    return max(one.signal.span[1] for one in still)
 
 
 def _last_ones(case: Case) -> list[tuple[str, Signal]]:
@@ -76,9 +119,9 @@ def _last_ones(case: Case) -> list[tuple[str, Signal]]:
     return [one for one in found if one[1].span[1] >= last - 3 * max(one[1].interval, case.step_ms)]
 
 
-def _still(kind: str, signal: Signal, numbers: Numbers, *, is_open: bool) -> Still | None:
+def _still(kind: str, signal: Signal, numbers: Numbers, hold_ms: float, *, is_open: bool) -> Still | None:
     """Return since when a signal stays at the level of its end; None where it does not, or not for the hold time."""
-    end, hold_ms = signal.span[1], numbers["hold"]
+    end = signal.span[1]
     usual = 0.0 if is_open else _usual(signal.value)
     tail = signal.within(end - int(hold_ms), end).value
     level = float(np.median(tail)) if len(tail) else 0.0
@@ -172,6 +215,7 @@ RULE = Rule(
     find=find,
     metrics=tuple(metric for metrics in _KINDS.values() for metric in metrics),
     running=True,
+    suspects=suspects,
     waits=True,
     hides=frozenset({"gpu_busy_but_empty", "gpu_idle_allocated", "gpu_low_util", "cpu_bound_input", "cpu_overrequest"}),
 )
