@@ -79,8 +79,8 @@ def evaluate_running(
     of all together cannot be.
     """
     which = [rule for rule in rules() if rule.running]
-    found = executor.run(JobViewsQuestion(tuple(jobs), TimeRange(0, MAX_TIME_MS)), scope)
-    running = {(one.job.project, one.job.id): one for one in found if one.job.state is JobState.RUNNING}
+    listed = executor.run(JobViewsQuestion(tuple(jobs), TimeRange(0, MAX_TIME_MS)), scope)
+    running = {(one.job.project, one.job.id): one for one in listed if one.job.state is JobState.RUNNING}
     views = {key: running[key] for key in jobs if key in running}
     since = now_ms - int(thresholds[RUNNING]["window"])
     together = _read_together(executor, scope, list(views.values()), which, TimeRange(since, now_ms + 1))
