@@ -1,18 +1,17 @@
-# The front door. Everything below sets up what it needs from Python 3.11 and make alone.
+# The front door. Everything below sets up what it needs from Python 3.11, make and a C compiler.
 PYTHON ?= python3.11
 VENV := .venv
 # Programs that are started again and again keep their compiled form, whatever the surroundings say.
 unexport PYTHONDONTWRITEBYTECODE
-SDKS := alibaba alibaba-old aliyun-log baseten dask huawei opentelemetry s3 truss
+SDKS := alibaba alibaba-old aliyun-log baseten dask huawei mlflow opentelemetry s3 truss
 MINUTES ?= 10
 DIST := dist
-# Whose tests hold without the compiled kernel too.
-PLAIN := ingest query wire
-TEST_PLAIN = JOBMETER_KERNEL=off $(VENV)/bin/python -m pytest -q -n 2 $(PLAIN:%=tests/unit/%)
+# The server's tests once more, with questions and results encoded as between processes.
+TEST_ENCODED = $(VENV)/bin/python -m pytest -q -n 2 --encode-questions tests/unit/server
 UV := $(VENV)/bin/uv
 RUN := $(VENV)/bin/
 
-.PHONY: help setup page sdk flink demo test test-plain test-clusters programs search wheel release site bench bench-full check lint types imports format docs pins clean
+.PHONY: help setup page sdk flink demo test test-encoded test-clusters programs search wheel release site bench bench-full check lint types imports format docs pins clean
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 12
@@ -41,11 +40,11 @@ flink: .venvs/flink/.ready  ## a Flink for its tests, 700 MB; they need a JVM, t
 	@$(UV) pip install --quiet --python .venvs/$*/bin/python --require-hashes -r requirements/sdk-$*.txt
 	@touch $@
 
-test: setup sdk  ## every test, with the same examples each time; then those of test-plain
-	@$(RUN)python -m pytest -q -n 2 tests; first=$$?; $(TEST_PLAIN) && exit $$first
+test: setup sdk  ## every test, with the same examples each time; then those of test-encoded
+	@$(RUN)python -m pytest -q -n 2 tests; first=$$?; $(TEST_ENCODED) && exit $$first
 
-test-plain: setup ## the tests of the server's way in and out once more, without the compiled kernel
-	@$(TEST_PLAIN)
+test-encoded: setup ## the tests of the server once more, with questions and results encoded
+	@$(TEST_ENCODED)
 
 test-clusters: setup ## the tests with real clusters, too slow for CI: Slurm, Flink, Kubernetes, the image (PARTS=slurm,flink)
 	@$(RUN)python -m tests.cluster_suite --parts "$(PARTS)"
@@ -56,7 +55,7 @@ programs:        ## install the programs of others that some tests start (Debian
 search: setup    ## look for new examples that a property test fails for, for MINUTES=10
 	@$(RUN)python -m tests.search --minutes $(MINUTES)
 
-wheel: setup     ## the package in dist/: with the compiled kernel for Linux on this processor, and without it for all
+wheel: setup     ## the package in dist/: with the compiled kernel for Linux on this processor; without it for agents and clients anywhere
 	@rm -rf $(DIST) build/wheel
 	@$(UV) build --quiet --wheel --out-dir build/wheel
 	@PATH="$(CURDIR)/$(RUN):$$PATH" $(RUN)auditwheel repair --allow-pure-python-wheel --wheel-dir $(DIST) build/wheel/*.whl

@@ -1,7 +1,7 @@
 """Builds the page and the compiled kernel into the wheel, and the kernel into the tree for an editable install.
 
-Without a C compiler, or with ``JOBMETER_BUILD_KERNEL=off``, the package is built without it, for any platform: every
-function of the kernel has a NumPy form beside it, and a server that has no kernel says so.
+Without a C compiler, or with ``JOBMETER_BUILD_KERNEL=off``, the package is built without the kernel, for any platform.
+Its agent and clients work. Its server does not start, and says that the kernel is missing.
 """
 
 import os
@@ -41,7 +41,12 @@ class BuildHook(BuildHookInterface):  # type: ignore[type-arg]
             return
         compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
         if compiler is None or sys.platform == "win32":
-            self.app.display_warning("no C compiler: jobmeter is built without its compiled kernel, and is slower")
+            missing = (
+                "there is no C compiler for the compiled kernel, without which no server starts: install gcc or clang"
+            )
+            if version == "editable" and sys.platform != "win32":
+                raise RuntimeError(f"{missing}, or set JOBMETER_BUILD_KERNEL=off for agents and clients alone")
+            self.app.display_warning(missing)
             return
         sources = sorted(str(path) for path in (root / KERNEL).glob("*.c"))
         flags = ["-std=c11", "-O3", "-fPIC", "-shared", "-fvisibility=hidden", "-ffp-contract=off", "-Wall", "-Wextra"]
@@ -53,7 +58,7 @@ class BuildHook(BuildHookInterface):  # type: ignore[type-arg]
         if done.returncode and version == "editable":
             raise RuntimeError(f"the compiled kernel cannot be built from its source:\n{done.stderr}")
         if done.returncode:
-            self.app.display_warning(f"the compiled kernel could not be built, jobmeter is slower:\n{done.stderr}")
+            self.app.display_warning(f"the compiled kernel could not be built, no server will start:\n{done.stderr}")
             return
         partial.replace(library)
         build_data["artifacts"].append(str(LIBRARY))

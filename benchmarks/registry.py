@@ -15,8 +15,9 @@ from jobmeter.model.job import Condition, JobFilter, JobState, Operator
 from jobmeter.model.record import JobRecord, Records
 from jobmeter.model.retention import Retention
 from jobmeter.model.time import TimeRange
-from jobmeter.registry.base import Observation, Registry
+from jobmeter.registry.base import Registry
 from jobmeter.registry.open import open_registry
+from jobmeter.registry.stored import Observation
 
 BAR_MS = 50.0
 DEFAULT = frozenset({"default"})

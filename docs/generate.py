@@ -19,8 +19,10 @@ from jobmeter.access.actions import names_of
 from jobmeter.access.limit import Per
 from jobmeter.access.system_policies import SYSTEM_POLICIES
 from jobmeter.cli.grouped import OTHERS, GroupedCommand, Record
-from jobmeter.cli.main import VERBS, cli
-from jobmeter.diagnose.rule import Rule, rules
+from jobmeter.cli.main import cli
+from jobmeter.cli.registry import VERBS
+from jobmeter.diagnose.registry import rules
+from jobmeter.diagnose.rule import Rule
 from jobmeter.diagnose.running import RUNNING
 from jobmeter.diagnose.thresholds import COMMON, Table, load
 from jobmeter.dialects.base import Operation
@@ -60,9 +62,10 @@ too many is refused with status 429 in the words of its API, and with the time t
 _CATALOG = """\
 One table names every metric; `jobmeter catalog --json` and `GET /api/jobmeter/v1/catalog` print it. A sample is in
 `unit`, an answer in `read in`: a counter is sent as it grows and read as its rate. Units are those of UCUM: `By` bytes,
-`s` seconds, `W` watts, `J` joules, `Cel` degrees Celsius, `Hz`, `{core}` cores; `1` is a ratio from 0 to 1. `joined by`
-says how a job's value is made of its members' (replicas, devices), `on a node` how a node's is, `bounds` what a sample
-may be: a value outside of them is refused, its unit must be wrong.
+`s` seconds, `W` watts, `J` joules, `Cel` degrees Celsius, `Hz`, `{core}` cores. `shown as` tells a `ratio` (unit `1`, 0
+to 1, shown in percent) from a plain `number` (no unit) and a `quantity` with a unit. `title` is its heading on the
+page. `joined by` says how a job's value is made of its members' (replicas, devices), `on a node` how a node's is,
+`bounds` what a sample may be: a value outside of them is refused, its unit must be wrong.
 
 Names that begin with `app.` (what a program reports) or `external.` (what another system named) are open: gauges
 without a unit.
@@ -126,7 +129,10 @@ _SCOPES = {
 }
 
 
-_COLUMNS = ("metric", "unit", "read in", "kind", "joined by", "on a node", "bounds", "what", "in other APIs")
+_COLUMNS = (
+    *("metric", "title", "unit", "read in", "shown as", "kind"),
+    *("joined by", "on a node", "bounds", "what", "in other APIs"),
+)
 
 
 def catalog_page() -> str:
@@ -141,9 +147,10 @@ def catalog_page() -> str:
         if metrics:
             parts += [
                 f"## {title}\n",
-                "| metric | unit | read in | kind | joined by | on a node | bounds | what | in other APIs |",
+                f"| {' | '.join(_COLUMNS)} |",
+                "|---" * len(_COLUMNS) + "|",
             ]
-            parts += ["|---|---|---|---|---|---|---|---|---|", *(_metric(metric) for metric in metrics), ""]
+            parts += [*(_metric(metric) for metric in metrics), ""]
     return "\n".join(parts).rstrip() + "\n"
 
 
@@ -156,8 +163,10 @@ def _metric(metric: Metric) -> str:
     vendors = ", ".join(f"{dialect}: `{name}`" for dialect, name in sorted(metric.names.items()))
     cells = (
         f"`{metric.name}`",
+        metric.title,
         metric.unit,
         metric.answer_unit,
+        metric.format,
         metric.kind,
         metric.over,
         metric.on_node or metric.over,
@@ -366,7 +375,7 @@ def rules_page() -> str:
 
 def _rule(rule: Rule, tables: Mapping[str, Table]) -> list[str]:
     reads = [f"`{name}`" for name in (*rule.metrics, *rule.counters, *rule.nodes)]
-    parts = [f"## {rule.name}\n", f"{rule.sees} {rule.advice}\n"]
+    parts = [f"## {rule.name}\n", f"{rule.title}. {rule.sees} {rule.advice}\n"]
     if reads:
         parts.append(f"Reads {', '.join(reads)}.\n")
     if rule.cause is not None:
@@ -409,7 +418,8 @@ PAGES: Mapping[str, Callable[[], str]] = {
 }
 
 
-OPENAPI = Path(__file__).parents[1] / "web" / "openapi.json"
+WEB = Path(__file__).parents[1] / "web"
+OPENAPI, CATALOG = WEB / "openapi.json", WEB / "catalog.json"
 
 
 def openapi() -> str:
@@ -420,6 +430,26 @@ def openapi() -> str:
         for operation in path.values():
             operation["responses"] = {"200": operation["responses"]["200"]}
     return json.dumps(_without_prose(described), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def page_catalog() -> str:
+    """Titles, groups and places of the metrics and rules that the page shows."""
+    found = {
+        "groups": [{"id": group, "title": group.heading} for group in catalog.MetricGroup],
+        "metrics": [
+            {
+                "name": metric.name,
+                "title": metric.title,
+                "group": metric.group,
+                "unit": metric.answer_unit,
+                "column": metric.column,
+                "views": [str(view.name).lower() for view in metric.views],
+            }
+            for metric in catalog.METRICS
+        ],
+        "rules": {rule.name: rule.title for rule in rules()},
+    }
+    return json.dumps(found, indent=1, ensure_ascii=False) + "\n"
 
 
 def _without_prose(value: Any) -> Any:  # noqa: ANN401 - JSON
@@ -434,6 +464,7 @@ def _without_prose(value: Any) -> Any:  # noqa: ANN401 - JSON
 def main() -> None:
     """Write every page."""
     OPENAPI.write_text(openapi(), encoding="utf-8")
+    CATALOG.write_text(page_catalog(), encoding="utf-8")
     for name, page in PAGES.items():
         (REFERENCE / name).write_text(page(), encoding="utf-8")
 

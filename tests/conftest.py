@@ -10,7 +10,6 @@ from hypothesis import HealthCheck, settings
 from jobmeter.model.time import SystemClock
 from jobmeter.store.registry import open_store
 from tests.loopback import Guard
-from tests.needs import WITHOUT_KERNEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,6 +30,12 @@ for _ignored in (signal.SIGINT, signal.SIGQUIT):
 
 _GUARD = Guard()
 _GUARD.install()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options of this project."""
+    text = "tests/unit/server: encode each question and each result, as between processes"
+    parser.addoption("--encode-questions", action="store_true", help=text)
 
 
 @pytest.fixture(autouse=True)
@@ -56,9 +61,7 @@ def empty_store(chdb_store: "ClickHouseStore") -> "ClickHouseStore":
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """What this run was about where it is not everything, and what was not tested here, with what would change that."""
-    if WITHOUT_KERNEL:
-        terminalreporter.write_line("this run was without the compiled kernel (JOBMETER_KERNEL=off)")
+    """Report what was not tested here, with what would change that."""
     reasons = Counter(
         str(report.longrepr[2]).removeprefix("Skipped: ")
         for report in terminalreporter.stats.get("skipped", [])

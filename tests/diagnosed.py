@@ -7,8 +7,8 @@ import numpy as np
 from jobmeter.access.principal import Scope
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.gather import gather
+from jobmeter.diagnose.registry import rules
 from jobmeter.diagnose.report import diagnose
-from jobmeter.diagnose.rule import rules
 from jobmeter.diagnose.running import evaluate_running
 from jobmeter.diagnose.thresholds import Thresholds, load
 from jobmeter.model.batch import SampleBatch
@@ -21,8 +21,8 @@ from jobmeter.model.time import HOUR
 from jobmeter.query.execute import Executor
 from jobmeter.query.request import JobRef
 from jobmeter.settings import Limits
-from jobmeter.store.memory import MemoryStore
 from tests.fakes import NOW, FakeRegistry, SetClock
+from tests.memory_store import MemoryStore
 
 ALL = Scope(None)
 THRESHOLDS = load()

@@ -26,8 +26,10 @@ from jobmeter.model.record import Records
 from jobmeter.model.retention import Retention
 from jobmeter.model.time import TimeRange
 from jobmeter.model.usage import Usage
-from jobmeter.registry.base import Memory, Observation, StoredKey
+from jobmeter.registry.base import Registry
+from jobmeter.registry.memory import CachedAnswers
 from jobmeter.registry.shippers import Shippers
+from jobmeter.registry.stored import Observation, StoredKey
 
 WRITER = Principal(id="k1", name="writer", role=Role.WRITER)
 NOW = 1_767_225_600_000  # 2026-01-01T00:00:00Z
@@ -46,7 +48,7 @@ class SetClock:
         return self.time_ms / 1000
 
 
-class FakeMemory:
+class FakeMemory(CachedAnswers):
     """All that a registry in dictionaries has."""
 
     def __init__(self, registry: "FakeRegistry") -> None:
@@ -62,7 +64,7 @@ class FakeMemory:
         return self._registry.retention(project)
 
 
-class FakeRegistry:
+class FakeRegistry(Registry):
     """Jobs, nodes and their records, in the order of arrival. It has no log shippers."""
 
     shippers: Shippers
@@ -79,7 +81,7 @@ class FakeRegistry:
         self.event_questions: list[EventFilter] = []
         self.added_events: list[Event] = []
         self.failure: Exception | None = None
-        self.memory: Memory = FakeMemory(self)
+        self.memory = FakeMemory(self)
 
     def prepare(self) -> None:
         """Nothing to read ahead."""

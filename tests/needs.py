@@ -1,14 +1,8 @@
 """Skips a test whose program is missing, in words that the summary of the run collects."""
 
-import os
-
 import pytest
 
 from tests.programs import PROGRAMS, find
-
-WITHOUT_KERNEL = os.environ.get("JOBMETER_KERNEL", "") == "off"
-"""True in the run that shows that everything holds without the compiled kernel (``make test-plain``)."""
-kernel_wanted = pytest.mark.skipif(WITHOUT_KERNEL, reason="JOBMETER_KERNEL is off")
 
 
 def needs(name: str) -> None:

@@ -1,6 +1,6 @@
 """What tests of registries share."""
 
-from jobmeter.registry.base import Observation
+from jobmeter.registry.stored import Observation
 
 
 def observation(first_ms: int, last_ms: int, **names: object) -> Observation:

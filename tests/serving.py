@@ -12,11 +12,11 @@ from jobmeter.registry.open import open_registry
 from jobmeter.server.app import Application, assemble
 from jobmeter.settings import Settings
 from jobmeter.store.base import Store
-from jobmeter.store.memory import MemoryStore
 from jobmeter.store.window.store import WindowedStore
 from tests.asgi import Reply, call
 from tests.fakes import SetClock
 from tests.frames import FRAMES
+from tests.memory_store import MemoryStore
 
 BASE = "/api/jobmeter/v1"
 

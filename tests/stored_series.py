@@ -4,7 +4,7 @@ import numpy as np
 
 from jobmeter.model.batch import SampleColumns
 from jobmeter.model.series import Series
-from jobmeter.query.series import FoundSeries, NamesQuestion, Samples, SamplesQuestion, SeriesQuestion
+from jobmeter.query.series import FoundSeries, LastQuestion, NamesQuestion, Samples, SamplesQuestion, SeriesQuestion
 
 
 def series_of(given):
@@ -26,7 +26,7 @@ def stored_result(given, question):
             return FoundSeries([series_of(one) for one in given or ()])
         case NamesQuestion():
             return given or []
-        case SamplesQuestion():
+        case SamplesQuestion() | LastQuestion():
             return Samples(columns_of(given or ()))
         case _:
             return None

@@ -109,7 +109,7 @@ def _search(store: Store, table: Table) -> None:
         selector = LogSelector(node=_NODE, projects=frozenset({"default"}), query=parse_log_query(text), limit=100)
         for _ in range(_SEARCHES):
             begin = time.perf_counter()
-            found = store.read_logs(selector, ReadBudget()).lines
+            found = store.logs.read(selector, ReadBudget()).lines
             table.add(f"logs.{key}", OURS, (time.perf_counter() - begin) * 1000)
             if not found:
                 table.fail(f"logs.{key}", "nothing was found")

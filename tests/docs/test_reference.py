@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from jobmeter.access.limit import Per
-from jobmeter.cli.main import VERBS
+from jobmeter.cli.registry import VERBS
 from jobmeter.dialects.registry import dialects
 from jobmeter.model import record
 from jobmeter.model.job import InstanceType

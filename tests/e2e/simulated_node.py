@@ -20,6 +20,10 @@ import jobmeter.collect.agent as agent_module
 import jobmeter.collect.loop as loop_module
 import jobmeter.collect.process.counter_file as counter_module
 from jobmeter.client.transport import Transport
+from jobmeter.collect.accelerators.collector import AcceleratorCollector
+from jobmeter.collect.accelerators.names import DeviceNames
+from jobmeter.collect.accelerators.nvidia.binding import PynvmlLibrary
+from jobmeter.collect.accelerators.nvidia.vendor import VENDOR
 from jobmeter.collect.base import Place
 from jobmeter.collect.cgroup.paths import Hierarchies
 from jobmeter.collect.cgroup.reader import GroupReader
@@ -31,8 +35,7 @@ from jobmeter.collect.discover.table import ProcessTable
 from jobmeter.collect.host.cpu import CpuCollector
 from jobmeter.collect.host.memory import MemoryCollector
 from jobmeter.collect.jobs import JobsCollector
-from jobmeter.collect.nvidia.binding import PynvmlLibrary
-from jobmeter.collect.nvidia.collector import NvidiaCollector
+from jobmeter.collect.machine import Machine as MachineFiles
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.registry import JobCollectors, Planned
 from jobmeter.collect.spool import Spool
@@ -166,10 +169,9 @@ def install(plan: Plan, number: int, life: int, machine: Machine) -> None:
     def job_collectors(place: Place, _classifier: Any, _clock: Any, *, state: Path | None, **_: Any) -> JobCollectors:
         table = Processes(machine, place.node)
         jobs = JobsCollector(place, table, GroupReader(Hierarchies(proc)), proc, state=state)
-        nvidia = NvidiaCollector(
-            place, PynvmlLibrary(proc_root=proc), table.member_of, lambda: [one.member for one in table.processes()]
-        )
-        return JobCollectors(table, jobs, nvidia)
+        names = DeviceNames((VENDOR,), MachineFiles(proc=proc)).of(VENDOR)
+        nvidia = AcceleratorCollector(place, names, PynvmlLibrary(proc_root=proc), table)
+        return JobCollectors(table, jobs, [nvidia])
 
     def reporter(place: Place, devices: Any, *, interval_ms: int) -> NodeReporter:
         return NodeReporter(place, devices, proc, interval_ms)

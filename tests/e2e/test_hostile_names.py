@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from jobmeter.cli.main import VERBS
+from jobmeter.cli.registry import VERBS
 from tests.frames import records, samples
 from tests.processes import API, running
 from tests.terminal import Terminal

@@ -1,4 +1,4 @@
-"""Both wheels of ``make wheel``, each in an empty environment: the program starts, takes samples and answers."""
+"""Both wheels of ``make wheel``, each in an empty environment: one serves, the other measures and asks."""
 
 import json
 import subprocess
@@ -6,11 +6,11 @@ import sys
 import zipfile
 from importlib.metadata import version
 from pathlib import Path
+from socket import gethostname
 
 import pytest
 
 from tests.processes import running
-from tests.programs import find
 
 ROOT = Path(__file__).parents[2]
 UV = Path(sys.executable).with_name("uv")
@@ -57,30 +57,34 @@ def called(folder: Path, python: Path, *arguments: str) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["manylinux", "any"])
-def test_a_wheel_is_all_that_it_takes(tmp_path, wheels, kind):
-    if kind == "manylinux" and not find("cc"):
-        pytest.skip("there is no C compiler: only the wheel without the kernel is made")
-    (wheel,) = wheels.glob(f"*-py3-none-{kind}*.whl" if kind == "manylinux" else "*-py3-none-any.whl")
-    assert ("jobmeter/kernel/_kernel.so" in zipfile.ZipFile(wheel).namelist()) is (kind == "manylinux")
-    python = installed(tmp_path, wheel)
-    assert version("jobmeter") in called(tmp_path, python, "--version")
+def test_one_wheel_serves_and_the_other_is_for_agents_and_clients(tmp_path, wheels):
+    pythons = {}
+    for kind in ("manylinux", "any"):
+        (wheel,) = wheels.glob(f"*-py3-none-{kind}*.whl")
+        assert ("jobmeter/kernel/_kernel.so" in zipfile.ZipFile(wheel).namelist()) is (kind == "manylinux")
+        (tmp_path / kind).mkdir()
+        pythons[kind] = installed(tmp_path / kind, wheel)
+        assert version("jobmeter") in called(tmp_path, pythons[kind], "--version")
     (tmp_path / "samples.csv").write_text(SAMPLES)
-    with running(tmp_path / "data", environment=OLD_SAMPLES, python=str(python)) as server:
+    with running(tmp_path / "data", environment=OLD_SAMPLES, python=str(pythons["manylinux"])) as server:
         reach = ("--server", server.url, "--key", server.token)
-        called(tmp_path, python, "import", "samples.csv", *reach)
-        asked = ("metrics", "job-1", "--metric", "gpu.power", "--by", "device", "--format", "csv")
-        lines = called(tmp_path, python, *asked, *reach).splitlines()
-        kernel = json.loads(called(tmp_path, python, "status", "--json", *reach))["kernel"]
-        log = server.output()
+        called(tmp_path, pythons["any"], "import", "samples.csv", *reach)
+        asked = ("metrics", "job-1", "--metric", "gpu.power", "--by", "device", "--format", "csv", *reach)
+        lines = called(tmp_path, pythons["any"], *asked).splitlines()
+        called(tmp_path, pythons["any"], "agent", "--once", "--spool", "spool", *reach)
+        nodes = json.loads(called(tmp_path, pythons["any"], "nodes", "--json", *reach))
+        assert json.loads(called(tmp_path, pythons["any"], "status", "--json", *reach))["kernel"] == "loaded"
     assert {line.split(",")[2] for line in lines[1:]} == {"gpu0", "gpu1"}
-    assert ("this is the wheel without it" in kernel) is (kind == "any")
-    assert ("the compiled kernel is missing" in log) is (kind == "any")
+    assert gethostname() in {node["name"] for node in nodes}
+    for verb in (("serve", "--port", "0"), ("jobs",)):
+        command = [str(pythons["any"].with_name("jobmeter")), *verb, "--data", "none"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 1
+        assert "this is the wheel without it" in done.stderr
+        assert not (tmp_path / "none").exists()
 
 
 def test_the_wheel_with_the_kernel_is_for_every_linux(wheels):
-    if not find("cc"):
-        pytest.skip("there is no C compiler: only the wheel without the kernel is made")
     (wheel,) = wheels.glob("*manylinux*.whl")
     shown = subprocess.run(
         [sys.executable, "-m", "auditwheel", "show", str(wheel)], capture_output=True, text=True, check=True

@@ -14,8 +14,8 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
-from jobmeter.collect.nvidia.api import ALL_LINKS
-from jobmeter.collect.nvidia.loader import LIBRARY
+from jobmeter.collect.accelerators.nvidia.api import ALL_LINKS
+from jobmeter.collect.accelerators.nvidia.loader import LIBRARY
 from tests.needs import needs
 from tests.programs import find
 

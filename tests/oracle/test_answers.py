@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from tests.fakes import WRITER, FakeRegistry, SetClock
+from tests.memory_store import MemoryStore
 from tests.oracle import expected, samples
 
 from jobmeter.access.principal import Scope
@@ -21,7 +22,6 @@ from jobmeter.query.execute import Executor
 from jobmeter.query.request import By, JobRef, MetricQuery, MetricResult, Statistic
 from jobmeter.settings import Limits
 from jobmeter.store.base import Store
-from jobmeter.store.memory import MemoryStore
 
 ALL = Scope(None)
 STEPS = [57 * SECOND, MINUTE, 5 * MINUTE, HOUR]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tests.docs.test_reference import generator
 
+from jobmeter.model.catalog import METRICS
 from jobmeter.model.log_fields import FIELDS
 
 WEB = Path(__file__).parents[2] / "web"
@@ -32,6 +33,19 @@ def test_direct_dependencies_have_exact_versions():
 
 def test_types_are_made_from_what_the_api_is():
     assert (WEB / "openapi.json").read_text() == generator().openapi(), "run `make docs`"
+
+
+def test_titles_are_made_from_the_catalogue():
+    assert (WEB / "catalog.json").read_text() == generator().page_catalog(), "run `make docs`"
+
+
+def test_no_list_of_metrics_is_written_by_hand():
+    """Several metrics in one file would be a second list beside the catalogue; one may choose a branch."""
+    for source in WEB.glob("src/**/*.ts*"):
+        if source.name != "schema.d.ts":
+            text = source.read_text()
+            named = {metric.name for metric in METRICS if f'"{metric.name}"' in text}
+            assert len(named) <= 3, (source, named)
 
 
 def test_nothing_is_put_into_the_page_as_markup():

@@ -125,39 +125,5 @@ export function write(name: string, value: string): void {
   }
 }
 
-const WORDS: Record<string, string> = {
-  cpu: "CPU",
-  cuda: "CUDA",
-  ecc: "ECC",
-  fs: "file system",
-  gpu: "GPU",
-  hw: "hardware",
-  io: "I/O",
-  mem: "memory",
-  nan: "NaN",
-  nccl: "NCCL",
-  oom: "out of memory",
-  util: "utilization",
-};
-/** Rules whose names say too little, word by word. */
-const RULES: Record<string, string> = {
-  clock_skew: "Clocks apart",
-  cuda_oom: "GPU out of memory",
-  d_state: "Stuck in the kernel",
-  ecc_corrected_storm: "Many corrected ECC errors",
-  ecc_uncorrected: "Uncorrected ECC error",
-  host_oom_kill: "Killed: host out of memory",
-  link_flap: "Link up and down",
-  thermal: "Too hot",
-  throttle_power: "Slowed by its power limit",
-  xid: "GPU error (XID)",
-};
-
-/** The name of a rule in words. */
-export const spoken = (rule: string): string => {
-  const text = RULES[rule] ?? rule.split("_").map((word) => WORDS[word] ?? word).join(" ");
-  return text.charAt(0).toUpperCase() + text.slice(1);
-};
-
 /** Names in the order of people: `worker-2` before `worker-10`. */
 export const natural = new Intl.Collator("en", { numeric: true, sensitivity: "base" }).compare;

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { MISSING, amount, duration, moment, natural, parts, quantity, setUtc, spoken, zone } from "../src/format";
+import { MISSING, amount, duration, moment, natural, parts, quantity, setUtc, zone } from "../src/format";
 
 describe("quantity", () => {
   it.each([
@@ -55,8 +55,3 @@ it("sorts names as people count", () => {
 });
 
 it("writes money with two decimals", () => expect(amount(1234.5, "CNY")).toBe("1,234.50 CNY"));
-
-it("names a rule in words", () => {
-  expect(spoken("cuda_oom")).toBe("GPU out of memory");
-  expect(spoken("gpu_idle_allocated")).toBe("GPU idle allocated");
-});

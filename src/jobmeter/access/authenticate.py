@@ -20,7 +20,8 @@ from jobmeter.access.trace import read as read_trace
 from jobmeter.access.vault import Vault
 from jobmeter.errors import UnauthenticatedError, UnavailableError
 from jobmeter.model.time import MINUTE, Clock
-from jobmeter.registry.base import Registry, StoredKey
+from jobmeter.registry.base import Registry
+from jobmeter.registry.stored import StoredKey
 
 REMEMBER_SECONDS = 1.0
 """Lifetime of a cached key in seconds: a revocation on another server takes effect within this time."""

@@ -19,6 +19,8 @@ ACTIONS: Mapping[str, Role] = {
     "ingest:write": Role.WRITER,
     "traces:read": Role.READER,
     "traces:write": Role.WRITER,
+    "runs:read": Role.READER,
+    "runs:write": Role.WRITER,
     "share:write": Role.WRITER,
     "tasks:write": Role.WRITER,
     "jobs:delete": Role.ADMIN,
@@ -51,6 +53,7 @@ _READS = frozenset(
         "nodes:read",
         "usage:read",
         "traces:read",
+        "runs:read",
         "keys:read",
         "server:read",
         "shippers:read",
@@ -60,7 +63,8 @@ _READS = frozenset(
 UNNAMED = ("", "")
 """Placeholder for no operation, which policies never allow."""
 
-_EVERYTHING = Scope(None)
+EVERYTHING = Scope(None)
+"""Scope of a caller who sees every project, and of the server itself."""
 
 _RANK = {Role.READER: 1, Role.WRITER: 2, Role.ADMIN: 3}
 
@@ -104,7 +108,7 @@ def _within(principal: Principal, action: str, named: str | None) -> Scope:
     """Scope that the key's role and project allow."""
     if principal.project is None:
         if named is None and principal.job is None:
-            return _EVERYTHING
+            return EVERYTHING
         return Scope(frozenset({named}) if named else None, principal.job, record=principal.linked)
     if named not in {None, principal.project}:
         raise ForbiddenError(f"this key belongs to project {principal.project}, not to {named}")

@@ -14,8 +14,9 @@ from jobmeter.access.vault import Vault
 from jobmeter.errors import InvalidRequestError, NotFoundError
 from jobmeter.model.series import check_name, check_project
 from jobmeter.model.time import Clock
-from jobmeter.registry.base import Registry, StoredKey
+from jobmeter.registry.base import Registry
 from jobmeter.registry.emit import emit
+from jobmeter.registry.stored import StoredKey
 
 TOKEN_PREFIX = "jm_"  # noqa: S105 - what every token begins with, so that a scanner finds a leaked one
 ACCESS_KEY_PREFIX = "JMAK"

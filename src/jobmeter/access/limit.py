@@ -15,6 +15,7 @@ import msgspec
 
 from jobmeter.errors import ConfigurationError, ThrottledError
 from jobmeter.model.time import Clock
+from jobmeter.model.token_bucket import TokenBucket
 
 MOST_BUCKETS = 100_000
 MOST_KEYS = 10_000
@@ -43,11 +44,6 @@ class Rate(msgspec.Struct, frozen=True):
     per: Per | None = None
 
 
-class _Bucket(msgspec.Struct):
-    level: float
-    moment: float
-
-
 class RateLimiter:
     """Counts calls against rates. An operation without a rate is not limited. Thread-safe."""
 
@@ -57,7 +53,7 @@ class RateLimiter:
         self._rates = dict(rates or {})
         self._most = most
         self._lock = threading.Lock()
-        self._buckets: OrderedDict[tuple[str, str], _Bucket] = OrderedDict()
+        self._buckets: OrderedDict[tuple[str, str], TokenBucket] = OrderedDict()
 
     def take(self, key: str, operation: str, documented: Rate | None = None, account: str = "") -> None:
         """Count one call of a key; ``documented`` is the operation's own rate, used if the settings have none.
@@ -72,16 +68,15 @@ class RateLimiter:
         name = (f"{per}:{account if per is Per.ACCOUNT else key}", operation)
         now = self._clock.monotonic()
         with self._lock:
-            bucket = self._buckets.setdefault(name, _Bucket(rate.burst, now))
+            bucket = self._buckets.get(name)
+            if bucket is None:
+                bucket = self._buckets[name] = TokenBucket(rate.per_second, rate.burst, now)
             self._buckets.move_to_end(name)
-            bucket.level = min(rate.burst, bucket.level + max(0.0, now - bucket.moment) * rate.per_second)
-            bucket.moment = now
             if len(self._buckets) > self._most:
                 self._buckets.popitem(last=False)
-            if bucket.level >= 1:
-                bucket.level -= 1
+            if bucket.take(1, now):
                 return
-            wait_ms = max(1, math.ceil((1 - bucket.level) / rate.per_second * 1000))
+            wait_ms = bucket.wait_ms()
         raise ThrottledError(
             f"{operation} is limited to {rate.per_second:g} calls per second for each {per}, {rate.burst} at once",
             wait_ms,
@@ -128,34 +123,31 @@ class Allowance:
         self._what = what
         self._most = most
         self._lock = threading.Lock()
-        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._buckets: OrderedDict[str, TokenBucket] = OrderedDict()
 
     def check(self, key: str) -> None:
         """Raise ThrottledError if the key has nothing left."""
-        if not self._per_minute:
-            return
         with self._lock:
-            left = self._now(key)
-        if left <= 0:
-            wait = max(1, math.ceil((1 - left) * _MINUTE * 1000 / self._per_minute))
-            raise ThrottledError(f"the queries of a key may cost {self._per_minute} {self._what} a minute", wait)
+            bucket = self._buckets.get(key)
+            if bucket is None or bucket.fill(self._clock.monotonic()) > 0:
+                return
+            wait_ms = bucket.wait_ms()
+        raise ThrottledError(f"the queries of a key may cost {self._per_minute} {self._what} a minute", wait_ms)
 
     def spend(self, key: str, amount: float) -> None:
         """Charge the cost of a query."""
         if not self._per_minute or not amount:
             return
+        now = self._clock.monotonic()
         with self._lock:
-            self._left[key] = (self._now(key) - amount, self._clock.monotonic())
-            self._left.move_to_end(key)
-            if len(self._left) > self._most:
-                self._left.popitem(last=False)
-
-    def _now(self, key: str) -> float:
-        entry = self._left.get(key)
-        if entry is None:
-            return float(self._per_minute)
-        left, moment = entry
-        return min(self._per_minute, left + max(0.0, self._clock.monotonic() - moment) * self._per_minute / _MINUTE)
+            bucket = self._buckets.get(key)
+            if bucket is None:
+                bucket = self._buckets[key] = TokenBucket(self._per_minute / _MINUTE, self._per_minute, now)
+            bucket.fill(now)
+            bucket.level -= amount
+            self._buckets.move_to_end(key)
+            if len(self._buckets) > self._most:
+                self._buckets.popitem(last=False)
 
 
 def parse_budget(text: str) -> Budget:

@@ -16,8 +16,9 @@ from jobmeter.access.vault import Vault
 from jobmeter.errors import InvalidRequestError, LimitExceededError, NotFoundError
 from jobmeter.model.series import check_job_id, check_project
 from jobmeter.model.time import SECOND, Clock
-from jobmeter.registry.base import Registry, StoredKey
+from jobmeter.registry.base import Registry
 from jobmeter.registry.emit import emit
+from jobmeter.registry.stored import StoredKey
 
 PREFIX = "jml_"
 MOST_LINKS = 100
@@ -68,13 +69,12 @@ def create_link(
     registry.add_key(key)
     message = f"A link that opens job {job} was created."
     emit(registry, now_ms, "KeyCreated", message, subject=f"key {key.id}", project=project, actor=by.id)
-    return _link(vault, key)
+    return open_link(vault, key)
 
 
-def list_links(registry: Registry, vault: Vault, clock: Clock, project: str, job: str) -> Sequence[Link]:
-    """List the valid links to a job, newest first."""
-    now_ms = clock.now_ms()
-    return [_link(vault, key) for key in reversed(registry.links(project, job)) if _is_valid(key, now_ms)]
+def valid_links(registry: Registry, now_ms: int, project: str, job: str) -> Sequence[StoredKey]:
+    """List the keys of the valid links to a job, newest first."""
+    return [key for key in reversed(registry.links(project, job)) if _is_valid(key, now_ms)]
 
 
 def end_link(registry: Registry, clock: Clock, project: str, job: str, link_id: str, actor: str) -> None:
@@ -98,7 +98,8 @@ def _is_valid(key: StoredKey, now_ms: int) -> bool:
     return key.revoked is None and (key.expires is None or key.expires > now_ms)
 
 
-def _link(vault: Vault, key: StoredKey) -> Link:
+def open_link(vault: Vault, key: StoredKey) -> Link:
+    """Return the link of a key, with its decrypted token."""
     return Link(
         id=key.id,
         token=vault.open(key.sealed_secret, key.access_key_id),

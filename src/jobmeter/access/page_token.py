@@ -1,10 +1,8 @@
 """Page tokens: a position in the answer to one query, signed by the vault, valid for a limited time."""
 
-import hmac
-
 import msgspec
 
-from jobmeter.access.sealed import decoded, encoded
+from jobmeter.access.sealed import sign, signed_content
 from jobmeter.access.vault import Vault
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.time import HOUR
@@ -14,7 +12,6 @@ LIFE_MS = HOUR
 MAX_TOKEN = 8_192
 """Longest token, in characters."""
 _PURPOSE = b"page 1\0"
-_SEAL_BYTES = 16
 
 
 class _Content(msgspec.Struct, frozen=True, array_like=True):
@@ -25,7 +22,7 @@ class _Content(msgspec.Struct, frozen=True, array_like=True):
 def seal(vault: Vault, question: bytes, place: bytes, now_ms: int) -> str:
     """Make a token for a position in the answer to a query."""
     content = msgspec.msgpack.encode(_Content(now_ms + LIFE_MS, place))
-    return encoded(content + vault.sign(_signed(question, content)))
+    return sign(vault, content, _bound(question))
 
 
 def unseal(vault: Vault, question: bytes, token: str, now_ms: int, field: str) -> bytes:
@@ -33,9 +30,8 @@ def unseal(vault: Vault, question: bytes, token: str, now_ms: int, field: str) -
 
     Raises InvalidRequestError naming ``field`` for a token that was changed, belongs to another query, or has expired.
     """
-    data = decoded(token) if len(token) <= MAX_TOKEN else None
-    content, mark = (data or b"")[:-_SEAL_BYTES], (data or b"")[-_SEAL_BYTES:]
-    if not hmac.compare_digest(vault.sign(_signed(question, content)), mark):
+    content = signed_content(vault, token, _bound(question)) if len(token) <= MAX_TOKEN else None
+    if content is None:
         raise InvalidRequestError(f"{field} does not belong to this question: start again with the first page", field)
     found = msgspec.msgpack.decode(content, type=_Content)
     if found.expires_ms <= now_ms:
@@ -43,5 +39,5 @@ def unseal(vault: Vault, question: bytes, token: str, now_ms: int, field: str) -
     return found.place
 
 
-def _signed(question: bytes, content: bytes) -> bytes:
-    return _PURPOSE + len(question).to_bytes(4, "big") + question + content
+def _bound(question: bytes) -> bytes:
+    return _PURPOSE + len(question).to_bytes(4, "big") + question

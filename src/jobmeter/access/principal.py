@@ -36,6 +36,8 @@ class Principal:
     job: str | None = None
     actions: frozenset[str] | None = None
     access_key_id: str = field(default="", compare=False)
+    run_job: str | None = None
+    """Job to which the holder of a run's token is limited."""
     policies: Policies | None = field(default=None, compare=False, repr=False)
     """Permissions by policies, within the role; None: only the role decides."""
 

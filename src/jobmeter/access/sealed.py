@@ -1,10 +1,13 @@
-"""Sealed texts: they carry their content, encrypted by the vault, so that no valid text needs storage."""
+"""Sealed texts: they carry their content, encrypted or signed by the vault, so that no valid text needs storage."""
 
+import hmac
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as EncodingError
 
 from jobmeter.access.vault import Vault
 from jobmeter.errors import ConfigurationError, UnauthenticatedError
+
+_MARK_BYTES = 16
 
 
 def encoded(data: bytes) -> str:
@@ -43,3 +46,15 @@ def unseal(vault: Vault, use: str, text: str, what: str, now_ms: int) -> tuple[l
     if int(expires) <= now_ms:
         raise UnauthenticatedError(f"the {what} has expired", "expired")
     return words, int(expires)
+
+
+def sign(vault: Vault, content: bytes, question: bytes = b"") -> str:
+    """Make a text of a content and its signature. Everyone can read the content. ``question`` is signed, not sent."""
+    return encoded(content + vault.sign(question + content))
+
+
+def signed_content(vault: Vault, text: str, question: bytes = b"") -> bytes | None:
+    """Return the content of a text of ``sign``. None for a changed text, or a text for another question."""
+    data = decoded(text) or b""
+    content, mark = data[:-_MARK_BYTES], data[-_MARK_BYTES:]
+    return content if hmac.compare_digest(vault.sign(question + content), mark) else None

@@ -3,11 +3,10 @@
 A token carries its content with the vault's signature, so that it needs no storage.
 """
 
-import hmac
 import struct
 
 from jobmeter.access.principal import Principal, Role
-from jobmeter.access.sealed import decoded, encoded
+from jobmeter.access.sealed import decoded, sign, signed_content
 from jobmeter.access.vault import Vault
 from jobmeter.errors import InvalidRequestError, UnauthenticatedError
 from jobmeter.model.series import check_job_id, check_project
@@ -35,7 +34,7 @@ def issue(
     expires_ms = now_ms + life_seconds * SECOND
     name = project.encode()
     content = _HEAD.pack(_VERSION, expires_ms, len(name)) + name + job.encode()
-    return PREFIX + encoded(content + vault.sign(content)), expires_ms
+    return PREFIX + sign(vault, content), expires_ms
 
 
 def read(vault: Vault, token: str, now_ms: int) -> Principal:
@@ -58,7 +57,7 @@ def _checked(vault: Vault, token: str) -> bytes:
     data = decoded(token.removeprefix(PREFIX)) if token.startswith(PREFIX) else None
     if data is None or len(data) <= _HEAD.size + _SEAL_BYTES:
         raise UnauthenticatedError("the share token is malformed", "malformed")
-    content, seal = data[:-_SEAL_BYTES], data[-_SEAL_BYTES:]
-    if not hmac.compare_digest(vault.sign(content), seal):
+    content = signed_content(vault, token.removeprefix(PREFIX))
+    if content is None:
         raise UnauthenticatedError("the share token was not issued here, or was changed", "bad-signature")
     return content

@@ -16,7 +16,7 @@ from jobmeter.model.nearest import did_you_mean
 @click.option("--metric", multiple=True, metavar="NAME", help="Only this metric, with every field.")
 @click.option("--json", "as_json", is_flag=True, help="An array of objects.")
 def command(metric: tuple[str, ...], as_json: bool) -> None:
-    """List every metric: name, unit, kind, scope, and its name in each dialect."""
+    """List every metric: name, title, unit, kind, scope, and its name in each dialect."""
     chosen = [_named(name) for name in metric] or list(catalog.METRICS)
     if as_json:
         print_json([entry(one) for one in chosen])
@@ -26,9 +26,9 @@ def command(metric: tuple[str, ...], as_json: bool) -> None:
         for one in chosen:
             out.print(_page(one), markup=False)
         return
-    rows = [(one.name, one.unit, one.kind, one.scope, _vendors(one)) for one in chosen]
-    columns = ("metric", "unit", "kind", "scope", "in other APIs")
-    show_listing(out, columns, rows, spare=("kind",), folded="in other APIs")
+    rows = [(one.name, one.title, one.unit, one.kind, one.scope, _vendors(one)) for one in chosen]
+    columns = ("metric", "title", "unit", "kind", "scope", "in other APIs")
+    show_listing(out, columns, rows, spare=("kind", "title"), folded="in other APIs")
     out.print(
         "For all fields of a metric: jobmeter catalog --metric NAME. Programs may report any name that begins with app."
     )
@@ -38,6 +38,9 @@ def entry(metric: catalog.Metric) -> dict[str, Any]:
     """Return the catalogue entry of a metric as JSON."""
     return {
         "name": metric.name,
+        "title": metric.title,
+        "group": metric.group,
+        "format": metric.format,
         "unit": metric.unit,
         "read_unit": metric.answer_unit,
         "kind": metric.kind,
@@ -70,8 +73,11 @@ def _vendors(metric: catalog.Metric) -> str:
 
 def _page(metric: catalog.Metric) -> str:
     facts = {
+        "title": metric.title,
+        "group": metric.group.heading,
         "unit": metric.unit or "none",
         "answered in": metric.answer_unit or "none",
+        "shown as": metric.format,
         "kind": metric.kind,
         "scope": metric.scope,
         "joined by": f"{metric.over} over replicas and devices, {metric.parts} over parts",

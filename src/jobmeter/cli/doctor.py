@@ -12,8 +12,9 @@ from jobmeter.cli.options import FOLDER, ca_file_option, data_folder, data_optio
 from jobmeter.cli.output import console, counted, print_json
 from jobmeter.cli.terminal import printable
 from jobmeter.client.transport import Transport
-from jobmeter.collect.doctor.base import Check, Machine, Status
+from jobmeter.collect.doctor.base import Check, Status
 from jobmeter.collect.doctor.examine import Questions, examine
+from jobmeter.collect.machine import Machine
 from jobmeter.errors import UnavailableError
 from jobmeter.model.time import SystemClock
 
@@ -53,7 +54,7 @@ def command(
         kubeconfig=kubeconfig,
         flink=flink,
     )
-    checks = list(examine(Machine(), questions, SystemClock()))
+    checks = examine(Machine(), questions, SystemClock())
     if as_json:
         print_json(checks)
     else:

@@ -38,7 +38,7 @@ _SECONDS = "the last of them is in 1970: are the times in seconds? Use milliseco
 @click.option(
     "--format",
     "form",
-    type=click.Choice(("csv", "jsonl", "parquet")),
+    type=click.Choice(("csv", "jsonl", "parquet", "wandb")),
     help="Default: detected by name or content.",
 )
 @click.option(
@@ -60,7 +60,7 @@ def command(
     connection: local.Connection,
     **how: Any,  # noqa: ANN401 - further fields of a plan
 ) -> None:
-    """Import samples and job records from CSV, JSON lines or Parquet; - is standard input.
+    """Import samples and job records from CSV, JSON lines, Parquet or offline files of W&B; - is standard input.
 
     Columns: job_id, replica, node, device, metric, time, value and optionally cluster. time is ISO 8601 or epoch
     milliseconds; value is in the metric's unit, see `jobmeter catalog`. A JSON line may also be a job record: an object

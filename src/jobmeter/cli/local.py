@@ -215,6 +215,9 @@ def _started(folder: Path) -> str:
             "no server answers, and this installation cannot start one: "
             "pip install 'jobmeter[server]', or name a server with --server"
         )
+    from jobmeter.kernel.library import require
+
+    require()
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _only_one(folder / "starting.lock"):

@@ -11,23 +11,15 @@ from jobmeter.model.answers import LatestValue
 from jobmeter.model.job import Job
 from jobmeter.model.quantity import quantity
 
-COLUMNS = (
-    ("cpu", "cpu.usage"),
-    ("memory", "memory.usage"),
-    ("net in", "network.receive"),
-    ("net out", "network.transmit"),
-    ("disk read", "disk.read"),
-    ("disk write", "disk.write"),
-    ("gpu", "gpu.utilization"),
-    ("gpu memory", "gpu.memory.usage"),
-    ("power", "gpu.power"),
-    ("npu", "npu.utilization"),
-    ("npu memory", "npu.memory.usage"),
-)
+COLUMNS = tuple((metric.column.lower(), metric.name) for metric in catalog.METRICS if metric.column)
 SPARE = ("user", "node", "disk read", "net in", "disk write", "net out", "power", "npu memory", "gpu memory", "name")
 """Columns that a narrow terminal hides, in this order."""
-BUSY = ("gpu.utilization", "npu.utilization", "cpu.usage")
-"""Metrics that measure how busy a job is; the first one available is used."""
+BUSY = tuple(
+    sorted(
+        catalog.shown_in(catalog.Display.USE), key=lambda name: catalog.CATALOG[name].scope is not catalog.Scope.DEVICE
+    )
+)
+"""Metrics that measure how busy a job is, devices first; the first one available is used."""
 MISSING = "-"
 
 

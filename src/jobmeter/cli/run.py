@@ -24,6 +24,7 @@ from jobmeter.collect.launch.lease import lease_owner
 from jobmeter.collect.launch.plan import Plan, job_name, new_job_id
 from jobmeter.collect.launch.result import Result
 from jobmeter.collect.launch.session import Session
+from jobmeter.collect.launch.tracking import tracking
 from jobmeter.collect.spool import Spool
 from jobmeter.collect.text import valid_text
 from jobmeter.errors import ConflictError, JobmeterError
@@ -95,7 +96,7 @@ def command(  # noqa: PLR0913 - one for each option
     job = checked(check_job_id, job_id, "--job-id") if job_id else new_job_id(shown, clock)
     place = Place(node_name(), project=checked(check_project, project, "--project") if project else "")
     interval_ms = checked_interval(interval, _SHORTEST_INTERVAL_MS)
-    spool = _spool(data_folder(data), job, server or os.environ.get("JOBMETER_SERVER") or "")
+    spool = _spool(data_folder(data), job, server or _named())
     connect = _connector(server, key, data)
     with ExitStack() as stack:
         if spool:
@@ -115,6 +116,8 @@ def command(  # noqa: PLR0913 - one for each option
             logs=logs,
             pass_key=pass_key,
             lease_owner=owner,
+            node=place.node,
+            tracking=tracking(os.environ, connect, job, place.project) if pid is None and (server or _named()) else {},
         )
         announcing = _announcing(connect, plan, place, quiet=quiet)
         result = _measured(plan, target, place, announcing, clock, spool, interval_ms, quiet=quiet)
@@ -131,6 +134,10 @@ def _connector(server: str | None, key: str | None, data: Path | None) -> Callab
         return found
 
     return connect
+
+
+def _named() -> str:
+    return os.environ.get("JOBMETER_SERVER") or ""
 
 
 def _check_usage(pid: int | None, replicas: int, words: tuple[str, ...], *, pass_key: bool) -> None:

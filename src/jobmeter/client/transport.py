@@ -55,7 +55,7 @@ class Transport:
         self._ca_file = ca_file
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._pool = urllib3.PoolManager(
-            maxsize=4, ca_certs=ca_file, timeout=urllib3.Timeout(connect=5.0, read=timeout), retries=False
+            maxsize=4, ca_certs=ca_file, timeout=urllib3.Timeout(connect=min(5.0, timeout), read=timeout), retries=False
         )
 
     def request(

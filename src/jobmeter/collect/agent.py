@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 from threading import Event
 
-from jobmeter.collect.agent_metrics import AgentMetrics
 from jobmeter.collect.base import Owner, Place, RecordSource
 from jobmeter.collect.checks.node import NodeChecks
 from jobmeter.collect.checks.poll import CheckPoller
@@ -20,16 +19,15 @@ from jobmeter.collect.discover.report import JobReporter, NodeReporter
 from jobmeter.collect.discover.rules import JobRule
 from jobmeter.collect.incidents import IncidentWatch
 from jobmeter.collect.kernel import KernelWatch, NodeKills
-from jobmeter.collect.loop import Loop
+from jobmeter.collect.measurement import Measurement, turn_seconds
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.pods.jobs import PodJobs
 from jobmeter.collect.pods.poll import PodPoller
-from jobmeter.collect.registry import JobCollectors, host_collectors, job_collectors
+from jobmeter.collect.registry import JobCollectors, Planned, host_collectors, job_collectors, plugin_collectors
 from jobmeter.collect.spool import Spool
 from jobmeter.collect.stacks.collect import StackCollector
 from jobmeter.collect.syslog.make import system_logs
 from jobmeter.collect.syslog.reader import LogSettings
-from jobmeter.collect.worker import Worker
 
 _LONGEST_TURN = 5.0
 _LAST_TURN = 1.0
@@ -63,15 +61,14 @@ class Agent:
         finding: JobDiscovery | None = None,
     ) -> None:
         self._interval_ms = interval_ms
-        self._outbox = Outbox(spool)
-        self._delivery = Delivery(self._outbox, connect, clock)
+        self._delivery = Delivery(Outbox(spool), connect, clock)
         finding = finding or JobDiscovery()
         state = spool.directory if spool else None
         owners = JobOwners(state)
         classifier = NodeClassifier(place.node, rules=finding.rules, clusters=finding.clusters, owners=owners)
-        timeout = min(_LONGEST_TURN, max(interval_ms * 0.8 / 1000, 0.5))
+        turn = turn_seconds(interval_ms, _LONGEST_TURN)
         jobs = self._jobs = job_collectors(
-            place, classifier, clock, patience=timeout * _DEVICES, state=state, job_mapping=finding.job_mapping
+            place, classifier, clock, patience=turn * _DEVICES, state=state, job_mapping=finding.job_mapping
         )
         reads_kernel = logs is None or logs.kernel
         incidents, kills = IncidentWatch(), NodeKills(place, KernelWatch(place) if reads_kernel else None)
@@ -86,22 +83,24 @@ class Agent:
         ]
         pods = PodJobs(jobs.table.processes, clock.monotonic, state)
         self._pod_poller = PodPoller(place, connect, pods, interval_ms)
-        checks = NodeChecks(lambda: jobs.nvidia.devices, lambda: clock.difference)
+        checks = NodeChecks(jobs.accelerators, lambda: clock.difference)
         stacks = StackCollector(partial(_processes, jobs, pods))
         self._poller = CheckPoller(place, connect, checks, stacks, interval_ms)
-        refused = self._delivery.refused
-        self._loop = Loop(
-            _workers(place, jobs, clock, timeout),
+        self._loop = Measurement(place, jobs, self._delivery, clock).loop(
+            turn,
             sources,
-            self._outbox,
-            AgentMetrics(place, "", lambda: (jobs.table.missed, jobs.watch.active), self._log_counters),
-            clock,
-            watch=(incidents.watch, kills.watch),
-            refused=lambda: dict(refused),
+            (incidents.watch, kills.watch),
+            node=_node_collectors(place, jobs),
+            counters=self._log_counters,
             attribution=pods,
         )
         self._logs = system_logs(
-            logs, place, self._outbox, clock, owner_of=partial(_owner, jobs, pods), state=state and state / "logs.json"
+            logs,
+            place,
+            self._delivery.outbox,
+            clock,
+            owner_of=partial(_owner, jobs, pods),
+            state=state and state / "logs.json",
         )
 
     def run(self, stop: Event) -> bool:
@@ -143,14 +142,14 @@ class Agent:
         self._loop.release()
         delivered = self._delivery.flush(_FLUSH_SECONDS)
         self._delivery.stop()
-        self._outbox.close()
+        self._delivery.outbox.close()
         return delivered
 
 
-def _workers(place: Place, jobs: JobCollectors, clock: SampleClock, timeout: float) -> list[Worker]:
-    """Return a worker for each collector of the node and of its jobs. ``timeout``: seconds for a turn."""
-    planned = (*host_collectors(place), *jobs.planned)
-    return [Worker(one.collector, one.every_ms, clock, timeout) for one in planned]
+def _node_collectors(place: Place, jobs: JobCollectors) -> list[Planned]:
+    """Return the collectors of the node, plug-ins' last."""
+    own = host_collectors(place)
+    return [*own, *plugin_collectors(place, (*own, *jobs.planned))]
 
 
 def _owner(jobs: JobCollectors, pods: PodJobs, pid: int) -> Owner | None:

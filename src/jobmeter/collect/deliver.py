@@ -52,7 +52,7 @@ class _Receipt(msgspec.Struct):
 
 
 class Delivery:
-    """Thread that delivers the outbox. ``connect`` finds the server and is retried until it succeeds.
+    """Thread that delivers ``outbox``. ``connect`` finds the server and is retried until it succeeds.
 
     ``refused`` counts samples refused by the server, by reason, ``refused_lines`` log lines. ``last_error`` is the
     reason of the last failure, empty after a success. ``failed_attempts`` counts failures. ``set_aside`` is the reason
@@ -69,7 +69,7 @@ class Delivery:
         self.last_error = ""
         self.set_aside = ""
         self.acknowledged = 0
-        self._outbox = outbox
+        self.outbox = outbox
         self._connect = connect
         self._clock = clock
         self._requester: Requester | None = None
@@ -98,7 +98,7 @@ class Delivery:
         """Request an attempt now. Returns the number of failed attempts so far."""
         failed = self.failed_attempts
         self._flush_requested.set()
-        self._outbox.filled.set()
+        self.outbox.filled.set()
         return failed
 
     def flush(self, timeout: float) -> bool:
@@ -106,7 +106,7 @@ class Delivery:
         deadline = self._clock.monotonic() + timeout
         failed = self.request_flush()
         with self._state:
-            while self._outbox.size:
+            while self.outbox.size:
                 left = deadline - self._clock.monotonic()
                 if left <= 0 or self.failed_attempts > failed:
                     return False
@@ -117,15 +117,15 @@ class Delivery:
         """Stop making attempts. A running attempt is not awaited."""
         self._stopping.set()
         self._flush_requested.set()
-        self._outbox.filled.set()
+        self.outbox.filled.set()
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            self._outbox.filled.wait()
-            self._outbox.filled.clear()
+            self.outbox.filled.wait()
+            self.outbox.filled.clear()
             while not self._stopping.is_set():
                 try:
-                    batch = self._outbox.peek(MAX_BODY, 1 if self._careful_until else 2**31)
+                    batch = self.outbox.peek(MAX_BODY, 1 if self._careful_until else 2**31)
                     if batch is None:
                         break
                     self._attempt(batch)
@@ -160,7 +160,7 @@ class Delivery:
         self._failures = 0
         self.last_error = ""
         self._passed(batch)
-        self._outbox.release(batch.end)
+        self.outbox.release(batch.end)
         with self._state:
             self._state.notify_all()
 
@@ -224,7 +224,7 @@ class Delivery:
     def _put_aside(self, batch: Batch, reason: str) -> None:
         _log.warning("the server refused a frame, which is quarantined: %s", reason)
         self.set_aside = reason
-        self._outbox.set_aside(batch, reason)
+        self.outbox.set_aside(batch, reason)
         self._passed(batch)
 
     def _failed(self, error: Exception, *, quiet: bool = False) -> None:

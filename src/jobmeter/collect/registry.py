@@ -1,15 +1,20 @@
 """Collectors: only this module names them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from jobmeter.collect.accelerators import registry as vendors
+from jobmeter.collect.accelerators.collector import AcceleratorCollector
+from jobmeter.collect.accelerators.names import DeviceNames
+from jobmeter.collect.accelerators.vendor import Device
 from jobmeter.collect.base import Collector, Owner, Place, RecordSource
 from jobmeter.collect.cgroup.paths import Hierarchies
 from jobmeter.collect.cgroup.reader import GroupReader
 from jobmeter.collect.clock import SampleClock
-from jobmeter.collect.discover.devices import AllocationTracker, Device
-from jobmeter.collect.discover.member import Classifier, Member, Process
+from jobmeter.collect.discover.devices import AllocationTracker, DeviceAllocator
+from jobmeter.collect.discover.member import Classifier, MemberTable, Process
 from jobmeter.collect.discover.permitted import DeviceGroups
 from jobmeter.collect.discover.prolog import PrologAllocations
 from jobmeter.collect.discover.table import ProcessTable
@@ -23,13 +28,15 @@ from jobmeter.collect.host.memory import MemoryCollector
 from jobmeter.collect.host.network import NetworkCollector
 from jobmeter.collect.host.pressure import PressureCollector
 from jobmeter.collect.jobs import JobsCollector
-from jobmeter.collect.kubelet.allocated import KubeletAllocations
+from jobmeter.collect.kubelet.allocated import KubeletAllocations, pods_folder
 from jobmeter.collect.kubelet.client import PodResources
+from jobmeter.collect.machine import Machine
 from jobmeter.collect.mounts import MountsCollector
-from jobmeter.collect.nvidia.binding import PynvmlLibrary
-from jobmeter.collect.nvidia.collector import NvidiaCollector
 from jobmeter.collect.process_events.watch import ProcessWatch
 from jobmeter.collect.starts import Starts
+from jobmeter.model.catalog import find
+from jobmeter.model.time import Clock
+from jobmeter.plugins import Plugin, PluginKind, load_plugins, report_failure, working
 
 _PATIENCE = 0.4
 """Seconds that one turn may wait for devices: less than the shortest turn, that of ``jobmeter run``."""
@@ -66,13 +73,41 @@ def host_collectors(place: Place) -> list[Planned]:
     return [Planned(make(place), every_ms) for make, every_ms in HOST]
 
 
+def plugin_collectors(place: Place, others: Iterable[Planned]) -> list[Planned]:
+    """Create the collectors of plug-ins. ``others`` are the agent's own, whose names are taken.
+
+    ``every_ms`` of a collector, if there, is its shortest interval.
+    """
+    plugins = working(load_plugins(PluginKind.COLLECTORS, {one.collector.name for one in others}))
+    return [planned for plugin in plugins if (planned := _planned(plugin, place)) is not None]
+
+
+def _planned(plugin: Plugin, place: Place) -> Planned | None:
+    try:
+        collector: Collector = plugin.part(place)
+        unknown = next((name for name in collector.metrics if find(name) is None), "")
+        planned = Planned(collector, int(getattr(collector, "every_ms", 0)))
+        name = collector.name
+    except Exception as error:  # noqa: BLE001 - a module of somebody else may raise anything
+        report_failure(plugin, f"{type(error).__name__}: {error}")
+        return None
+    if unknown:
+        report_failure(plugin, f"unknown metric {unknown!r}; use a metric of the catalogue or one below app.")
+    elif name != plugin.name:
+        report_failure(plugin, f"its collector has the name {name!r}; use it in both places")
+    else:
+        return planned
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class JobCollectors:
     """The collectors of jobs, which share one table of processes."""
 
     table: ProcessTable
     jobs: JobsCollector
-    nvidia: NvidiaCollector
+    accelerators: Sequence[AcceleratorCollector[Any]]
+    """Collector of each vendor's accelerators."""
     watch: ProcessWatch = field(default_factory=ProcessWatch)
     ends: EndWatch | None = None
     mounts: MountsCollector | None = None
@@ -90,31 +125,31 @@ class JobCollectors:
     def planned(self) -> list[Planned]:
         """Collectors of jobs. The collector of processes comes first: it refreshes the table."""
         mounts = [Planned(self.mounts, _MOUNTS_MS)] if self.mounts else []
-        return [Planned(self.jobs), *mounts, Planned(self.nvidia)]
+        return [Planned(self.jobs), *mounts, *map(Planned, self.accelerators)]
 
     @property
     def allocations(self) -> list[AllocationTracker]:
-        """Allocations of each kind of device."""
-        return [self.nvidia.allocations]
+        """Allocations of each vendor's devices."""
+        return [one.allocations for one in self.accelerators]
 
     @property
     def sources(self) -> list[RecordSource]:
         """Sources of allocations, of disagreements about them, and of events about devices."""
-        return [*self.allocations, self.nvidia.disagreements, self.device_events]
+        return [*self.allocations, *(one.disagreements for one in self.accelerators), *self.device_events]
 
     @property
-    def device_events(self) -> RecordSource:
+    def device_events(self) -> list[RecordSource]:
         """Events about devices that stop being measured."""
-        return self.nvidia.states
+        return [one.states for one in self.accelerators]
 
     def processes_of(self, job: str) -> list[tuple[Process, Owner]]:
         """Return the processes of a job, each with its replica."""
         found = [(process, process.member.owner) for process in self.table.processes()]
         return [(process, owner) for process, owner in found if owner.job == job]
 
-    def devices(self) -> Sequence[Device]:
-        """The devices of the node that the collectors found."""
-        return self.nvidia.devices
+    def devices(self) -> Mapping[str, Device]:
+        """Return the devices of the node that the collectors found, by name."""
+        return {one.device_name(device.index): device for one in self.accelerators for device in one.devices}
 
 
 def job_collectors(
@@ -139,20 +174,47 @@ def job_collectors(
     reader = GroupReader(hierarchies)
     ends = EndWatch(reader)
     jobs = JobsCollector(place, table, reader, state=state, ends=ends, starts=Starts(clock.at_elapsed_ms))
-
-    def members() -> list[Member]:
-        return [process.member for process in table.processes()]
-
-    kubelet = [] if alone else [KubeletAllocations(PodResources(), members)]
-    prolog = [PrologAllocations(job_mapping, members)] if job_mapping else []
-    nvidia = NvidiaCollector(
-        place,
-        PynvmlLibrary(clock=clock, patience=patience / _WAITS),
-        table.member_of,
-        members,
-        alone=alone,
-        allocated=(*kubelet, *prolog),
-        groups=DeviceGroups(hierarchies),
-        patience=patience / _WAITS,
+    accelerators = accelerator_collectors(
+        place, table, clock, hierarchies, Machine(), alone=alone, patience=patience, job_mapping=job_mapping
     )
-    return JobCollectors(table, jobs, nvidia, watch, ends, MountsCollector(place, table))
+    return JobCollectors(table, jobs, accelerators, watch, ends, MountsCollector(place, table))
+
+
+def accelerator_collectors(
+    place: Place,
+    table: MemberTable,
+    clock: Clock,
+    hierarchies: Hierarchies,
+    machine: Machine,
+    *,
+    alone: bool = False,
+    patience: float = _PATIENCE,
+    job_mapping: Path | None = None,
+) -> list[AcceleratorCollector[Any]]:
+    """Create the collector of each vendor. See ``job_collectors`` for the arguments.
+
+    Each vendor has its own thread and its own sources of allocations, so that a driver that hangs holds up no other.
+    """
+    names = DeviceNames(vendors.VENDORS, machine)
+    patience /= _WAITS
+    collectors = []
+    for vendor in vendors.VENDORS:
+        own = names.of(vendor)
+        allocated: list[DeviceAllocator] = []
+        if not alone:
+            allocated.append(KubeletAllocations(vendor, PodResources.of(machine), table.members, pods_folder(machine)))
+        if job_mapping:
+            allocated.append(PrologAllocations(job_mapping, table.members, own.are_numbers_of_node))
+        collectors.append(
+            AcceleratorCollector(
+                place,
+                own,
+                vendor.open(clock, machine, patience),
+                table,
+                alone=alone,
+                allocated=allocated,
+                groups=DeviceGroups(hierarchies, vendor.device_numbers),
+                patience=patience,
+            )
+        )
+    return collectors

@@ -30,6 +30,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """
 
     name: str
+    title: str
     sees: str
     advice: str
     lines: tuple[str, ...] = ()
@@ -53,6 +54,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """The rule that looks for the cause in each replica that failed."""
         return Rule(
             name=self.name,
+            title=self.title,
             sees=self.sees,
             advice=self.advice,
             source=self.source,

@@ -7,7 +7,8 @@ from msgspec.structs import replace
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.lives import plain
 from jobmeter.diagnose.rank_findings import rank_findings
-from jobmeter.diagnose.rule import THRESHOLDS, Rule, rules
+from jobmeter.diagnose.registry import rules
+from jobmeter.diagnose.rule import THRESHOLDS, Rule
 from jobmeter.diagnose.thresholds import Thresholds
 from jobmeter.model.finding import Finding, Subject
 

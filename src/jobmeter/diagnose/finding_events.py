@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from jobmeter.diagnose.rule import rules
+from jobmeter.diagnose.registry import rules
 from jobmeter.model.event import FINDING, FINDING_ENDED, LEVEL_OF, Event, EventSource
 from jobmeter.model.finding import Evidence, Finding, Role, Severity, Subject, read_message
 from jobmeter.model.record import EventRecord

@@ -21,7 +21,7 @@ from jobmeter.model.log_query import parse_log_query
 from jobmeter.model.time import Clock, TimeRange
 from jobmeter.query.defaults import default_step, life
 from jobmeter.query.execute import Executor
-from jobmeter.query.request import By, JobQuestion, JobRef, LogQuestion, MetricQuery, Statistic
+from jobmeter.query.request import By, JobQuestion, JobRef, LogQuestion, MeasuredNamesQuestion, MetricQuery, Statistic
 from jobmeter.query.sampled import SampledLine, SampledQuestion
 
 STEPS = 720
@@ -41,7 +41,7 @@ def gather(executor: Executor, ref: JobRef, scope: Scope, clock: Clock, which: S
     step_ms = step_of(view, span, len(means) + len(counters))
 
     # An answer that includes unmeasured metrics could not be cached: an agent may begin to measure them.
-    measured = with_derived({*executor.measured(own, scope), *view.job.limits})
+    measured = with_derived({*executor.run(MeasuredNamesQuestion(own), scope), *view.job.limits})
 
     def read(names: Sequence[str], statistic: Statistic) -> Signals:
         own_names = [name for name in names if name in measured]

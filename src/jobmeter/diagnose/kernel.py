@@ -5,7 +5,8 @@ from functools import lru_cache
 
 from jobmeter.access.principal import Scope
 from jobmeter.diagnose.nodes import MOST_NODES, faults_of
-from jobmeter.diagnose.rule import Rule, rules
+from jobmeter.diagnose.registry import rules
+from jobmeter.diagnose.rule import Rule
 from jobmeter.errors import InvalidRequestError, LimitExceededError, NotFoundError, QueryTimeoutError
 from jobmeter.model.event import Event, EventFilter, EventType
 from jobmeter.model.job import JobView

@@ -12,7 +12,8 @@ from jobmeter.diagnose.examine import examine
 from jobmeter.diagnose.finding_events import reported_findings, with_reported
 from jobmeter.diagnose.gather import gather
 from jobmeter.diagnose.rank_findings import in_order
-from jobmeter.diagnose.rule import quoted, rules
+from jobmeter.diagnose.registry import rules
+from jobmeter.diagnose.rule import quoted
 from jobmeter.diagnose.stack_findings import with_stacks
 from jobmeter.diagnose.thresholds import Thresholds
 from jobmeter.model.event import FINDING, LEVEL_OF, Event, EventFilter, EventSource, Level

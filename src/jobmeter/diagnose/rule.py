@@ -1,10 +1,7 @@
-"""The contract of rules, and their discovery: each file in ``diagnose/rules`` has a ``RULE``."""
+"""The contract of rules."""
 
-import pkgutil
 from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
-from functools import lru_cache
-from importlib import import_module
 
 import msgspec
 
@@ -42,11 +39,12 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     that it was on, are what it needs. ``kernel`` is the search for the lines of the kernels of these nodes that it
     looks at, as ``model.log_query`` reads it: of the job alone, unless the rule is one ``of_nodes``, or, where the job
     had devices there, one ``of_devices``. ``lines`` is the search for lines of the job that it looks at, wherever
-    they stand in its log. ``cause`` is set for a rule about why a replica ended. ``sees`` is a sentence
-    about what it detects, ``advice`` about what to do; ``source`` is the origin of the rule.
+    they stand in its log. ``cause`` is set for a rule about why a replica ended. ``title`` is its heading. ``sees`` is
+    a sentence about what it detects, ``advice`` about what to do; ``source`` is the origin of the rule.
     """
 
     name: str
+    title: str
     sees: str
     advice: str
     source: str
@@ -70,6 +68,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """True for a rule that is evaluated while jobs run: each evaluation reads its metrics. It has to warn at least."""
     suspects: Callable[[Case, Numbers], int | None] | None = None
     """Return since when (epoch ms) a running job may have the fault, where the stacks of its ranks would show it."""
+    numbers: tuple[tuple[str, float | str, str], ...] = ()
+    """Thresholds of a plug-in's rule: name, value (a time is a text: ``5m``), origin. Others are in a file."""
     find_facts: Callable[["Rule", Case, Numbers], Findings] | None = None
     """For a rule with a ``cause``: finds what is no cause of an end, by the thresholds of the rule's own name."""
 
@@ -121,11 +121,3 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 def quoted(text: str) -> str:
     """A log line as evidence shows it: at most 500 characters."""
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
-
-
-@lru_cache(maxsize=1)
-def rules() -> tuple[Rule, ...]:
-    """Every rule, by name."""
-    package = import_module("jobmeter.diagnose.rules")
-    modules = (import_module(f"{package.__name__}.{found.name}") for found in pkgutil.iter_modules(package.__path__))
-    return tuple(sorted((module.RULE for module in modules), key=lambda rule: rule.name))

@@ -18,7 +18,8 @@ from jobmeter.diagnose.gather import names_of, signals_of_job, step_of
 from jobmeter.diagnose.lives import failed
 from jobmeter.diagnose.mounts import used_mounts
 from jobmeter.diagnose.nodes import addresses_of, faults_of, measured_of_nodes, nodes_of, reported_places
-from jobmeter.diagnose.rule import Rule, rules
+from jobmeter.diagnose.registry import rules
+from jobmeter.diagnose.rule import Rule
 from jobmeter.diagnose.signal import Signal
 from jobmeter.diagnose.thresholds import Thresholds
 from jobmeter.errors import JobmeterError

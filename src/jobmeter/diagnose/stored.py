@@ -11,7 +11,8 @@ from jobmeter.diagnose.examine import examine
 from jobmeter.diagnose.gather import signals_of
 from jobmeter.diagnose.kernel import task_lines
 from jobmeter.diagnose.nodes import addresses_of, reported_places, signals_of_nodes
-from jobmeter.diagnose.rule import Weight, rules
+from jobmeter.diagnose.registry import rules
+from jobmeter.diagnose.rule import Weight
 from jobmeter.diagnose.signal import Signal
 from jobmeter.diagnose.thresholds import Thresholds
 from jobmeter.errors import NotFoundError

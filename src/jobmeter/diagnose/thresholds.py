@@ -4,6 +4,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -52,14 +53,14 @@ class Thresholds(Mapping[str, Numbers]):
         return len(self._numbers)
 
 
-def load(path: str = "") -> Thresholds:
-    """Return the shipped thresholds, overridden by the operator's file, if any.
+def load(path: str = "", plugins: Mapping[str, Table] = MappingProxyType({})) -> Thresholds:
+    """Return the shipped thresholds and those of ``plugins``, overridden by the operator's file, if any.
 
     Raises ConfigurationError naming the file and the entry that is wrong.
     """
     shipped = _parsed(files("jobmeter.diagnose").joinpath("thresholds.toml").read_text(encoding="utf-8"), "thresholds")
-    tables = {rule: {name: _threshold(value, f"{rule}.{name}") for name, value in table.items()}
-              for rule, table in shipped.items()}  # fmt: skip
+    tables = {rule: dict(table) for rule, table in plugins.items()}
+    tables |= {rule: table_of(rule, entries) for rule, entries in shipped.items()}
     if path:
         for rule, table in _parsed(_read(path), path).items():
             if rule not in tables or not isinstance(table, dict):
@@ -67,6 +68,11 @@ def load(path: str = "") -> Thresholds:
             for name, value in table.items():
                 tables[rule][name] = _override(tables, rule, name, value, path)
     return Thresholds(tables)
+
+
+def table_of(rule: str, entries: Mapping[str, Any]) -> dict[str, Threshold]:
+    """Return the thresholds of a rule from entries in the form of the file. Raises ConfigurationError."""
+    return {name: _threshold(value, f"{rule}.{name}") for name, value in entries.items()}
 
 
 def _override(tables: Mapping[str, Table], rule: str, name: str, value: object, path: str) -> Threshold:

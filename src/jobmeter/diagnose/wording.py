@@ -1,38 +1,13 @@
 """Names of metrics and forms of amounts in the sentences of findings."""
 
-from jobmeter.model.catalog import CATALOG
+from jobmeter.model.catalog import CATALOG, find
 from jobmeter.model.quantity import quantity
-
-_HOST = {"memory.usage": "memory in use", "memory.utilization": "memory in use"}
-_TITLES = {
-    "utilization": "utilization",
-    "sm.active": "multiprocessor activity",
-    "tensor.active": "tensor core activity",
-    "dram.active": "memory interface activity",
-    "power": "power",
-    "clock.sm": "clock",
-    "nvlink.transmit": "NVLink traffic sent",
-    "nvlink.receive": "NVLink traffic received",
-    "pcie.transmit": "PCIe traffic sent",
-    "pcie.receive": "PCIe traffic received",
-    "temperature": "temperature",
-    "memory.usage": "device memory in use",
-    "memory.utilization": "device memory in use",
-    "cpu.usage": "CPU in use",
-    "cpu.utilization": "CPU in use",
-    "pressure.cpu": "time of waiting for a CPU",
-    "pressure.io": "time of waiting for storage",
-    "node.pressure.io": "time of waiting for storage",
-    "network.receive": "network traffic received",
-    "network.transmit": "network traffic sent",
-    "disk.read": "bytes read",
-    "disk.write": "bytes written",
-}
 
 
 def title(metric: str) -> str:
-    """Return what people call a metric: ``multiprocessor activity`` of ``gpu.sm.active``."""
-    return _HOST.get(metric) or _TITLES.get(metric) or _TITLES.get(metric.partition(".")[2]) or metric.replace(".", " ")
+    """Return the name of a metric within a sentence: ``multiprocessor activity`` for ``gpu.sm.active``."""
+    found = find(metric)
+    return metric if found is None else found.phrase
 
 
 def amount(value: float, unit: str) -> str:

@@ -1,61 +1,75 @@
-"""Lists the dialects: the only file that names them. The server tries them in this order."""
+"""Lists the dialects: the only file that names them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any, TypeVar, cast
 
-from jobmeter.dialects.base import Dialect, View, ViewCall
+from jobmeter.access.call import Call
+from jobmeter.dialects.base import Dialect, Match
+from jobmeter.dialects.base.view import View, ViewCall
+from jobmeter.errors import JobmeterError
+from jobmeter.plugins import Plugin, PluginKind, load_plugins, report_failure, working
+
+R = TypeVar("R")
+
+DIALECTS = (
+    "alibaba.pai_dlc:PAI_DLC",
+    "alibaba.pai_studio:PAI_STUDIO",
+    "alibaba.pai_llm_trace:PAI_LLM_TRACE",
+    "alibaba.cms:CMS",
+    "alibaba.eas:EAS",
+    "alibaba.eflo:EFLO",
+    "alibaba.foas:FOAS",
+    "modelarts:MODELARTS",
+    "baseten:BASETEN",
+    "mlflow:MLFLOW",
+    "prometheus:PROMETHEUS",
+    "opentsdb:OPENTSDB",
+    "otlp:OTLP",
+    "alibaba.gateway:GATEWAY",
+)
+"""Folder and name of each dialect, in the order in which a call is offered to them."""
+
+
+def dialects() -> Sequence[Dialect]:
+    """Return every dialect, in the order of ``DIALECTS``; those of plug-ins follow."""
+    own: dict[str, Dialect] = {one.name: one for one in (_loaded(*entry.split(":")) for entry in DIALECTS)}
+    plugins = working(load_plugins(PluginKind.DIALECTS, own))
+    return (*own.values(), *(cast("Dialect", _PluginDialect(one)) for one in plugins))
 
 
 def view_calls(view: View) -> Sequence[tuple[str, ViewCall]]:
     """Return the title of the API and the call, for each dialect that can return the data of a chart."""
-    from jobmeter.dialects import baseten, cms, foas, modelarts, opentsdb, pai_dlc, pai_studio
-    from jobmeter.dialects.baseten.view import view_call as of_baseten
-    from jobmeter.dialects.cms.view import view_call as of_cms
-    from jobmeter.dialects.foas.view import view_call as of_foas
-    from jobmeter.dialects.modelarts.view import view_call as of_modelarts
-    from jobmeter.dialects.opentsdb.view import view_call as of_opentsdb
-    from jobmeter.dialects.pai_dlc.view import view_call as of_pai_dlc
-    from jobmeter.dialects.pai_studio.view import view_call as of_pai_studio
-
-    found = (
-        (pai_dlc.PAI_DLC.title, of_pai_dlc(view)),
-        (pai_studio.PAI_STUDIO.title, of_pai_studio(view)),
-        (cms.CMS.title, of_cms(view)),
-        (foas.FOAS.title, of_foas(view)),
-        (modelarts.MODELARTS.title, of_modelarts(view)),
-        (baseten.BASETEN.title, of_baseten(view)),
-        (opentsdb.OPENTSDB.title, of_opentsdb(view)),
-    )
-    return [(title, call) for title, call in found if call is not None]
+    calls = ((dialect.title, dialect.view_call(view)) for dialect in dialects())
+    return [(title, call) for title, call in calls if call is not None]
 
 
-def dialects() -> Sequence[Dialect]:
-    """Return every dialect, in the order in which a call is offered to them."""
-    from jobmeter.dialects.alibaba.gateway import GATEWAY
-    from jobmeter.dialects.baseten import BASETEN
-    from jobmeter.dialects.cms import CMS
-    from jobmeter.dialects.eas import EAS
-    from jobmeter.dialects.eflo import EFLO
-    from jobmeter.dialects.foas import FOAS
-    from jobmeter.dialects.modelarts import MODELARTS
-    from jobmeter.dialects.opentsdb import OPENTSDB
-    from jobmeter.dialects.otlp import OTLP
-    from jobmeter.dialects.pai_dlc import PAI_DLC
-    from jobmeter.dialects.pai_llm_trace import PAI_LLM_TRACE
-    from jobmeter.dialects.pai_studio import PAI_STUDIO
-    from jobmeter.dialects.prometheus import PROMETHEUS
+class _PluginDialect:
+    """Dialect of a plug-in that has no operation for a call if it fails, so that others can have one."""
 
-    return (
-        PAI_DLC,
-        PAI_STUDIO,
-        PAI_LLM_TRACE,
-        CMS,
-        EAS,
-        EFLO,
-        FOAS,
-        MODELARTS,
-        BASETEN,
-        PROMETHEUS,
-        OPENTSDB,
-        OTLP,
-        GATEWAY,
-    )
+    def __init__(self, plugin: Plugin) -> None:
+        self._plugin = plugin
+        self._dialect: Dialect = plugin.part
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - any attribute of a dialect
+        return getattr(self._dialect, name)
+
+    def match(self, call: Call) -> Match | None:
+        return self._attempt(lambda: self._dialect.match(call))
+
+    def view_call(self, view: View) -> ViewCall | None:
+        return self._attempt(lambda: self._dialect.view_call(view))
+
+    def _attempt(self, work: Callable[[], R | None]) -> R | None:
+        try:
+            return work()
+        except JobmeterError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a module of somebody else may raise anything
+            report_failure(self._plugin, f"{type(error).__name__}: {error}")
+            return None
+
+
+def _loaded(folder: str, name: str) -> Dialect:
+    dialect: Dialect = getattr(import_module(f"jobmeter.dialects.{folder}"), name)
+    return dialect

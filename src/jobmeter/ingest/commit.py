@@ -251,7 +251,7 @@ class LogCommitter(GroupCommit[Sequence[LogLine]]):
             with self.paused:
                 if forward is not None:
                     forward(lines, retention)
-                store.append_logs(lines, retention)
+                store.logs.append(lines, retention)
                 observe(lines)
 
         super().__init__(commit, _of_lines, what="log lines", queue_bytes=queue_bytes, group_rows=200_000)
@@ -263,7 +263,7 @@ class SpanCommitter(GroupCommit[Sequence[Span]]):
     def __init__(self, store: Store, observe: Callable[[Sequence[Span]], None]) -> None:
         def commit(parts: Sequence[Sequence[Span]], retention: Retention) -> None:
             spans = [span for part in parts for span in part]
-            store.append_spans(spans, retention)
+            store.spans.append(spans, retention)
             observe(spans)
 
         super().__init__(commit, _of_spans, what="spans", queue_bytes=128 * 2**20, group_rows=100_000)

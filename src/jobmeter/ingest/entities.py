@@ -9,7 +9,7 @@ from jobmeter.ingest.join import extremes, numbered
 from jobmeter.model.batch import Bools, Int64s, SampleBatch
 from jobmeter.model.interner import SeriesInterner, SeriesList, grown, series_of
 from jobmeter.model.series import Series
-from jobmeter.registry.base import Observation
+from jobmeter.registry.stored import Observation
 
 NEVER = np.iinfo(np.int64).max
 _NOBODY, _UNKNOWN = -1, -2

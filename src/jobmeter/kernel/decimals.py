@@ -9,9 +9,6 @@ from jobmeter.kernel.bind import PLACE, SIZE, bind
 
 _SLOTS = 1 << 18
 _SLOT_BYTES = 24
-_POWERS = 10.0 ** np.arange(16)
-_REFERENCE_DIGITS = (0, 2, 3, 6, 9, 12)
-_WHOLE = 2.0**53
 
 _decimals = bind("jobmeter_decimals", [PLACE, PLACE, SIZE, PLACE, SIZE, PLACE, PLACE, PLACE])
 
@@ -28,12 +25,10 @@ class Decimals:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._slots = np.zeros(_SLOTS * _SLOT_BYTES, np.uint8) if _decimals is not None else np.empty(0, np.uint8)
+        self._slots = np.zeros(_SLOTS * _SLOT_BYTES, np.uint8)
 
     def split(self, series: NDArray[np.uint64], value: NDArray[np.float64]) -> Split:
         """Split the values of rows exactly. Rows of one series should follow each other."""
-        if _decimals is None:
-            return reference(value)
         series, value = np.ascontiguousarray(series), np.ascontiguousarray(value)
         rows = len(value)
         rest, number, digits = np.empty(rows), np.empty(rows, np.int64), np.empty(rows, np.uint8)
@@ -43,17 +38,3 @@ class Decimals:
                 rest.ctypes.data, number.ctypes.data, digits.ctypes.data,
             )  # fmt: skip
         return rest, number, digits
-
-
-def reference(value: NDArray[np.float64]) -> Split:
-    """Split values without the library and without a cache: each value gets the fewest of a few digit counts."""
-    rest, number, digits = value.copy(), np.zeros(len(value), np.int64), np.zeros(len(value), np.uint8)
-    for count in _REFERENCE_DIGITS:
-        left = np.flatnonzero((number == 0) & (rest != 0))
-        with np.errstate(over="ignore", invalid="ignore"):
-            scaled = rest[left] * _POWERS[count]
-            whole = np.rint(np.where(np.abs(scaled) < _WHOLE, scaled, 0.0))
-            fits = (whole / _POWERS[count] == rest[left]) & (whole != 0)
-        number[left[fits]], digits[left[fits]] = whole[fits].astype(np.int64), count
-    rest[number != 0] = 0.0
-    return rest, number, digits

@@ -8,13 +8,11 @@ from jobmeter.kernel.library import pointer
 _SHAPE = bind("jobmeter_json_shape", [DATA, SIZE, PLACE, SIZE], SIZE)
 
 
-def count(data: bytes, depths: int) -> tuple[list[int], int] | None:
+def count(data: bytes, depths: int) -> tuple[list[int], int]:
     """Count the objects and arrays that begin at each depth, and the commas between values.
 
-    Levels deeper than ``depths`` count at the last one. None if there is no library.
+    Levels deeper than ``depths`` count at the last one.
     """
-    if _SHAPE is None:
-        return None
     counts = np.zeros(depths, np.int64)
     commas: int = _SHAPE(data, len(data), pointer(counts), depths)
     return counts.tolist(), commas

@@ -4,16 +4,18 @@ import ctypes
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
+from jobmeter.errors import ConfigurationError
 from jobmeter.kernel.abi import number
 
+if TYPE_CHECKING:  # an installation without NumPy can report the missing library, too
+    import numpy as np
+    from numpy.typing import NDArray
+
 _FOLDER = Path(__file__).parent
-_OFF = {"off", "0", "no"}
 
 
 class Kernel(msgspec.Struct, frozen=True):
@@ -28,10 +30,8 @@ class Kernel(msgspec.Struct, frozen=True):
 def load(folder: Path, choice: str) -> Kernel:
     """Load the library built from the sources in a folder.
 
-    ``choice`` is the value of JOBMETER_KERNEL: empty, ``off``, or the path of a library built from the same sources.
+    ``choice`` is the value of JOBMETER_KERNEL: empty, or the path of a library built from the same sources.
     """
-    if choice.lower() in _OFF:
-        return Kernel(None, "JOBMETER_KERNEL is off")
     path = Path(choice) if choice else folder / "_kernel.so"
     if not path.exists():
         return Kernel(None, "it was not built: this is the wheel without it, or there was no C compiler")
@@ -47,14 +47,22 @@ def load(folder: Path, choice: str) -> Kernel:
 
 
 KERNEL = load(_FOLDER, os.environ.get("JOBMETER_KERNEL", ""))
-LIBRARY, SHORT_CALLS = KERNEL.library, KERNEL.short_calls
+
+
+def require() -> None:
+    """Check that the library was loaded. Raises ConfigurationError if it was not."""
+    if KERNEL.missing:
+        raise ConfigurationError(
+            f"the compiled kernel is missing: {KERNEL.missing}. A server needs it; agents and clients do not. "
+            "Install the wheel for this platform, or install from the source where there is a C compiler"
+        )
 
 
 place: Callable[[Any], Any] = (ctypes.c_char * 0).from_buffer
 """Return the address of a contiguous, writable array; quicker than ``pointer``."""
 
 
-def pointer(array: NDArray[np.generic]) -> ctypes.c_void_p:
+def pointer(array: "NDArray[np.generic]") -> ctypes.c_void_p:
     """Return a pointer to the numbers of a contiguous array, which lives at least as long as the pointer."""
     place = ctypes.c_void_p(array.ctypes.data)
     # Without this reference, an array made in the call's argument list would be freed before the function begins.

@@ -70,11 +70,8 @@ class Scanned(msgspec.Struct, frozen=True, eq=False):
 def scan(data: bytes, most: int, most_own: int) -> Scanned | None:
     """Scan a request of at most ``most`` metrics and as many data points.
 
-    A data point with more than ``most_own`` bytes of attributes is not found. None if the request has an unusual form,
-    or if there is no library.
+    A data point with more than ``most_own`` bytes of attributes is not found. None if the request has an unusual form.
     """
-    if _SCAN is None:
-        return None
     metric_room, point_room = min(len(data) // _METRIC + 1, most), min(len(data) // _USUAL + 1, most)
     metrics = np.empty((metric_room, len(Row._fields)), np.int64)
     own, end, counts = np.empty(point_room, np.int64), np.empty(point_room, np.int64), np.zeros(2, np.int64)

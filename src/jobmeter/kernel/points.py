@@ -12,7 +12,6 @@ from jobmeter.kernel.powers import powers_place
 _ARGUMENTS = [PLACE, PLACE, SIZE, PLACE, SIZE, PLACE, PLACE]
 _POINTS = bind("jobmeter_points", _ARGUMENTS, SIZE)
 _FEW_POINTS = bind("jobmeter_points", _ARGUMENTS, SIZE, short=True)
-AVAILABLE = _POINTS is not None and _FEW_POINTS is not None
 _LONGEST = 64
 """Characters reserved for each point and each line."""
 _FEW = 2_000
@@ -25,7 +24,6 @@ def encode(ends: Sequence[int], time: NDArray[np.int64] | None, value: NDArray[n
     ``ends`` gives the end of each line in ``time`` and ``value``, which are contiguous. Without times the lists hold
     values alone. Raises ValueError if the last line ends elsewhere than the columns.
     """
-    assert _POINTS and _FEW_POINTS  # noqa: S101, PT018 - callers check AVAILABLE
     count = len(value)
     stops, out = np.array(ends, np.int64), np.empty(_LONGEST * (count + len(ends)), np.uint8)
     write = _FEW_POINTS if count <= _FEW else _POINTS

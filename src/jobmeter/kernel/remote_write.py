@@ -47,16 +47,13 @@ class Scanned(msgspec.Struct, frozen=True, eq=False):
 
 
 def scan_1(data: bytes, most: int) -> Scanned | None:
-    """Scan a ``prometheus.WriteRequest`` of at most ``most`` parts.
-
-    None if it is unusual, or if there is no library.
-    """
-    return None if _SCAN_1 is None else _roomy(data, most, _SCAN_1, second=False)
+    """Scan a ``prometheus.WriteRequest`` of at most ``most`` parts. None if it is unusual."""
+    return _roomy(data, most, _SCAN_1, second=False)
 
 
 def scan_2(data: bytes, most: int) -> Scanned | None:
-    """Scan an ``io.prometheus.write.v2.Request``. None if it is unusual, or if there is no library."""
-    return None if _SCAN_2 is None else _roomy(data, most, _SCAN_2, second=True)
+    """Scan an ``io.prometheus.write.v2.Request``. None if it is unusual."""
+    return _roomy(data, most, _SCAN_2, second=True)
 
 
 def _roomy(data: bytes, most: int, scan: Function, *, second: bool) -> Scanned | None:

@@ -14,7 +14,6 @@ PIECE = 512 * 1024
 _MORE = 64
 """Most bytes of a time and a value, and of the overrun when a text is copied."""
 _ROWS = bind("jobmeter_rows", [*[PLACE] * 3, SIZE, DATA, PLACE, SIZE, PLACE, PLACE, SIZE, PLACE], SIZE)
-AVAILABLE = _ROWS is not None
 
 
 class Lines:
@@ -37,7 +36,6 @@ class Lines:
 
     def add(self, index: NDArray[np.uint32], time: NDArray[np.int64], value: NDArray[np.float64]) -> Generator[bytes]:
         """Write some samples. Yield each piece that is full."""
-        assert _ROWS is not None  # noqa: S101 - callers check AVAILABLE
         index, time = np.ascontiguousarray(index, np.uint32), np.ascontiguousarray(time, np.int64)
         value = np.ascontiguousarray(value, np.float64)
         if not len(index) == len(time) == len(value) or int(index.max(initial=0)) >= max(self._most, 1):

@@ -21,7 +21,6 @@ _FEW_COLUMNS = bind("jobmeter_samples", _ARGUMENTS, SIZE, short=True)
 _FEW = 4_000
 """Most samples that a short call copies."""
 _APPEND = bind("jobmeter_window_append", [PLACE] * 6 + [SIZE] * 2 + [PLACE], SIZE)
-AVAILABLE = _APPEND is not None
 
 
 class Columns(msgspec.Struct, frozen=True, eq=False):
@@ -58,8 +57,6 @@ def columns(data: bytes, at: int, series: int, samples: int) -> Columns | None:
     if at < 0 or at + 4 * series + 16 * samples > len(data):
         raise IndexError(f"{series} series and {samples} samples at byte {at} of {len(data)}")
     copy = _FEW_COLUMNS if samples <= _FEW else _COLUMNS
-    if copy is None:
-        return _columns(data, at, series, samples)
     time, value, extent = np.empty(samples, np.int64), np.empty(samples), _Extent()
     single = copy(data, at, series, samples, place(time), place(value), ctypes.byref(extent))
     if single < 0:
@@ -68,22 +65,6 @@ def columns(data: bytes, at: int, series: int, samples: int) -> Columns | None:
         return Columns(time, value, None, None, bool(single))
     extremes = (extent.lowest, extent.highest) if extent.finite else (np.nan, np.nan)
     return Columns(time, value, (extent.first, extent.last), extremes, bool(single))
-
-
-def _columns(data: bytes, at: int, series: int, samples: int) -> Columns | None:
-    """Copy the columns with NumPy, without the library."""
-    counts = np.frombuffer(data, "<u4", series, at)
-    single = series == samples and bool((counts == 1).all())
-    if not single and int(counts.sum(dtype=np.uint64)) != samples:
-        return None
-    at += 4 * series
-    time = np.frombuffer(data, "<i8", samples, at).astype(np.int64)
-    value = np.frombuffer(data, "<f8", samples, at + 8 * samples).astype(np.float64)
-    if not samples:
-        return Columns(time, value, None, None, single)
-    finite = bool(np.isfinite(value).all())
-    extremes = (float(value.min()), float(value.max())) if finite else (np.nan, np.nan)
-    return Columns(time, value, (int(time.min()), int(time.max())), extremes, single)
 
 
 def places_of(arrays: Sequence[NDArray[np.generic]]) -> Places:
@@ -106,7 +87,6 @@ def append(
     their row, or without a free page. ``stock`` int64[3] is updated: returned pages, the first page never used, all
     pages. Raises IndexError for an index beyond ``rows``.
     """
-    assert _APPEND is not None  # noqa: S101 - callers check AVAILABLE
     index = np.ascontiguousarray(columns[0], np.uint32)
     time, value = np.ascontiguousarray(columns[1], np.int64), np.ascontiguousarray(columns[2], np.float64)
     if len(index) and int(index.max()) >= len(rows):

@@ -21,7 +21,6 @@ _SORT = bind("jobmeter_sort_rows", [PLACE, SIZE, PLACE], SIZE)
 _REPEAT = bind("jobmeter_sort_repeat", [PLACE, PLACE, SIZE, PLACE])
 _NUMBER = bind("jobmeter_sort_number", [PLACE, PLACE, SIZE, PLACE, PLACE, SIZE, PLACE, PLACE], SIZE)
 _KEY = np.frombuffer(os.urandom(16), np.uint64) | np.uint64(1)
-AVAILABLE = _COUNT is not None
 
 
 class SeriesSlices(NamedTuple):
@@ -55,7 +54,6 @@ def sort_dedupe(sections: Sequence[SeriesSlices], slots: int, *, origin: bool) -
 
     Raises IndexError for a slot of ``slots`` or more, ValueError if the counts of the runs do not match the rows.
     """
-    assert _COUNT and _PUT and _SORT  # noqa: S101, PT018 - callers check AVAILABLE
     sections_read = [_contiguous(runs) for runs in sections]
     for runs in sections_read:
         _check(runs, slots)
@@ -81,7 +79,6 @@ def sort_dedupe(sections: Sequence[SeriesSlices], slots: int, *, origin: bool) -
 
 def numbered(job: Uint64s, series: Uint64s) -> tuple[Int64s, Int64s]:
     """Return the first position of each distinct pair, and for each row the number of its pair."""
-    assert _NUMBER  # noqa: S101 - callers check AVAILABLE
     count = len(job)
     first, number = np.empty(count, np.int64), np.empty(count, np.int64)
     slots = np.full(1 << (2 * count).bit_length(), -1, np.int32)
@@ -95,7 +92,6 @@ def numbered(job: Uint64s, series: Uint64s) -> tuple[Int64s, Int64s]:
 
 def repeated(numbers: Uint64s, sizes: Int64s) -> Uint64s:
     """Repeat each number as often as its size says."""
-    assert _REPEAT  # noqa: S101 - callers check AVAILABLE
     numbers, out = np.ascontiguousarray(numbers, np.uint64), np.empty(int(sizes.sum()), np.uint64)
     _REPEAT(pointer(numbers), pointer(sizes), len(sizes), pointer(out))
     return out

@@ -2,8 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from itertools import repeat
-from typing import Protocol, TypeVar, overload
+from typing import TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,56 +64,10 @@ class Texts(Sequence[bytes]):
         return self.data[int(self.begin[at]) : int(self.end[at])]
 
 
-class TextTable(Protocol):
-    """Numbers of texts. Not safe for several threads."""
-
-    def __len__(self) -> int:
-        """Return how many texts have a number."""
-        ...
-
-    @property
-    def size(self) -> int:
-        """Bytes of all texts together."""
-        ...
-
-    def find(self, texts: Texts) -> Int64s:
-        """Return the number of each text, int64[n]; -1 for an unknown text."""
-        ...
-
-    def add(self, texts: Texts) -> Int64s:
-        """Return the number of each text, int64[n]. New texts get the next numbers."""
-        ...
-
-
-class DictTable:
-    """Numbers texts with a dictionary, without the library."""
+class TextTable:
+    """A number for each text, in a hash table. Not safe for several threads."""
 
     def __init__(self) -> None:
-        self._numbers: dict[bytes, int] = {}
-        self.size = 0
-
-    def __len__(self) -> int:
-        return len(self._numbers)
-
-    def find(self, texts: Texts) -> Int64s:
-        """Return the number of each text; -1 for an unknown text."""
-        return np.fromiter(map(self._numbers.get, texts[:], repeat(-1)), np.int64, len(texts))
-
-    def add(self, texts: Texts) -> Int64s:
-        """Return the number of each text. New texts get the next numbers."""
-        numbers = self._numbers
-        for text in texts[:]:
-            if text not in numbers:
-                numbers[text] = len(numbers)
-                self.size += len(text)
-        return self.find(texts)
-
-
-class CompiledTable:
-    """Numbers texts with the compiled hash table."""
-
-    def __init__(self, find: Function, add: Function, place: Function) -> None:
-        self._functions = find, add, place
         self._key = np.frombuffer(os.urandom(16), np.uint64) | np.uint64(1)
         self._slots = np.zeros(_SPARSE * _FIRST_TEXTS, np.uint32)
         self._hashes = np.empty(_FIRST_TEXTS, np.uint64)
@@ -123,6 +76,7 @@ class CompiledTable:
         self._count = 0
 
     def __len__(self) -> int:
+        """Return how many texts have a number."""
         return self._count
 
     @property
@@ -131,13 +85,13 @@ class CompiledTable:
         return int(self._edges[self._count])
 
     def find(self, texts: Texts) -> Int64s:
-        """Return the number of each text; -1 for an unknown text."""
-        return self._call(self._functions[0], texts)[0]
+        """Return the number of each text, int64[n]; -1 for an unknown text."""
+        return self._call(_FIND, texts)[0]
 
     def add(self, texts: Texts) -> Int64s:
-        """Return the number of each text. New texts get the next numbers."""
+        """Return the number of each text, int64[n]. New texts get the next numbers."""
         self._reserve(len(texts), int((texts.end - texts.begin).sum()))
-        numbers, count = self._call(self._functions[1], texts)
+        numbers, count = self._call(_ADD, texts)
         self._count = int(count)
         return numbers
 
@@ -162,17 +116,10 @@ class CompiledTable:
             self._memory = _grown(self._memory, used, max(2 * len(self._memory), used + size))
         if _SPARSE * (count + texts) > len(self._slots):
             self._slots = np.zeros(1 << (_SPARSE * (count + texts) - 1).bit_length(), np.uint32)
-            self._functions[2](pointer(self._slots), len(self._slots), pointer(self._hashes), count)
+            _PLACE_ALL(pointer(self._slots), len(self._slots), pointer(self._hashes), count)
 
 
 def _grown(array: NDArray[T], used: int, room: int) -> NDArray[T]:
     grown = np.empty(room, array.dtype)
     grown[:used] = array[:used]
     return grown
-
-
-def new_table() -> TextTable:
-    """Return an empty table."""
-    if _FIND is None or _ADD is None or _PLACE_ALL is None:
-        return DictTable()
-    return CompiledTable(_FIND, _ADD, _PLACE_ALL)

@@ -47,14 +47,12 @@ _READ = bind("jobmeter_window_read", [*_ROWS, *[SIZE] * 4, *[PLACE] * 3], SIZE)
 _BUCKET = bind("jobmeter_window_bucket", [*_ROWS, *[SIZE] * 3, *[PLACE] * 3, *[SIZE] * 2, *[PLACE] * 3], SIZE)
 _PREVIOUS = bind("jobmeter_window_previous", [*_ROWS, SIZE, *[PLACE] * 2])
 _LINES = bind("jobmeter_window_lines", [*_ROWS, PLACE, PLACE, SIZE, *[SIZE] * 4, PLACE], SIZE, short=True)
-AVAILABLE = None not in (_MEASURE, _READ, _BUCKET, _PREVIOUS, _LINES)
 MEAN, SUM, MIN, MAX = range(4)
 """Functions that join the rows of a line."""
 
 
 def measure(pages: Pages, rows: Int64s, start: int, end: int, step: int) -> tuple[int, int]:
     """Count the samples of the rows in a span, and the buckets of ``step`` that they fill."""
-    assert _MEASURE is not None  # noqa: S101 - callers check AVAILABLE
     samples, buckets = ctypes.c_int64(), ctypes.c_int64()
     _MEASURE(pages, len(rows), pointer(rows), start, end, step, ctypes.byref(samples), ctypes.byref(buckets))
     return samples.value, buckets.value
@@ -65,7 +63,6 @@ def read(pages: Pages, rows: Int64s, first: int, start: int, end: int, most: int
 
     The first row begins at ``first`` instead of ``start``.
     """
-    assert _READ is not None  # noqa: S101 - callers check AVAILABLE
     index, time, value = np.empty(most, np.uint32), np.empty(most, np.int64), np.empty(most)
     size = _READ(
         pages, len(rows), pointer(rows), first, start, end, most, pointer(index), pointer(time), pointer(value)
@@ -88,7 +85,6 @@ def bucket(
 
     None if there are more samples or more buckets than ``bounds``; the references are then undefined.
     """
-    assert _BUCKET is not None  # noqa: S101 - callers check AVAILABLE
     room = bounds[1]
     index, whole, real = np.empty(room, np.uint32), np.empty((5, room), np.int64), np.empty((6, room))
     size = _BUCKET(
@@ -142,7 +138,6 @@ def lines(pages: Pages, rows: int, grid: Grid, span: tuple[int, int], step: int,
     ``rows`` is the address of the row numbers, int64, as many as the grid has. ``span`` must not be empty. None for
     more than ``most`` samples, for a row -1, or for a row that lacks samples of the span.
     """
-    assert _LINES is not None  # noqa: S101 - callers check AVAILABLE
     start, end = span
     cells = grid.lines * ((end - 1) // step - start // step + 1)
     block = np.empty(4 * cells + grid.lines + 1, np.int64)
@@ -155,7 +150,6 @@ def lines(pages: Pages, rows: int, grid: Grid, span: tuple[int, int], step: int,
 
 def previous(pages: Pages, rows: Int64s, before: int) -> tuple[Int64s, Float64s]:
     """Return the time (-1: none) and the value of the last sample of each row before a time."""
-    assert _PREVIOUS is not None  # noqa: S101 - callers check AVAILABLE
     time, value = np.empty(len(rows), np.int64), np.zeros(len(rows))
     _PREVIOUS(pages, len(rows), pointer(rows), before, pointer(time), pointer(value))
     return time, value

@@ -192,6 +192,7 @@ class RuleBody(msgspec.Struct, frozen=True, kw_only=True):
     """A diagnostic rule: the fault that it detects, and advice."""
 
     name: str
+    title: str = ""
     sees: str = ""
     advice: str = ""
     source: str = ""

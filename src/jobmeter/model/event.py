@@ -183,6 +183,8 @@ class EventFilter(msgspec.Struct, Question[EventPage], frozen=True, kw_only=True
     event: the list continues after it. ``total`` ignores ``after`` and ``offset``.
     """
 
+    by_resource = of_job = True
+
     projects: frozenset[str] | None = None
     jobs: tuple[str, ...] = ()
     replicas: frozenset[str] = frozenset()

@@ -187,6 +187,8 @@ class JobGroup(msgspec.Struct, frozen=True, kw_only=True):
 class ProjectsQuestion(msgspec.Struct, Question[list[Project]], frozen=True, kw_only=True):
     """Question for the projects, by name; with ``names``, only those. None: all that the caller may see."""
 
+    by_resource = of_job = True
+
     names: frozenset[str] | None = None
 
 
@@ -199,6 +201,8 @@ class JobSize(msgspec.Struct, frozen=True, kw_only=True):
 
 class SizesQuestion(msgspec.Struct, Question[list[JobSize]], frozen=True, kw_only=True):
     """Question for the sizes of jobs, (project, id). An invisible job has size 0."""
+
+    by_resource = of_job = True
 
     jobs: tuple[tuple[str, str], ...]
 
@@ -247,6 +251,8 @@ class JobFilter(msgspec.Struct, Question[JobPage], frozen=True, kw_only=True):
     ``created_from`` (inclusive) and ``created_to`` (exclusive) bound the creation time. All ``conditions`` must be met.
     ``sort`` is a field of Job, or ``duration``. ``offset`` and ``limit`` page.
     """
+
+    by_resource = of_job = True
 
     projects: frozenset[str] | None = None
     ids: tuple[str, ...] = ()

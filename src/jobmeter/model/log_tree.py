@@ -19,13 +19,13 @@ from jobmeter.model.syslog import level_of_severity, severity_of_level
 _WORD = re.compile(r"[^\x00-/:-`{-\x7f]+")
 
 
-class Words(msgspec.Struct, frozen=True):
+class Words(msgspec.Struct, frozen=True, tag=True):
     """Condition: a line contains these words, adjacent and in order. A word with ``*`` or ``?`` is a pattern."""
 
     words: tuple[str, ...]
 
 
-class Property(msgspec.Struct, frozen=True):
+class Property(msgspec.Struct, frozen=True, tag=True):
     """Condition: a property of a line has one of these values; the empty value matches a line without the property.
 
     Values of ``severity`` are digits.
@@ -35,14 +35,14 @@ class Property(msgspec.Struct, frozen=True):
     values: tuple[str, ...]
 
 
-class Like(msgspec.Struct, frozen=True):
+class Like(msgspec.Struct, frozen=True, tag=True):
     """Condition: a property of a line matches a whole pattern, case-sensitively."""
 
     field: str
     pattern: str
 
 
-class Between(msgspec.Struct, frozen=True):
+class Between(msgspec.Struct, frozen=True, tag=True):
     """Condition: a number of a line lies between two others, both inclusive."""
 
     field: str
@@ -50,19 +50,19 @@ class Between(msgspec.Struct, frozen=True):
     high: int
 
 
-class Without(msgspec.Struct, frozen=True):
+class Without(msgspec.Struct, frozen=True, tag=True):
     """Condition: the part does not match."""
 
     part: "LogQuery"
 
 
-class Every(msgspec.Struct, frozen=True):
+class Every(msgspec.Struct, frozen=True, tag=True):
     """Condition: all parts match; without parts, every line does."""
 
     parts: tuple["LogQuery", ...]
 
 
-class Either(msgspec.Struct, frozen=True):
+class Either(msgspec.Struct, frozen=True, tag=True):
     """Condition: at least one part matches."""
 
     parts: tuple["LogQuery", ...]

@@ -114,8 +114,9 @@ class LeaseRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Job as recorded. Times are ISO 8601 text or epoch milliseconds.
 
-    ``checkpoints`` are merged with the stored ones by id. ``extra`` is merged by dialect and key; null removes a key. A
-    job whose ``lease`` is not renewed in time is lost; see ``LeaseRecord``.
+    ``checkpoints`` are merged with the stored ones by id. ``extra`` is merged by dialect and key; null removes a key,
+    and ``KEY/KEY`` names a key of an object inside (``~1`` stands for a slash, ``~0`` for ``~``). A job whose ``lease``
+    is not renewed in time is lost; see ``LeaseRecord``.
     """
 
     job_id: str

@@ -151,6 +151,8 @@ class TaskFilter(msgspec.Struct, Question[TaskPage], frozen=True, kw_only=True):
     that tasks name. ``nodes``: a task must concern one of them.
     """
 
+    of_job = True
+
     projects: frozenset[str] | None = None
     ids: tuple[str, ...] = ()
     types: frozenset[TaskType] = frozenset()

@@ -56,6 +56,8 @@ class TraceFilter(msgspec.Struct, Question[TracePage], frozen=True, kw_only=True
     Sorted by ``order``, then by project and trace; ``after`` continues after a (value, project, trace).
     """
 
+    of_job = True
+
     projects: frozenset[str] | None = None
     job: str = ""
     traces: frozenset[str] = frozenset()
@@ -83,6 +85,8 @@ class TraceFilter(msgspec.Struct, Question[TracePage], frozen=True, kw_only=True
 
 class SpanFilter(msgspec.Struct, Question[list[Span]], frozen=True, kw_only=True):
     """Filter of spans of some traces, by trace, start, span, project and job; ``after`` continues after a span."""
+
+    of_job = True
 
     projects: frozenset[str] | None = None
     traces: frozenset[str] = frozenset()

@@ -1,31 +1,16 @@
 """Defaults of query parameters."""
 
+from jobmeter.model.catalog import Display, shown_in
 from jobmeter.model.job import Job
 from jobmeter.model.steps import STEPS
 from jobmeter.model.time import HOUR, MAX_TIME_MS, MINUTE, TimeRange, ceil_to, floor_to
 
 DEFAULT_BUCKETS = 240
 
-CORE_METRICS: tuple[str, ...] = (
-    "cpu.usage",
-    "cpu.utilization",
-    "memory.usage",
-    "memory.utilization",
-    "network.receive",
-    "network.transmit",
-    "disk.read",
-    "disk.write",
-    *(
-        f"{prefix}.{name}"
-        for prefix in ("gpu", "npu")
-        for name in ("utilization", "memory.usage", "memory.utilization", "power", "energy", "temperature")
-    ),
-)
+CORE_METRICS = shown_in(Display.CORE)
 """Default metrics of a job."""
 
-SUMMARY_METRICS = tuple(
-    name for core in CORE_METRICS for name in ((core, "memory.peak") if core == "memory.usage" else (core,))
-)
+SUMMARY_METRICS = shown_in(Display.CORE | Display.SUMMARY)
 """Metrics of a job's summary."""
 
 

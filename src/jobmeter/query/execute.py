@@ -1,6 +1,7 @@
 """Execute queries: find the visible subjects, read data as planned, reduce it to lines."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import msgspec
@@ -23,7 +24,9 @@ from jobmeter.model.steps import SUMMARY_BUCKETS
 from jobmeter.model.time import MAX_TIME_MS, SECOND, Clock, TimeRange
 from jobmeter.model.trace_filter import SpanFilter, TraceFilter
 from jobmeter.query import gather, series, traces
+from jobmeter.query.administration import Answers, DamageQuestion, record_answers
 from jobmeter.query.defaults import CORE_METRICS, SUMMARY_METRICS, default_step, job_end, life
+from jobmeter.query.facts import JobFacts, JobFactsQuestion, NodeFacts, NodeFactsQuestion, job_facts, node_facts
 from jobmeter.query.fleet import FleetQuestion, fleet
 from jobmeter.query.frame import Frame, read
 from jobmeter.query.group import (
@@ -38,12 +41,14 @@ from jobmeter.query.group_list import resource_groups
 from jobmeter.query.groups import Groups
 from jobmeter.query.idle import IdleQuestion, IdleTime, idle_time
 from jobmeter.query.inventory import UNKNOWN, Inventory
-from jobmeter.query.latest import WINDOW_MS, newest, values, without_superseded
-from jobmeter.query.logs import pages, selector_of
+from jobmeter.query.latest import WINDOW_MS, LatestQuestion, newest, values, without_superseded
+from jobmeter.query.logs import LogLinesQuestion, pages, selector_of
 from jobmeter.query.measure import Measurements
 from jobmeter.query.meter import Meter
-from jobmeter.query.nodes import NodesQuestion, find_nodes
+from jobmeter.query.nodes import NodeFaultsQuestion, NodesQuestion, find_faults, find_nodes
 from jobmeter.query.permitted import (
+    PART_ALONE,
+    check_scope,
     permitted_about,
     permitted_jobs,
     permitted_names,
@@ -59,13 +64,15 @@ from jobmeter.query.reported import Reported, ReportedQuestion, reported
 from jobmeter.query.request import (
     By,
     EncodedQuestion,
+    Encoder,
     HeadQuestion,
     JobQuestion,
     JobRef,
     JobViewsQuestion,
     LogQuestion,
+    MeasuredNamesQuestion,
     MetricQuery,
-    NodeRef,
+    NodeRecordsQuestion,
     check_by,
     metrics_of,
     sources,
@@ -74,7 +81,7 @@ from jobmeter.query.sampled import SampledQuestion
 from jobmeter.query.series import BucketsQuestion, LastQuestion, NamesQuestion, SamplesQuestion, SeriesQuestion
 from jobmeter.query.source import Source
 from jobmeter.query.subjects import Subjects, opened
-from jobmeter.query.summary import JobSummary, summarize
+from jobmeter.query.summary import JobSummary, SummaryQuestion, summarize
 from jobmeter.registry.base import Registry
 from jobmeter.settings import Limits
 from jobmeter.store.base import LogSelector, ReadBudget, Selector, Store
@@ -99,7 +106,9 @@ class Executor:
         clock: Clock,
         limits: Limits,
         cache: Cache | None = None,
+        encoders: Mapping[str, Encoder] = MappingProxyType({}),
     ) -> None:
+        """``encoders`` write the answer of an ``EncodedQuestion``, by the name of its form."""
         self._store = store
         self._registry = registry
         self._clock = clock
@@ -109,13 +118,28 @@ class Executor:
         self._subjects = Subjects(registry, clock)
         self._groups = Groups(registry, clock, limits, self._source)
         self._measurements = Measurements(
-            registry, clock, limits, self._source, self._subjects, self._groups, self.cache
+            registry, clock, limits, self._source, self._subjects, self._groups, self.cache, encoders
         )
-        self._answers: dict[type[Question[Any]], Callable[[Any, Scope], Any]] = {
+        self._answers = self._answers_by_type()
+        self._from_memory: dict[type[Question[Any]], Callable[[Any, Scope], Any]] = {
+            MetricQuery: self._measurements.from_memory,
+            EncodedQuestion: self._measurements.encoded_from_memory,
+            HeadQuestion: lambda question, scope: self._subjects.cached_head(question.ref, scope),
+            JobQuestion: self._cached_job,
+            DamageQuestion: lambda question, _: store.damaged() if question.subject is None else None,
+        }
+
+    def _answers_by_type(self) -> Answers:
+        store, registry, clock = self._store, self._registry, self._clock
+        return {
             MetricQuery: self._measurements.lines,
             EncodedQuestion: self._measurements.encoded,
             SampledQuestion: self._measurements.sampled,
             HeadQuestion: lambda question, scope: self._subjects.head(question.ref, scope),
+            NodeRecordsQuestion: lambda question, scope: self._subjects.nodes(question.ref, scope),
+            LatestQuestion: self._latest,
+            MeasuredNamesQuestion: self._measured_names,
+            SummaryQuestion: self._summary,
             JobQuestion: lambda question, scope: opened(self._subjects.view(question.ref, scope), scope),
             JobViewsQuestion: self._views,
             JobFilter: self._list,
@@ -123,12 +147,16 @@ class Executor:
             SizesQuestion: self._sizes,
             EventFilter: self._events,
             LogQuestion: self._lines,
+            LogLinesQuestion: self._log_lines,
             TraceFilter: lambda question, scope: traces.traces(store, question, scope, self._meter()),
             SpanFilter: lambda question, scope: traces.spans(store, question, scope, self._meter()),
             ReportedQuestion: self._reported,
             ReadingsQuestion: self._readings,
             FleetQuestion: lambda question, scope: fleet(registry, self._source, question, scope, self._meter()),
             NodesQuestion: lambda question, scope: find_nodes(registry, question, scope, clock.now_ms()),
+            NodeFaultsQuestion: lambda question, scope: find_faults(registry, question, scope, clock.now_ms()),
+            JobFactsQuestion: self._job_facts,
+            NodeFactsQuestion: self._node_facts,
             ResourceGroupsQuestion: lambda question, scope: resource_groups(registry, question, scope),
             QualityQuestion: self._quality,
             IdleQuestion: self._idle,
@@ -141,35 +169,36 @@ class Executor:
             **dict.fromkeys(
                 (SeriesQuestion, NamesQuestion, SamplesQuestion, BucketsQuestion, LastQuestion), self._series
             ),
+            **record_answers(store, registry, clock, self._subjects),
         }
 
-        self._from_memory: dict[type[Question[Any]], Callable[[Any, Scope], Any]] = {
-            MetricQuery: self._measurements.from_memory,
-            EncodedQuestion: self._measurements.encoded_from_memory,
-            HeadQuestion: lambda question, scope: self._subjects.cached_head(question.ref, scope),
-            JobQuestion: self._cached_job,
-        }
+    @property
+    def question_types(self) -> Collection[type[Question[Any]]]:
+        """Types of the questions that it answers."""
+        return self._answers.keys()
 
     def run(self, question: Question[R], scope: Scope) -> R:
         """Answer a question.
 
-        Raises NotFoundError, InvalidRequestError (LimitExceededError if too large), QueryTimeoutError or
-        UnavailableError.
+        Raises ForbiddenError for a scope that the question is not open to, NotFoundError, InvalidRequestError
+        (LimitExceededError if too large), QueryTimeoutError or UnavailableError.
         """
+        check_scope(question, scope)
         answer: R = self._answers[type(question)](question, scope)
         return answer
 
     def from_memory(self, question: Question[R], scope: Scope) -> R | None:
         """Answer a question without waiting; None if a worker has to run it.
 
-        For an event loop's thread: an answer takes a fraction of a millisecond.
+        For an event loop's thread: an answer takes a fraction of a millisecond. Raises as ``run``.
         """
+        check_scope(question, scope)
         answer = self._from_memory.get(type(question))
         found: R | None = None if answer is None else answer(question, scope)
         return found
 
     def _reported(self, question: ReportedQuestion, scope: Scope) -> Reported:
-        return reported(self._store, self.head(question.ref, scope), question, self._meter())
+        return reported(self._store, self._subjects.head(question.ref, scope), question, self._meter())
 
     def _readings(self, question: ReadingsQuestion, scope: Scope) -> Readings:
         narrowing = gather.Narrowing(question.replicas, question.devices)
@@ -206,20 +235,9 @@ class Executor:
         view = self._subjects.cached_view(question.ref, scope)
         return None if view is None else opened(view, scope)
 
-    def head(self, ref: JobRef, scope: Scope) -> Job:
-        """Return the job without its replicas and allocations. Raises as the class says."""
-        return self._subjects.head(ref, scope)
-
-    def nodes(self, ref: NodeRef, scope: Scope) -> list[Node]:
-        """Return every node of that name that the caller may see. Raises NotFoundError without any."""
-        return self._subjects.nodes(ref, scope)
-
-    def latest(self, ref: JobRef | NodeRef, metrics: Sequence[str], by: By, scope: Scope) -> list[LatestValue]:
-        """Return the newest value of each line, at most 5 minutes older than the subject's newest sample.
-
-        Sorted like lines. Without metrics: the core metrics.
-        """
-        rows = metrics_of(metrics or CORE_METRICS)
+    def _latest(self, question: LatestQuestion, scope: Scope) -> list[LatestValue]:
+        ref, by = question.ref, question.by
+        rows = metrics_of(question.metrics or CORE_METRICS)
         check_by(ref, by)
         meter = self._meter()
         names = sources(rows)
@@ -230,7 +248,7 @@ class Executor:
             shape = resolved.layout.shape
             columns = without_superseded(shape, view, by, newest(shape, self._source, span, meter))
         else:
-            nodes = self.nodes(ref, scope)
+            nodes = self._subjects.nodes(ref, scope)
             span = self._newest_of_nodes(nodes)
             resolved = self._measurements.of_nodes(nodes, ref, scope, names, span, by)
             columns = newest(resolved.layout.shape, self._source, span, meter)
@@ -238,18 +256,16 @@ class Executor:
         found = values(Frame(layout.shape, columns, resolved.limits), rows, by, layout)
         return sorted(found, key=lambda one: (one.metric, natural(one.replica), natural(one.node), natural(one.device)))
 
-    def measured(self, ref: JobRef, scope: Scope) -> list[str]:
-        """List the metrics of a job, including derived ones, sorted."""
-        view = self._subjects.view(ref, scope)
+    def _measured_names(self, question: MeasuredNamesQuestion, scope: Scope) -> list[str]:
+        view = self._subjects.view(question.ref, scope)
         own = Selector(jobs=(job_key(view.job.project, view.job.id),), limit=MOST_NAMES)
         names = sources(METRICS).union(self._store.names(own, NamePart.METRIC))
         resolved = self._measurements.of_job(view, names, life(view.job, self._clock.now_ms()), By.JOB)
         return sorted(with_derived(resolved.layout.shape.metrics))
 
-    def summary(self, ref: JobRef, scope: Scope) -> JobSummary:
-        """Summarise the usage of a job over its whole life (or until now)."""
+    def _summary(self, question: SummaryQuestion, scope: Scope) -> JobSummary:
         meter = self._meter()
-        view = self._subjects.view(ref, scope)
+        view = self._subjects.view(question.ref, scope)
         now_ms = self._clock.now_ms()
         span = life(view.job, now_ms)
         step_ms = default_step(span, SUMMARY_BUCKETS)
@@ -259,15 +275,11 @@ class Executor:
         frame = Frame(shape, read(shape, self._source, span, step_ms, meter), resolved.limits)
         return summarize(view, frame, rows, span, step_ms, now_ms)
 
-    def log_pages(self, question: LogQuestion, scope: Scope, limit: int | None = None) -> Iterator[list[LogLine]]:
-        """Iterate over at most ``limit`` selected lines, in lists of bounded size.
-
-        The question's own limit is ignored. Raises as the class says, before the first list.
-        """
-        selector = self._selector(replace(question, limit=0), scope)
+    def _log_lines(self, question: LogLinesQuestion, scope: Scope) -> Iterator[list[LogLine]]:
+        selector = self._selector(replace(question.question, limit=0), scope)
         meter = Meter(self._clock, replace(self._limits, query_rows=self._limits.export_rows))
         budget = ReadBudget(rows=self._limits.query_rows, seconds=self._limits.query_seconds)
-        return pages(lambda page: self._page(page, budget, meter), selector, limit)
+        return pages(lambda page: self._page(page, budget, meter), selector, question.limit)
 
     def _lines(self, question: LogQuestion, scope: Scope) -> LogPage:
         selector = self._selector(question, scope)
@@ -276,15 +288,15 @@ class Executor:
 
     def _selector(self, question: LogQuestion, scope: Scope) -> LogSelector:
         if isinstance(question.ref, JobRef):
-            return selector_of(question, self.head(question.ref, scope))
-        nodes = self.nodes(question.ref, scope)
+            return selector_of(question, self._subjects.head(question.ref, scope))
+        nodes = self._subjects.nodes(question.ref, scope)
         about = permitted_about(self._registry, nodes, scope, self._clock.now_ms())
         if about is not None:
             question = replace(question, query=about if question.query is None else Every((about, question.query)))
         return selector_of(question, nodes)
 
     def _page(self, selector: LogSelector, budget: ReadBudget, meter: Meter) -> LogPage:
-        page = self._store.read_logs(selector, budget)
+        page = self._store.logs.read(selector, budget)
         meter.count(len(page.lines), None)
         return page
 
@@ -292,12 +304,11 @@ class Executor:
         return Meter(self._clock, self._limits)
 
     def _series(self, question: Question[Any], scope: Scope) -> Any:  # noqa: ANN401 - each question has its own result
-        of_jobs = isinstance(question, SeriesQuestion) and question.jobs is not None and NO_JOB not in question.jobs
-        if scope.grant is not None and not of_jobs:
-            raise ForbiddenError("the key's policies allow only some resources: query series by the jobs they allow")
         meter = self._meter()
         match question:
             case SeriesQuestion():
+                if scope.grant is not None and (question.jobs is None or NO_JOB in question.jobs):
+                    raise ForbiddenError(PART_ALONE)
                 found = series.find(self._store, question, scope, meter)
                 shown = permitted_series(self._registry, found.series, scope, self._clock.now_ms())
                 return replace(found, series=shown)
@@ -321,6 +332,21 @@ class Executor:
         projects, ids = visible
         narrowed = msgspec.structs.replace(question, projects=projects, ids=ids)
         return permitted_jobs(self._registry, narrowed, scope, self._clock.now_ms())
+
+    def _job_facts(self, question: JobFactsQuestion, scope: Scope) -> JobFacts:
+        now_ms = self._clock.now_ms()
+        visible = _narrowed(question.projects, question.ids, scope)
+        if visible is None:
+            return JobFacts(now_ms=now_ms)
+        narrowed = replace(question, ids=visible[1])
+        return job_facts(self._registry, narrowed, visible[0], scope, now_ms)
+
+    def _node_facts(self, question: NodeFactsQuestion, scope: Scope) -> NodeFacts:
+        now_ms = self._clock.now_ms()
+        visible = _narrowed(question.projects, (), scope)
+        if visible is None or scope.job is not None:
+            return NodeFacts(now_ms=now_ms)
+        return node_facts(self._registry, question, visible[0], scope, now_ms)
 
     def _sizes(self, question: SizesQuestion, scope: Scope) -> list[JobSize]:
         found = self._registry.sizes(permitted_names(self._registry, question.jobs, scope, self._clock.now_ms()))

@@ -83,6 +83,8 @@ class Fleet(msgspec.Struct, frozen=True):
 class FleetQuestion(msgspec.Struct, Question[Fleet], frozen=True, kw_only=True):
     """Question for the fleet that the caller may see. ``silent_ms``: longest silence of a node that is up."""
 
+    by_resource = of_job = True
+
     projects: frozenset[str] | None = None
     silent_ms: int = SILENT_MS
 

@@ -127,6 +127,8 @@ class GroupQuestion(msgspec.Struct, Question[GroupUsage], frozen=True, kw_only=T
     Raises NotFoundError (``resource_group``, ``workspace``) if no visible job or node names it.
     """
 
+    by_resource = of_job = True
+
     group: GroupRef
     range: TimeRange
     workspace: str = ""
@@ -134,6 +136,8 @@ class GroupQuestion(msgspec.Struct, Question[GroupUsage], frozen=True, kw_only=T
 
 class CapacityQuestion(msgspec.Struct, Question[Amounts], frozen=True, kw_only=True):
     """Question for the resources of a group over a range. Raises as ``GroupQuestion``."""
+
+    by_resource = of_job = True
 
     group: GroupRef
     range: TimeRange
@@ -145,6 +149,8 @@ class RequestsQuestion(msgspec.Struct, Question[Amounts], frozen=True, kw_only=T
     Raises as ``GroupQuestion``.
     """
 
+    by_resource = of_job = True
+
     group: GroupRef
     range: TimeRange
     states: frozenset[JobState]
@@ -152,6 +158,8 @@ class RequestsQuestion(msgspec.Struct, Question[Amounts], frozen=True, kw_only=T
 
 class GroupNodesQuestion(msgspec.Struct, Question[Sequence[GroupNode]], frozen=True, kw_only=True):
     """Question for the nodes of a resource group, by name. Raises as ``GroupQuestion``."""
+
+    by_resource = of_job = True
 
     group: GroupRef
     range: TimeRange
@@ -163,6 +171,8 @@ class NodeLoadsQuestion(msgspec.Struct, Question[Sequence[NodeLoad]], frozen=Tru
     ``silent_ms``: longest silence of a node that is up.
     """
 
+    by_resource = of_job = True
+
     group: GroupRef
     range: TimeRange
     silent_ms: int = SILENT_MS
@@ -173,5 +183,7 @@ class ResourceGroupsQuestion(msgspec.Struct, Question[Sequence[ResourceGroup]], 
 
     With ``names``, only those.
     """
+
+    by_resource = of_job = True
 
     names: frozenset[str] = frozenset()

@@ -31,6 +31,8 @@ Device = tuple[str, str]
 class IdleQuestion(msgspec.Struct, Question["IdleTime"], frozen=True):
     """Question for the idle time of a job's devices over its life."""
 
+    by_resource = of_job = True
+
     ref: JobRef
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+import msgspec
 import numpy as np
 from msgspec.structs import replace
 
@@ -9,13 +10,14 @@ from jobmeter.model.answers import LatestValue
 from jobmeter.model.batch import Bools, BucketColumns, Int64s, References, SampleColumns, SeriesKeys
 from jobmeter.model.catalog import Metric
 from jobmeter.model.job import JobView
+from jobmeter.model.question import Question
 from jobmeter.model.time import MINUTE, TimeRange
 from jobmeter.query.frame import Frame, in_order
 from jobmeter.query.layout import Layout
 from jobmeter.query.lines import joined_by, unit_of
 from jobmeter.query.meter import Meter
 from jobmeter.query.reduce import bucket, merge, take
-from jobmeter.query.request import By, Statistic, sources
+from jobmeter.query.request import By, JobRef, NodeRef, Statistic, sources
 from jobmeter.query.restarts import join_restarts
 from jobmeter.query.shape import Shape
 from jobmeter.query.source import Source
@@ -24,6 +26,19 @@ from jobmeter.query.table import lines_of
 WINDOW_MS = 5 * MINUTE
 """Largest age in milliseconds of a latest value, relative to the newest sample."""
 _FINEST_MS = 1
+
+
+class LatestQuestion(msgspec.Struct, Question[list[LatestValue]], frozen=True):
+    """Question for the newest value of each line, at most 5 minutes older than the subject's newest sample.
+
+    Sorted like lines. Without metrics: the core metrics.
+    """
+
+    by_resource = of_job = True
+
+    ref: JobRef | NodeRef
+    metrics: tuple[str, ...] = ()
+    by: By = By.REPLICA
 
 
 def newest(shape: Shape, source: Source, span: TimeRange, meter: Meter) -> BucketColumns:

@@ -33,6 +33,8 @@ class LogSearch(msgspec.Struct, Question["FoundLines"], frozen=True, kw_only=Tru
     ``field`` names it in errors.
     """
 
+    by_resource = of_job = True
+
     question: LogQuestion
     token: str = ""
     field: str = "next_token"

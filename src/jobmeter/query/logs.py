@@ -3,12 +3,14 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.job import Job, Node
 from jobmeter.model.log import LogLine, LogPage
 from jobmeter.model.log_filter import LogFilter
+from jobmeter.model.question import Question
 from jobmeter.model.time import within_int64
 from jobmeter.query.request import LogQuestion
 from jobmeter.store.base import LogSelector
@@ -19,6 +21,18 @@ MAX_LINES = 10_000
 _FIRST, _LEAST = 1_000, 100
 _BYTES = 8 * 2**20
 """Approximate text size of a page of a whole selection."""
+
+
+class LogLinesQuestion(msgspec.Struct, Question[Iterator[list[LogLine]]], frozen=True):
+    """Question for at most ``limit`` selected lines (None: all), in lists of bounded size.
+
+    The limit of ``question`` is ignored. Errors arise before the first list, or while it is iterated.
+    """
+
+    by_resource = of_job = True
+
+    question: LogQuestion
+    limit: int | None = None
 
 
 def selector_of(question: LogQuestion, subject: Job | Sequence[Node]) -> LogSelector:

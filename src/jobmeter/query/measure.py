@@ -3,7 +3,7 @@
 Layouts of series, and results of closed hours, are cached for later queries (``jobmeter.store.cache``).
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -26,6 +26,7 @@ from jobmeter.query.plan import hours_around
 from jobmeter.query.request import (
     By,
     EncodedQuestion,
+    Encoder,
     GroupRef,
     JobRef,
     Line,
@@ -76,6 +77,7 @@ class Measurements:
         subjects: Subjects,
         groups: Groups,
         cache: Cache,
+        encoders: Mapping[str, Encoder],
     ) -> None:
         self._registry = registry
         self._store = source.store
@@ -84,6 +86,7 @@ class Measurements:
         self._source = source
         self._subjects = subjects
         self._groups = groups
+        self._encoders = encoders
         self._layouts, self._closed_lines, self._answers = Layouts(cache), ResultCache(cache), ResponseCache(cache)
 
     def lines(self, query: MetricQuery, scope: Scope) -> MetricResult:
@@ -104,7 +107,7 @@ class Measurements:
         return None if resolved is None else self._result_from_memory(query, selection, resolved)
 
     def encoded(self, question: EncodedQuestion, scope: Scope) -> bytes:
-        """Return the answer as written by ``encode``; from the cache while it is valid.
+        """Return the answer in the requested form; from the cache while it is valid.
 
         A cached answer costs as much of the budget as when it was made. Raises as ``lines``.
         """
@@ -115,7 +118,7 @@ class Measurements:
         answer = self._cached_answer(question, validator, meter)
         if answer is None:
             result = self._result(query, metrics, resolved, self._tables(query, metrics, resolved, meter), meter)
-            answer = question.encode(result)
+            answer = self._encoders[question.form](result)
             if validator is not None:
                 self._answers.put(question, validator, answer, result.samples)
         return answer
@@ -130,7 +133,7 @@ class Measurements:
         if query.range.length_ms > RAW_IS_QUICK:
             return self._cached_answer(question, self._validator(query, resolved), Meter(self._clock, self._limits))
         result = self._result_from_memory(query, selection, resolved)
-        return None if result is None else question.encode(result)
+        return None if result is None else self._encoders[question.form](result)
 
     def sampled(self, question: SampledQuestion, scope: Scope) -> list[SampledLine]:
         """Answer a question for lines with their sampling times. Raises as ``lines``."""

@@ -11,6 +11,7 @@ from jobmeter.model.job import Node
 from jobmeter.model.order import natural
 from jobmeter.model.question import Question
 from jobmeter.model.time import DAY, MINUTE
+from jobmeter.query.faults import NodeFault, node_faults
 from jobmeter.registry.base import Registry
 
 SILENT_MS = 3 * MINUTE
@@ -40,10 +41,29 @@ class NodesQuestion(msgspec.Struct, Question[Sequence[NodeStatus]], frozen=True,
     ``silent_ms``: longest silence of a node that is up.
     """
 
+    by_resource = of_job = True
+
     names: frozenset[str] = frozenset()
     clusters: frozenset[str] = frozenset()
     resource_groups: frozenset[str] = frozenset()
     silent_ms: int = SILENT_MS
+
+
+class FaultyNode(msgspec.Struct, frozen=True):
+    """Node with its faults, the newest first."""
+
+    node: str
+    cluster: str
+    faults: Sequence[NodeFault]
+
+
+class NodeFaultsQuestion(msgspec.Struct, Question[Sequence[FaultyNode]], frozen=True, kw_only=True):
+    """Question for the faults of visible nodes. An empty filter selects all."""
+
+    by_resource = True
+
+    names: frozenset[str] = frozenset()
+    resource_groups: frozenset[str] = frozenset()
 
 
 def find_nodes(registry: Registry, question: NodesQuestion, scope: Scope, now_ms: int) -> Sequence[NodeStatus]:
@@ -55,6 +75,18 @@ def find_nodes(registry: Registry, question: NodesQuestion, scope: Scope, now_ms
         and (not question.resource_groups or node.resource_group in question.resource_groups)
     ]
     return [NodeStatus(node, state_of(node, question.silent_ms, now_ms)) for node in machines(found)]
+
+
+def find_faults(registry: Registry, question: NodeFaultsQuestion, scope: Scope, now_ms: int) -> Sequence[FaultyNode]:
+    """Answer a ``NodeFaultsQuestion``."""
+    nodes = [
+        node
+        for node in machines(visible_nodes(registry, scope))
+        if (not question.resource_groups or node.resource_group in question.resource_groups)
+        and (not question.names or node.name in question.names)
+    ]
+    found = node_faults(registry, nodes, scope.projects, scope, now_ms)
+    return [FaultyNode(node, cluster, faults) for (cluster, node), faults in found.items()]
 
 
 def visible_nodes(

@@ -5,6 +5,7 @@ Totals, newest members and sums cover only the permitted jobs, as if no other jo
 
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -12,6 +13,7 @@ from jobmeter.access.principal import Scope
 from jobmeter.errors import ForbiddenError, LimitExceededError, NotFoundError
 from jobmeter.model.job import Condition, Job, JobFilter, JobPage, Node, Operator, Project
 from jobmeter.model.log_tree import LogQuery, Property
+from jobmeter.model.question import Question
 from jobmeter.model.series import Series
 from jobmeter.model.time import TimeRange
 from jobmeter.query.defaults import job_created
@@ -27,6 +29,20 @@ _NO_TIME = TimeRange(0, 0)
 
 JobName = tuple[str, str]
 """Job: (project, id)."""
+
+
+PART_ALONE = "the key's policies allow only some resources: query series by the jobs they allow"
+"""Refusal of a question that would be answered for whole projects."""
+
+
+def check_scope(question: Question[Any], scope: Scope) -> None:
+    """Refuse a question that its type does not open to the scope; see ``Question``. Raises ForbiddenError."""
+    if scope.grant is not None and not question.by_resource:
+        raise ForbiddenError(PART_ALONE)
+    if scope.job is not None and not question.of_job:
+        raise ForbiddenError(f"this key opens job {scope.job} alone")
+    if question.whole_server and scope.projects is not None:
+        raise ForbiddenError("the answer covers the whole server, and this key sees only some projects")
 
 
 def permitted_jobs(registry: Registry, question: JobFilter, scope: Scope, now_ms: int) -> JobPage:

@@ -45,11 +45,15 @@ MOST_RESTARTS = 500
 class PhasesQuestion(msgspec.Struct, Question[JobPhases], frozen=True):
     """The phases of a job over its life."""
 
+    by_resource = of_job = True
+
     ref: JobRef
 
 
 class RunQuestion(msgspec.Struct, Question["MeasuredRun"], frozen=True):
     """The phases of a job, and ``metrics`` of the job as a whole over its run."""
+
+    by_resource = of_job = True
 
     ref: JobRef
     metrics: tuple[str, ...]

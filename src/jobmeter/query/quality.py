@@ -51,6 +51,8 @@ _Place = tuple[str, str]
 class QualityQuestion(msgspec.Struct, Question[JobQuality], frozen=True):
     """Question for the completeness of a job's stored data."""
 
+    by_resource = of_job = True
+
     ref: JobRef
 
 

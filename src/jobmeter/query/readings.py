@@ -42,6 +42,8 @@ class ReadingsQuestion(msgspec.Struct, Question[Readings], frozen=True, kw_only=
     It may read ``Limits.export_rows`` and take ``Limits.export_seconds``, including the consumer's time.
     """
 
+    by_resource = of_job = True
+
     ref: JobRef
     metrics: tuple[str, ...]
     range: TimeRange

@@ -45,6 +45,8 @@ class ReportedQuestion(msgspec.Struct, Question[Reported], frozen=True, kw_only=
     name before the range's end, of any age.
     """
 
+    by_resource = of_job = True
+
     ref: JobRef
     range: TimeRange
     names: frozenset[str] = frozenset()

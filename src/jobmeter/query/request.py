@@ -10,7 +10,7 @@ from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.kernel.window import LineColumns
 from jobmeter.model.batch import Float64s, Int64s
 from jobmeter.model.catalog import CATALOG, METRICS, Aggregate, Kind, Metric, find
-from jobmeter.model.job import Job, JobView
+from jobmeter.model.job import Job, JobView, Node
 from jobmeter.model.log import LogPage
 from jobmeter.model.log_filter import LogFilter
 from jobmeter.model.question import Question
@@ -21,14 +21,14 @@ from jobmeter.settings import Limits
 MAX_METRICS = 100
 
 
-class JobRef(msgspec.Struct, frozen=True):
+class JobRef(msgspec.Struct, frozen=True, tag="job"):
     """Reference to a job by id. ``project`` None: any visible project."""
 
     id: str
     project: str | None = None
 
 
-class NodeRef(msgspec.Struct, frozen=True):
+class NodeRef(msgspec.Struct, frozen=True, tag="node"):
     """Reference to a node by name; an empty name stands for every node of a cluster.
 
     ``project`` None: every visible project.
@@ -39,7 +39,7 @@ class NodeRef(msgspec.Struct, frozen=True):
     project: str | None = None
 
 
-class GroupRef(msgspec.Struct, frozen=True):
+class GroupRef(msgspec.Struct, frozen=True, tag="group"):
     """Reference to the nodes of a resource group. ``project`` None: every visible project."""
 
     id: str
@@ -82,6 +82,8 @@ class MetricQuery(msgspec.Struct, Question["MetricResult"], frozen=True, kw_only
     ``replicas``, ``devices`` and ``labels`` (name, value) filter the members; empty means all. Buckets are
     epoch-aligned, half open, named by their start, and contain only samples inside ``[start, end)``.
     """
+
+    by_resource = of_job = True
 
     subject: JobRef | NodeRef | GroupRef
     metrics: tuple[str, ...]
@@ -170,22 +172,47 @@ class MetricResult(msgspec.Struct, frozen=True, eq=False):
     project: str = ""
 
 
-class EncodedQuestion(msgspec.Struct, Question[bytes], frozen=True, eq=False):
-    """Question for an answer as written by ``encode``; ``form`` identifies the encoding."""
+Encoder = Callable[[MetricResult], bytes]
+"""Function that writes a result in one form."""
+
+
+class EncodedQuestion(msgspec.Struct, Question[bytes], frozen=True):
+    """Question for an answer in the form of that name, one of the executor's encoders."""
+
+    by_resource = of_job = True
 
     query: MetricQuery
     form: str
-    encode: Callable[[MetricResult], bytes]
 
 
 class HeadQuestion(msgspec.Struct, Question[Job], frozen=True):
     """Question for a job without its replicas and allocations."""
+
+    by_resource = of_job = True
 
     ref: JobRef
 
 
 class JobQuestion(msgspec.Struct, Question[JobView], frozen=True):
     """Question for a job with its replicas and allocations."""
+
+    by_resource = of_job = True
+
+    ref: JobRef
+
+
+class NodeRecordsQuestion(msgspec.Struct, Question[list[Node]], frozen=True):
+    """Question for every record of a node of that name that the caller may see. Raises NotFoundError without any."""
+
+    by_resource = of_job = True
+
+    ref: NodeRef
+
+
+class MeasuredNamesQuestion(msgspec.Struct, Question[list[str]], frozen=True):
+    """Question for the metrics of a job, including derived ones, sorted."""
+
+    by_resource = of_job = True
 
     ref: JobRef
 
@@ -196,12 +223,16 @@ class JobViewsQuestion(msgspec.Struct, Question[list[JobView]], frozen=True):
     Their allocations are those that overlap the span ``allocated``: by default none.
     """
 
+    by_resource = of_job = True
+
     jobs: tuple[tuple[str, str], ...]
     allocated: TimeRange = TimeRange(0, 0)
 
 
 class LogQuestion(LogFilter, Question[LogPage], frozen=True, kw_only=True):
     """Question for log lines of one job, or of the system log of one node. ``node`` filters a job's lines by node."""
+
+    by_resource = of_job = True
 
     ref: JobRef | NodeRef
     node: str = ""

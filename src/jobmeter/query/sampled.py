@@ -26,11 +26,13 @@ class SampledLine(msgspec.Struct, frozen=True, eq=False):
     presence: Presence
 
 
-class SampledQuestion(msgspec.Struct, Question[Sequence[SampledLine]], frozen=True, eq=False):
+class SampledQuestion(msgspec.Struct, Question[Sequence[SampledLine]], frozen=True):
     """Question for the lines of a query with their sampling times.
 
     ``view`` is the job of the query where the caller has just read it: then nothing reads it again.
     """
+
+    by_resource = of_job = True
 
     query: MetricQuery
     view: JobView | None = None

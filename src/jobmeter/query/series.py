@@ -36,6 +36,8 @@ class SeriesQuestion(msgspec.Struct, Question[FoundSeries], frozen=True, kw_only
     ``since_ms`` leaves out series last written before, if that time is known.
     """
 
+    by_resource = of_job = True
+
     metrics: frozenset[str] | None = None
     jobs: tuple[int, ...] | None = None
     nodes: tuple[tuple[str, str], ...] | None = None
@@ -44,6 +46,8 @@ class SeriesQuestion(msgspec.Struct, Question[FoundSeries], frozen=True, kw_only
 
 class NamesQuestion(msgspec.Struct, Question[list[str]], frozen=True, kw_only=True):
     """Question for values of ``part`` in any series: the first ``limit`` names that begin with ``prefix``, sorted."""
+
+    of_job = True
 
     part: NamePart
     prefix: str = ""
@@ -59,6 +63,8 @@ class Samples(msgspec.Struct, frozen=True, eq=False):
 
 class SamplesQuestion(msgspec.Struct, Question[Samples], frozen=True, kw_only=True):
     """Question for every sample of those series in the range."""
+
+    of_job = True
 
     series: tuple[Series, ...]
     range: TimeRange
@@ -78,6 +84,8 @@ class Buckets(msgspec.Struct, frozen=True, eq=False):
 class BucketsQuestion(msgspec.Struct, Question[Buckets], frozen=True, kw_only=True):
     """Question for the samples of those series in epoch-aligned steps: number, sum, least, greatest, first and last."""
 
+    of_job = True
+
     series: tuple[Series, ...]
     range: TimeRange
     step_ms: int
@@ -85,6 +93,8 @@ class BucketsQuestion(msgspec.Struct, Question[Buckets], frozen=True, kw_only=Tr
 
 class LastQuestion(msgspec.Struct, Question[Samples], frozen=True, kw_only=True):
     """Question for the last sample of each of those series at or after ``since_ms``."""
+
+    of_job = True
 
     series: tuple[Series, ...]
     since_ms: int = 0

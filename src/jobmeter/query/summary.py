@@ -9,12 +9,13 @@ from msgspec.structs import replace
 from jobmeter.model.answers import MetricSummary
 from jobmeter.model.catalog import Aggregate, Kind, Metric, find
 from jobmeter.model.job import JobState, JobView
+from jobmeter.model.question import Question
 from jobmeter.model.time import TimeRange, ceil_to, floor_to
 from jobmeter.query.defaults import job_end, job_start
 from jobmeter.query.frame import Frame
 from jobmeter.query.plan import WHOLE_MS
 from jobmeter.query.reduce import coarsen
-from jobmeter.query.request import Statistic
+from jobmeter.query.request import JobRef, Statistic
 from jobmeter.query.table import Table, lines_of
 
 
@@ -34,6 +35,14 @@ class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
     devices: int
     metrics: list[MetricSummary]
     gpu_energy_joules: float | None = None
+
+
+class SummaryQuestion(msgspec.Struct, Question[JobSummary], frozen=True):
+    """Question for the usage of a job over its whole life (or until now)."""
+
+    by_resource = of_job = True
+
+    ref: JobRef
 
 
 def summarize(

@@ -1,94 +1,72 @@
-"""The registry's interface. One implementation over SQLAlchemy Core serves SQLite and PostgreSQL."""
+"""The registry: each method is one transaction; the modules beside this one do the work."""
 
+import threading
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
 
-import msgspec
-
-from jobmeter.model.event import Event, EventFilter, EventPage
+from jobmeter.errors import UnavailableError
+from jobmeter.model.event import WHOLE_SERVER, Event, EventFilter, EventPage
 from jobmeter.model.finding import FindingSummary
 from jobmeter.model.job import Allocation, Job, JobFilter, JobGroup, JobPage, JobSize, JobView, Node, Project
-from jobmeter.model.record import Records
+from jobmeter.model.record import LeaseRecord, Records
 from jobmeter.model.retention import Retention
-from jobmeter.model.time import TimeRange
-from jobmeter.model.usage import Usage
+from jobmeter.model.time import DAY, TimeRange
+from jobmeter.registry import (
+    backup,
+    changes,
+    events,
+    groups,
+    jobs,
+    lease_expiry,
+    node_liveness,
+    nodes,
+    observe,
+    projects,
+    sizes,
+    transactions,
+)
+from jobmeter.registry import records as recording
+from jobmeter.registry import rows as rows_
+from jobmeter.registry.breaker import OBSERVE_SECONDS, SHORT_SECONDS, SLOW_SECONDS
+from jobmeter.registry.columns.column_store import ColumnStore
+from jobmeter.registry.database import SQLITE, Database
+from jobmeter.registry.finding_summaries import finding_summaries
+from jobmeter.registry.interval_cache import IntervalCache
+from jobmeter.registry.keys import KeyTable
+from jobmeter.registry.leases import LeaseTable
+from jobmeter.registry.memory import CachedAnswers, Expiring
+from jobmeter.registry.migrate import migrate
+from jobmeter.registry.pods import PodTable
 from jobmeter.registry.shippers import Shippers
-
-if TYPE_CHECKING:
-    from jobmeter.registry.pods import PodTable
-    from jobmeter.registry.tasks import TaskTable
-
-
-class Observation(msgspec.Struct, frozen=True, kw_only=True):
-    """The first and the last time, in epoch ms, at which a batch has samples of one replica, device or node.
-
-    Names that the samples lack are empty. An empty ``job`` means samples of the node.
-    """
-
-    project: str
-    job: str
-    replica: str
-    attempt: int
-    cluster: str
-    node: str
-    device: str
-    first_ms: int
-    last_ms: int
+from jobmeter.registry.statements import chunks
+from jobmeter.registry.stored import Observation
+from jobmeter.registry.tasks import TaskTable
+from jobmeter.registry.usage import UsageTable
 
 
-class StoredKey(msgspec.Struct, frozen=True, kw_only=True):
-    """A key as the registry stores it: the token as a SHA-256 digest, the secret sealed. Times in epoch ms."""
-
-    id: str
-    name: str
-    role: str
-    project: str | None
-    token_hash: bytes
-    access_key_id: str
-    sealed_secret: bytes
-    created: int
-    revoked: int | None = None
-    last_used: int | None = None
-    policies: str = ""
-    """Policies attached to the key, as JSON; empty for none."""
-    job: str = ""
-    """The job that a link opens; empty for every other key."""
-    expires: int | None = None
-    """Time at which the key expires; None for never."""
-
-
-class Memory(Protocol):
-    """The cached part of a registry. No method waits: each returns the registry's answer, or None if it is not cached.
-
-    Every method may be called from any thread.
-    """
-
-    def job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView] | None:
-        """Return the jobs of ``Registry.job``, if they are cached."""
-        ...
-
-    def job_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job] | None:
-        """Return the jobs of ``Registry.job_head``, if they are cached."""
-        ...
-
-    def retention(self, project: str) -> Retention | None:
-        """Return the retention of a project, if it is cached."""
-        ...
-
-
-class Registry(Protocol):
-    """The relational database of jobs, nodes and keys.
+class Registry(KeyTable, LeaseTable, UsageTable):
+    """The relational database of jobs, nodes and keys: SQLite or PostgreSQL.
 
     Every method may be called from any thread and is one transaction. A failure of the database is UnavailableError.
+    ``memory`` answers without waiting.
     """
 
-    tasks: "TaskTable"
-    """The diagnostic tasks."""
-    pods: "PodTable"
-    """The replicas of pods."""
-    memory: Memory
-    """The part that answers without waiting."""
+    def __init__(self, database: Database, retention: Retention) -> None:
+        """Use a database, and bring its tables up to date. ``retention`` is for projects without a setting."""
+        self._database = database
+        self._retention = retention
+        self.shippers = Shippers(database)
+        self._columns = ColumnStore(database)
+        # A single process serves a SQLite database: nobody else writes its jobs.
+        alone = database.kind == SQLITE
+        self.memory = CachedAnswers(alone=alone)
+        self._intervals = IntervalCache(alone=alone)
+        self._counting = threading.Lock()
+        self._events_dropped = 0
+        self.tasks = TaskTable(database)
+        self.pods = PodTable(database)
+        migrate(database)
 
     def record(self, project: str, records: Records, now_ms: int) -> int:
         """Merge job and node records into ``project``. Fields that a record omits stay. Return the number of records.
@@ -99,14 +77,48 @@ class Registry(Protocol):
         record conflicts with stored data (another run's lease, an attempt that has ended, too many checkpoints),
         earlier records may be stored. The same records may always be sent again.
         """
-        ...
+        prepared = [recording.prepare(project, record) for record in transactions.without_repeats(records.jobs)]
+        rows = nodes.prepare_nodes(project, records.nodes, now_ms)
+        written = [events.event_row(project, record) for record in records.events]
+        for some in transactions.split(prepared):
+            self._record_jobs(project, some, now_ms)
+        for described in chunks(rows, transactions.MOST_ROWS):
+            with self._database.write(key=project) as connection:
+                nodes.add_projects(connection, [project])
+                dropped = events.add_events(connection, nodes.merge_nodes(connection, described, now_ms))
+            self._drop(dropped)
+        for happened in chunks(written, transactions.MOST_ROWS):
+            with self._database.write(key=project) as connection:
+                dropped = events.add_events(connection, happened)
+            self._drop(dropped)
+        for renewals in chunks(records.leases, transactions.MOST_ROWS):
+            self._renew(project, renewals, now_ms)
+        return records.count
+
+    def _record_jobs(self, project: str, prepared: Sequence[recording.PreparedJob], now_ms: int) -> None:
+        names = {entry.record.job_id for entry in prepared}
+        with self._database.write(key=project) as connection:
+            nodes.add_projects(connection, [project])
+            happened = recording.merge_jobs(connection, project, prepared, now_ms)
+            dropped = events.add_events(connection, happened)
+            changes.notify(connection, recorded=((project, name) for name in names))
+        self._intervals.forget((project, name) for name in names)
+        self._written(names, dropped)
+
+    def _renew(self, project: str, renewals: Sequence[LeaseRecord], now_ms: int) -> None:
+        with self._database.write(key=project) as connection:
+            found = lease_expiry.renew(connection, project, renewals, now_ms)
+            dropped = events.add_events(connection, found.events)
+            changes.notify(connection, recorded=found.jobs)
+        self._changed_states(found, dropped)
 
     def lease(self, project: str, job: str) -> tuple[int, str] | None:
         """Return the end of a job's lease and its owner; None without a lease.
 
         The owner is empty until the first renewal.
         """
-        ...
+        with self._database.read() as connection:
+            return lease_expiry.lease(connection, project, job)
 
     def mark_lost(self, now_ms: int, heard_since_ms: int, least_ms: int) -> int:
         """Mark the running jobs lost whose leases have expired: Failed with the error ``lost``. Return their number.
@@ -114,7 +126,21 @@ class Registry(Protocol):
         A lease lasts ``least_ms`` at least. It does not count from before ``heard_since_ms``, when the server could not
         receive renewals. Each lost job adds an event.
         """
-        ...
+        marked = 0
+        while True:
+            with self._database.write() as connection:
+                lost = lease_expiry.mark_lost(connection, now_ms, heard_since_ms, least_ms)
+                dropped = events.add_events(connection, lost.events)
+                changes.notify(connection, recorded=lost.jobs)
+            self._changed_states(lost, dropped)
+            marked += len(lost.jobs)
+            if len(lost.jobs) < lease_expiry.MOST:
+                return marked
+
+    def _changed_states(self, changed: lease_expiry.StateChanges, dropped: int) -> None:
+        if changed.jobs:
+            self._intervals.forget(changed.jobs)
+            self._written({job for _, job in changed.jobs}, dropped)
 
     def observe(self, observations: Sequence[Observation], now_ms: int) -> None:
         """Create the jobs, replicas, nodes and allocations that samples name, and extend their times.
@@ -122,7 +148,15 @@ class Registry(Protocol):
         The devices of replicas get allocations (source ``import``). A job or replica that starts to run adds an event.
         The end of a job or replica without a record adds none.
         """
-        ...
+        if observations:
+            with self._database.write(OBSERVE_SECONDS) as connection:
+                happened, observed = observe.observe(connection, observations, now_ms, self._intervals)
+                dropped = events.add_events(connection, happened)
+                changes.notify(
+                    connection, sampled=((sampled.project, sampled.job) for sampled in observations if sampled.job)
+                )
+            self._intervals.commit(observed)
+            self._written({sampled.job for sampled in observations}, dropped)
 
     def mark_nodes(self, now_ms: int, heard_since_ms: int, least_ms: int) -> int:
         """Mark nodes down after ``least_ms`` of silence, and up when they send again. Return the number of events.
@@ -130,27 +164,47 @@ class Registry(Protocol):
         Only nodes that described themselves are watched. A node with a long interval may be silent for five intervals.
         Silence does not count from before ``heard_since_ms``. Each change adds an event.
         """
-        ...
+        marked, more = 0, True
+        while more:
+            with self._database.write() as connection:
+                happened, more = node_liveness.mark(connection, now_ms, heard_since_ms, least_ms)
+                self._drop(events.add_events(connection, happened))
+            marked += len(happened)
+        return marked
 
     def add_events(self, happened: Sequence[Event]) -> None:
         """Store events of the server itself, each once. Their project may be ``WHOLE_SERVER``."""
-        ...
+        with self._database.write() as connection:
+            self._drop(events.add_events(connection, [events.row_of(one) for one in happened]))
 
     def events(self, question: EventFilter) -> EventPage:
         """Return one page of events.
 
         A job has its newest 100,000 events; events of nodes are stored as long as hourly values.
         """
-        ...
+        with self._database.read() as connection:
+            return events.list_events(connection, question)
 
     @property
     def events_dropped(self) -> int:
         """Number of events deleted from jobs that had too many, since this process started."""
-        ...
+        return self._events_dropped
 
     def prune(self, now_ms: int) -> int:
         """Delete old events of nodes, and events of jobs that do not exist. Return their number."""
-        ...
+        # Search for deletable events while others write: only the deletion itself blocks them.
+        with self._database.read(SLOW_SECONDS) as connection:
+            found = []
+            for project in (WHOLE_SERVER, *nodes.every_project(connection)):
+                own = nodes.project_retention(connection, project) or self._retention
+                before_ms = now_ms - own.hour_days * DAY
+                found.append((project, events.outlived(connection, project, before_ms), before_ms))
+        deleted = 0
+        for project, names, before_ms in found:
+            if names:
+                with self._database.write(SLOW_SECONDS) as connection:
+                    deleted += events.delete_outlived(connection, project, names, before_ms)
+        return deleted
 
     def jobs(self, question: JobFilter, now_ms: int) -> JobPage:
         """Return one page of jobs, and the exact number of all that match.
@@ -158,30 +212,39 @@ class Registry(Protocol):
         Includes every committed write of any process. The state of a job without a record is derived: Running if
         sampled in the last 5 minutes, else Unknown.
         """
-        ...
+        return self._columns.jobs(question, now_ms)
 
     def projects(self, names: frozenset[str] | None, now_ms: int) -> list[Project]:
         """Return the projects with these names (None: all) that have ever been written to, sorted."""
-        ...
+        with self._database.read() as connection:
+            return projects.list_projects(connection, names, now_ms)
 
     def sizes(self, jobs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], JobSize]:
         """Return the sizes of these jobs, (project, id)."""
-        ...
+        with self._database.read() as connection:
+            return sizes.job_sizes(connection, jobs)
 
     def findings(self, jobs: Iterable[tuple[str, str]]) -> list[FindingSummary]:
         """Return the stored findings of these jobs, (project, id). Jobs without findings are left out."""
-        ...
+        with self._database.read() as connection:
+            return finding_summaries(connection, jobs)
 
     def job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView]:
         """Return every job of that id in those projects (None: all).
 
         Replicas are in natural order, allocations sorted by start.
         """
-        ...
+        views, generation = self.memory.views.get(job, projects, now_ms)
+        if views is None:
+            with self._database.read() as connection:
+                written = jobs.job_views(connection, projects, job, now_ms)
+            self.memory.views.put(job, projects, written, generation)
+            views = written.answer
+        return list(views)
 
     def job_groups(self, projects: frozenset[str] | None) -> list[JobGroup]:
         """Return the resource groups that jobs of those projects (None: all) name, by project and name."""
-        ...
+        return self._columns.job_groups(projects)
 
     def group_jobs(
         self, projects: frozenset[str] | None, resource_group: str, span: TimeRange, now_ms: int
@@ -191,30 +254,55 @@ class Registry(Protocol):
         Each has its replicas, and its allocations that overlap the span. A job without a record lives until 5 minutes
         after its last sample.
         """
-        ...
+        return self._columns.group_jobs(projects, resource_group, span, now_ms)
 
     def job_views(self, jobs: Iterable[tuple[str, str]], span: TimeRange, now_ms: int) -> list[JobView]:
         """Return these jobs, (project, id), by project and id, with replicas, and allocations that overlap the span."""
-        ...
+        with self._database.read() as connection:
+            return groups.views_of(connection, jobs, span, now_ms)
 
     def job_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job]:
         """Return the jobs of ``job`` without replicas and allocations, for the hot path.
 
         Writes of another process may appear a second late.
         """
-        ...
+        heads, generation = self.memory.heads.get(job, projects, now_ms)
+        if heads is None:
+            with self._database.read(SHORT_SECONDS) as connection:
+                written = jobs.job_heads(connection, projects, job, now_ms)
+            self.memory.heads.put(job, projects, written, generation)
+            heads = written.answer
+        return list(heads)
+
+    def _drop(self, events_dropped: int) -> None:
+        with self._counting:
+            self._events_dropped += events_dropped
+
+    def _written(self, changed: set[str], dropped: int = 0) -> None:
+        self._drop(dropped)
+        self._columns.written()
+        self.memory.written(changed)
 
     def allocations(self, project: str, job: str) -> list[Allocation]:
         """Return the allocations of one job, by start."""
-        ...
+        with self._database.read() as connection:
+            # At a time before everything: the devices of a job without records have not ended.
+            heads = [rows_.job_of(row, 0) for row in jobs.job_rows(connection, frozenset({project}), job)]
+            return [allocation for head in heads for allocation in jobs.job_allocations(connection, head)]
 
     def delete_job(self, project: str, job: str) -> bool:
         """Delete a job's record and its events. Return False if there was no record."""
-        ...
+        with self._database.write() as connection:
+            found = jobs.forget_job(connection, project, job)
+            changes.notify(connection, recorded=[(project, job)])
+        self._intervals.forget([(project, job)])
+        self._written({job})
+        return found
 
     def nodes(self, projects: frozenset[str] | None, names: frozenset[str] | None = None) -> list[Node]:
         """Return the nodes with these names (None: all), by cluster and name."""
-        ...
+        with self._database.read() as connection:
+            return nodes.list_nodes(connection, projects, names)
 
     def retention(self, project: str) -> Retention:
         """Return the retention of a project's samples: its own setting, else the server's.
@@ -222,11 +310,27 @@ class Registry(Protocol):
         A setting of another process may appear a second late. If the database does not answer, the last value read
         applies.
         """
-        ...
+        retention, generation = self.memory.retentions.get(project, None, 0)
+        if retention is None:
+            retention = self._read_retention(project)
+            self.memory.retentions.put(project, None, Expiring(retention), generation)
+        return retention
+
+    def _read_retention(self, project: str) -> Retention:
+        try:
+            with self._database.read(SHORT_SECONDS) as connection:
+                return nodes.project_retention(connection, project) or self._retention
+        except UnavailableError:
+            last = self.memory.retentions.last(project, None)
+            if last is None:
+                raise
+            return last
 
     def set_retention(self, project: str, retention: Retention | None) -> None:
         """Set the retention of a project; None removes its setting."""
-        ...
+        with self._database.write() as connection:
+            nodes.set_project_retention(connection, project, retention)
+        self.memory.retentions.written([project])
 
     def recorded_since(self, mark: tuple[int, int] | None) -> tuple[list[tuple[str, str]] | None, tuple[int, int]]:
         """Return the (project, id) of jobs that were recorded or deleted since a mark, and the next mark.
@@ -234,85 +338,37 @@ class Registry(Protocol):
         None instead of jobs if the mark is older than the records of changes. Without a mark, the changes of the last
         ten minutes or more. A job may repeat.
         """
-        ...
-
-    def take_lease(self, name: str, owner: str, now_ms: int, until_ms: int) -> bool:
-        """Acquire or extend a lease until a time. Return False if another owner has it."""
-        ...
-
-    def give_back_lease(self, name: str, owner: str) -> None:
-        """Release a lease; a no-op if another owner has it."""
-        ...
-
-    def add_key(self, key: StoredKey) -> None:
-        """Store a new key."""
-        ...
-
-    def keys(self, projects: frozenset[str] | None = None) -> list[StoredKey]:
-        """Return keys by creation, revoked keys included."""
-        ...
-
-    def links(self, project: str, job: str) -> list[StoredKey]:
-        """Return the keys that open that job alone, by creation, expired keys included."""
-        ...
-
-    def delete_keys(self, key_ids: Sequence[str]) -> None:
-        """Delete keys; a no-op for unknown ids."""
-        ...
-
-    def key_by_token(self, token_hash: bytes) -> StoredKey | None:
-        """Return the key with that token digest, revoked or not."""
-        ...
-
-    def key_by_access_key(self, access_key_id: str) -> StoredKey | None:
-        """Return the key with that access key id, revoked or not."""
-        ...
-
-    def revoke_key(self, key_id: str, now_ms: int) -> bool:
-        """Revoke a key. Return False if there is no valid key of that id."""
-        ...
-
-    def set_policies(self, key_id: str, policies: str) -> bool:
-        """Replace the policies of a key, in the form of ``StoredKey``.
-
-        Return False if there is no valid key of that id.
-        """
-        ...
-
-    def add_usage(self, writer: str, batch: int, rows: Sequence[Usage], now_ms: int) -> None:
-        """Add counts of calls.
-
-        ``writer`` names the process that counted, ``batch`` grows with each of its batches. A batch that was added
-        before adds nothing, so it may be sent again after an unclear failure.
-        """
-        ...
-
-    def usage(self, month: str, accounts: frozenset[str] | None = None) -> list[Usage]:
-        """Return the calls of a month by account (None: every account), API and operation, sorted."""
-        ...
-
-    def key_used(self, key_id: str, now_ms: int) -> None:
-        """Store the time of a key's last use; a no-op for an unknown key."""
-        ...
-
-    shippers: Shippers
-    """The log shippers."""
+        with self._database.read() as connection:
+            if mark is None:
+                now = changes.now(connection)
+                return changes.recorded(connection), (now.last, now.open)
+            changed, after = changes.since(connection, changes.ChangePosition(*mark))
+        if changed is None:
+            return None, mark
+        return list(changes.jobs_of(changed.recorded)), (after.last, after.open)
 
     def backup(self, directory: Path) -> None:
         """Write a consistent copy of the database into a directory, while it is in use."""
-        ...
+        backup.backup(self._database, directory)
 
     def restore(self, directory: Path) -> None:
         """Replace an empty registry with a copy made by ``backup``."""
-        ...
+        backup.restore(self._database, directory)
+        self._intervals.clear()
+        self.memory.clear()
 
     def prepare(self) -> None:
         """Prepare for the first queries, and start to read the columns of listings on a thread.
 
         A server calls it at its start. Raises no error if the database does not answer.
         """
-        ...
+        with suppress(UnavailableError):
+            self.key_by_token(b"")
+            with self._database.read(SHORT_SECONDS) as connection:
+                jobs.prepare(connection)
+        self._columns.prepare()
 
     def close(self) -> None:
-        """Close the database."""
-        ...
+        """Close the columns and the database."""
+        self._columns.close()
+        self._database.close()

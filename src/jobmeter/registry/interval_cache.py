@@ -11,8 +11,8 @@ import msgspec
 import sqlalchemy as sa
 
 from jobmeter.model.job import AllocationSource
-from jobmeter.registry.base import Observation
 from jobmeter.registry.intervals import GAP_MS, Change, DeviceKey, Interval
+from jobmeter.registry.stored import Observation
 
 MOST = 400_000
 """Most devices and replicas in the cache; above that it is emptied."""

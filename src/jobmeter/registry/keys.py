@@ -6,11 +6,11 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
-from jobmeter.registry.base import StoredKey
 from jobmeter.registry.breaker import SHORT_SECONDS
 from jobmeter.registry.database import Database
 from jobmeter.registry.schema import keys
 from jobmeter.registry.statements import chunks, within
+from jobmeter.registry.stored import StoredKey
 
 _key = keys.c
 
@@ -30,7 +30,7 @@ class KeyTable:
         return self._keys(within(_key.project, projects))
 
     def links(self, project: str, job: str) -> list[StoredKey]:
-        """Return the keys that open that job alone, by creation."""
+        """Return the keys that open that job alone, by creation, expired keys included."""
         return self._keys(_key.project == project, _key.job == job, _key.job != "")
 
     def _keys(self, *conditions: sa.ColumnElement[bool]) -> list[StoredKey]:
@@ -62,7 +62,10 @@ class KeyTable:
         return self._change_valid(key_id, revoked=now_ms)
 
     def set_policies(self, key_id: str, policies: str) -> bool:
-        """Replace the policies of a key. Return False if there is no valid key of that id."""
+        """Replace the policies of a key, in the form of ``StoredKey``.
+
+        Return False if there is no valid key of that id.
+        """
         return self._change_valid(key_id, policies=policies)
 
     def _change_valid(self, key_id: str, **values: object) -> bool:

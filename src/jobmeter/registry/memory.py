@@ -116,7 +116,10 @@ class TtlCache(Generic[T]):
 
 
 class CachedAnswers:
-    """Implements ``jobmeter.registry.base.Memory``."""
+    """Cached answers of the registry. No method waits: each returns None for an answer that is not cached.
+
+    Every method may be called from any thread.
+    """
 
     def __init__(self, *, alone: bool) -> None:
         """``alone``: no other process writes jobs."""

@@ -117,18 +117,33 @@ def _implied(after: Mapping[str, Any], given: Mapping[str, Any]) -> str | None:
 def merged_extra(stored: str | None, given: Iterable[Extra]) -> str:
     """Return ``extra`` as JSON: each key of each dialect set to its last value, or removed by None.
 
+    ``KEY/KEY`` is a key of an object inside, as in ``Condition``; ``~1`` in a key stands for a slash, ``~0`` for ``~``.
     Raises LimitExceededError if it becomes too long.
     """
     merged: Extra = msgspec.json.decode(stored) if stored else {}
     for one in given:
         for dialect, values in one.items():
-            merged.setdefault(dialect, {}).update(values)
+            for path, value in values.items():
+                _put(merged.setdefault(dialect, {}), path, value)
     bounded_values = {
         dialect: values_given
         for dialect, values in merged.items()
         if (values_given := {name: value for name, value in values.items() if value is not None})
     }
     return _bounded(bounded_values, "extra", MAX_EXTRA_BYTES)
+
+
+def _put(values: dict[str, Any], path: str, value: object) -> None:
+    *outer, last = (name.replace("~1", "/").replace("~0", "~") for name in path.split("/"))
+    for name in outer:
+        inner = values.get(name)
+        if not isinstance(inner, dict):
+            inner = values[name] = {}
+        values = inner
+    if value is None and outer:
+        values.pop(last, None)
+    else:
+        values[last] = value
 
 
 def merged_checkpoints(stored: str | None, given: Iterable[Checkpoint]) -> str:

@@ -9,13 +9,13 @@ from msgspec.structs import replace
 
 from jobmeter.model.job import JobState
 from jobmeter.registry.allocations import merge_allocations
-from jobmeter.registry.base import Observation
 from jobmeter.registry.events import state_row
 from jobmeter.registry.interval_cache import IntervalCache, IntervalChanges
 from jobmeter.registry.intervals import GAP_MS
 from jobmeter.registry.nodes import add_projects
 from jobmeter.registry.schema import jobs, nodes, replicas
 from jobmeter.registry.statements import chunks, widen
+from jobmeter.registry.stored import Observation
 
 _JOB = attrgetter("project", "job")
 _MEMBER = attrgetter("project", "job", "replica", "attempt")

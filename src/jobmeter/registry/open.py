@@ -5,7 +5,6 @@ from contextlib import ExitStack
 from jobmeter.model.retention import Retention
 from jobmeter.registry.base import Registry
 from jobmeter.registry.database import Database
-from jobmeter.registry.sql import SqlRegistry
 
 
 def open_registry(url: str, retention: Retention) -> Registry:
@@ -17,6 +16,6 @@ def open_registry(url: str, retention: Retention) -> Registry:
     with ExitStack() as undo:
         database = Database(url)
         undo.callback(database.close)
-        registry = SqlRegistry(database, retention)
+        registry = Registry(database, retention)
         undo.pop_all()
         return registry

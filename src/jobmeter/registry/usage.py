@@ -22,7 +22,11 @@ class UsageTable:
     _database: Database
 
     def add_usage(self, writer: str, batch: int, rows: Sequence[Usage], now_ms: int) -> None:
-        """Add counts of calls, unless this batch of the writer was added before."""
+        """Add counts of calls.
+
+        ``writer`` names the process that counted, ``batch`` grows with each of its batches. A batch that was added
+        before adds nothing, so it may be sent again after an unclear failure.
+        """
         with self._database.write(SHORT_SECONDS) as connection:
             last = connection.execute(sa.select(usage_writers.c.batch).where(usage_writers.c.writer == writer)).scalar()
             if last is not None and last >= batch:

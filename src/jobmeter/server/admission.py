@@ -7,7 +7,6 @@ each queue the key with the least recent use comes next. A queued question occup
 
 import asyncio
 import contextvars
-import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
@@ -274,30 +273,23 @@ def _resolve(loop: asyncio.AbstractEventLoop, admitted: "asyncio.Future[None]") 
 
 
 class ConcurrencyLimiter:
-    """Limit on raw exports: a few at one time, fewer for each key. Thread-safe."""
+    """Limit on raw exports: a few at one time, fewer for each key. None waits. Thread-safe."""
 
-    def __init__(self, of_a_key: int, most: int = EXPORTS) -> None:
+    def __init__(self, of_a_key: int, clock: Clock, most: int = EXPORTS) -> None:
         self._of_a_key = of_a_key
         self._most = most
-        self._lock = threading.Lock()
-        self._taken: dict[str, int] = {}
+        self._queue = FairQueue(most, of_a_key, clock)
 
     def take(self, key: str) -> Callable[[], None]:
         """Take a permit and return the function that releases it. Raises ThrottledError when none is free."""
-        with self._lock:
-            own = self._taken.get(key, 0)
-            if own >= self._of_a_key:
-                raise ThrottledError(f"this key has {own} raw exports under way, try again", 2000)
-            if sum(self._taken.values()) >= self._most:
-                raise ThrottledError(f"the server has {self._most} raw exports under way, try again", 2000)
-            self._taken[key] = own + 1
+        if not self._queue.enter(key):
+            own = self._queue.running(key)
+            of_whom = f"this key has {own}" if own >= self._of_a_key else f"the server has {self._most}"
+            raise ThrottledError(f"{of_whom} raw exports under way, try again", 2000)
         given = iter((key,))
 
         def give_back() -> None:
-            with self._lock:
-                for name in given:
-                    self._taken[name] -= 1
-                    if not self._taken[name]:
-                        del self._taken[name]
+            for name in given:
+                self._queue.leave(name)
 
         return give_back

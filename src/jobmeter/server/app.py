@@ -18,12 +18,11 @@ from jobmeter.access.prices import load_prices
 from jobmeter.access.session import LIFE_MS, MOST_ENDED, Sessions
 from jobmeter.access.usage import UsageMeter
 from jobmeter.access.vault import Vault
-from jobmeter.diagnose.thresholds import load as load_thresholds
+from jobmeter.diagnose.registry import load_thresholds
 from jobmeter.dialects.registry import dialects
 from jobmeter.errors import JobmeterError
 from jobmeter.ingest.pipeline import IngestPipeline
 from jobmeter.ingest.sender_cache import SenderCache
-from jobmeter.kernel.library import KERNEL
 from jobmeter.model.time import SECOND, Clock, SystemClock
 from jobmeter.query.execute import Executor
 from jobmeter.registry.base import Registry
@@ -38,6 +37,7 @@ from jobmeter.server.figures import finding_metrics, server_metrics
 from jobmeter.server.live import Hub
 from jobmeter.server.memory import Tidying
 from jobmeter.server.missing import Recreate, check_complete
+from jobmeter.server.native.metrics import ENCODERS
 from jobmeter.server.native.router import NativeRouter
 from jobmeter.server.opening import Opening
 from jobmeter.server.pages import PageRouter
@@ -123,15 +123,13 @@ def build(
     opened.
     """
     clock = clock or SystemClock()
-    if KERNEL.missing:
-        _log.warning("the compiled kernel is missing; NumPy replaces it and is slower: %s", KERNEL.missing)
     with ExitStack() as opened:
         opening = opening or Opening(partial(open_store, settings.store_dsn, clock))
         opened.callback(opening.close)
         registry = open_registry(settings.registry_url, settings.retention)
         opened.callback(registry.close)
         dialects()
-        engine = opening.store()
+        engine = opening.opened()
         opened.callback(engine.close)
         store = _windowed(engine, settings, clock)
         check_complete(settings, registry, store, recreate)
@@ -183,11 +181,11 @@ def assemble(
             outbox.put,
             LateGroups(store, registry, clock, outbox),
         ),
-        executor=Executor(store, registry, clock, settings.limits, cache),
+        executor=Executor(store, registry, clock, settings.limits, cache, ENCODERS),
         telemetry=telemetry,
         lanes=lanes,
         admission=Admission(clock, budget, telemetry.requests.question_answered),
-        exports=ConcurrencyLimiter(budget.exports),
+        exports=ConcurrencyLimiter(budget.exports, clock),
         hub=Hub(lanes.read),
         memory=MemoryBudget(settings.request_bytes),
         thresholds=load_thresholds(settings.rules),

@@ -54,8 +54,8 @@ def back_up(services: Services, directory: Path) -> None:
 
 def _own_folders(settings: Settings) -> Sequence[Path]:
     """Folders that hold the server's own files."""
-    store = settings.store_dsn.removeprefix("chdb://").partition("?")[0]
-    return [settings.data] if store == settings.store_dsn else [settings.data, Path(store)]
+    folder = settings.store_dsn.removeprefix("chdb://").partition("?")[0]
+    return [settings.data] if folder == settings.store_dsn else [settings.data, Path(folder)]
 
 
 def _check_apart(directory: Path, own: Sequence[Path]) -> None:

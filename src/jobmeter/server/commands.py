@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from jobmeter.access.decide import write_project
+from jobmeter.access.decide import authorize, write_project
 from jobmeter.access.links import forget_links
 from jobmeter.access.page_token import seal, unseal
 from jobmeter.access.principal import Principal, Scope
@@ -31,35 +31,56 @@ from jobmeter.dialects.base import (
     WriteSamples,
     WriteSpans,
 )
-from jobmeter.errors import ConflictError, NotFoundError
+from jobmeter.errors import ConflictError, ForbiddenError, NotFoundError
 from jobmeter.ingest.receipt import Receipt
 from jobmeter.model.job import Job, JobState
 from jobmeter.model.question import Question
 from jobmeter.model.record import EventRecord, JobRecord, Records
 from jobmeter.model.series import job_key
 from jobmeter.model.shipper import Shipper
-from jobmeter.model.task import DiagnosticTask, NewTask, TaskFilter, TaskPage
+from jobmeter.model.task import DiagnosticTask, NewTask
+from jobmeter.model.time import SECOND
+from jobmeter.query.administration import ShippersQuestion
+from jobmeter.query.facts import JobFacts, JobFactsQuestion, NodeFacts, NodeFactsQuestion
 from jobmeter.query.log_pages import FoundLines, LogCursor, LogSearch, next_lines
+from jobmeter.query.permitted import check_scope
+from jobmeter.query.request import HeadQuestion
 from jobmeter.server.services import Services
-from jobmeter.server.tasks import create_task, find_tasks
+from jobmeter.server.tasks import create_task
 from jobmeter.ship.shipping import shipper_project
 
 
 def perform(services: Services, question: Question[Any], principal: Principal, scope: Scope) -> Any:  # noqa: ANN401 - each question has its own result
-    """Execute a command and return its result. Raises any JobmeterError."""
+    """Execute a question or command of a caller and return its result. Raises any JobmeterError."""
     handler = _HANDLERS.get(type(question))
     if handler is None:
         return services.executor.run(question, scope)
+    check_scope(question, scope)
     return handler(services, question, principal, scope)
 
 
-def _of_tasks(
-    services: Services, question: NewTask | TaskFilter, principal: Principal, scope: Scope
-) -> DiagnosticTask | TaskPage:
-    if isinstance(question, TaskFilter):
-        return find_tasks(services, question, scope)
-    project = write_project(principal, question.project) if principal.project else question.project
+def _new_task(services: Services, question: NewTask, principal: Principal, scope: Scope) -> DiagnosticTask:
+    named = question.project or principal.project
+    project = write_project(principal, question.project) if named else None
     return create_task(services, replace(question, project=project), scope)
+
+
+def _facts(
+    services: Services, question: JobFactsQuestion | NodeFactsQuestion, principal: Principal, scope: Scope
+) -> JobFacts | NodeFacts:
+    """Answer with the facts that the caller may list, none otherwise: the permission of the query is not enough."""
+    of_jobs = isinstance(question, JobFactsQuestion)
+    action, operation = ("jobs:read", "listJobs") if of_jobs else ("nodes:read", "listNodes")
+    try:
+        listed = authorize(principal, action, None, ("native", operation), by_resource=True)
+    except ForbiddenError:
+        now_ms = services.clock.now_ms()
+        return JobFacts(now_ms=now_ms) if of_jobs else NodeFacts(now_ms=now_ms)
+    projects = scope.within(question.projects)
+    if isinstance(question, JobFactsQuestion):
+        return services.executor.run(replace(question, projects=projects), listed)
+    silent_ms = services.settings.node_seconds * SECOND
+    return services.executor.run(replace(question, projects=projects, silent_ms=silent_ms), listed)
 
 
 def _trace_token(services: Services, _: TraceTokenQuestion, principal: Principal, __: Scope) -> TraceToken:
@@ -77,13 +98,21 @@ def _shipper(
     project, shipping, actor = shipper_project(scope), services.shipping, principal.id
     if isinstance(question, CreateShipper):
         return shipping.create(project, question.resource_group, question.sink_project, question.logstore, actor)
-    found = shipping.find(project, question.resource_group)
+    found = _find_shipper(services, question.resource_group, scope)
     return shipping.delete(found, actor) if isinstance(question, DeleteShipper) else found
 
 
-def share(services: Services, question: ShareQuestion, scope: Scope) -> ShareToken:
+def _find_shipper(services: Services, resource_group: str, scope: Scope) -> Shipper:
+    project = shipper_project(scope)
+    for shipper in services.executor.run(ShippersQuestion(), scope):
+        if (shipper.project, shipper.resource_group) == (project, resource_group):
+            return shipper
+    raise NotFoundError(f"the logs of {resource_group} are not shipped", "shipper", resource_group)
+
+
+def _share(services: Services, question: ShareQuestion, _: Principal, scope: Scope) -> ShareToken:
     """Create a share token for the job. Raises NotFoundError when the caller may not see the job."""
-    job = services.executor.head(question.ref, scope)
+    job = services.executor.run(HeadQuestion(question.ref), scope)
     return ShareToken(*issue(services.vault, job.project, job.id, services.clock.now_ms(), question.seconds))
 
 
@@ -118,9 +147,9 @@ def _write(
     return receipt
 
 
-def stop_job(services: Services, question: StopJob, principal: Principal, scope: Scope) -> Job:
+def _stop_job(services: Services, question: StopJob, principal: Principal, scope: Scope) -> Job:
     """Mark a job as stopped by request. Raises NotFoundError, or ConflictError when it has ended."""
-    job = services.executor.head(question.ref, scope)
+    job = services.executor.run(HeadQuestion(question.ref), scope)
     if job.state.finished:
         raise ConflictError(f"job {job.id} has ended already: {job.state}")
     now_ms = services.clock.now_ms()
@@ -133,12 +162,12 @@ def stop_job(services: Services, question: StopJob, principal: Principal, scope:
         message=question.reason or f"Stop requested by {principal.name or principal.id}.",
     )
     services.pipeline.records(Records(jobs=[stopped], events=[event]), principal)
-    return services.executor.head(question.ref, scope)
+    return services.executor.run(HeadQuestion(question.ref), scope)
 
 
-def delete_job(services: Services, question: DeleteJob, scope: Scope) -> Job:
+def _delete_job(services: Services, question: DeleteJob, _: Principal, scope: Scope) -> Job:
     """Delete a job and its data. Raises NotFoundError."""
-    job = services.executor.head(question.ref, scope)
+    job = services.executor.run(HeadQuestion(question.ref), scope)
     services.store.delete_job(job_key(job.project, job.id))
     if not services.registry.delete_job(job.project, job.id):
         raise NotFoundError(f"there is no job {job.id}", "job", job.id)
@@ -150,20 +179,21 @@ def delete_job(services: Services, question: DeleteJob, scope: Scope) -> Job:
 
 _Handler = Callable[[Services, Any, Principal, Scope], Any]
 _HANDLERS: Mapping[type, _Handler] = {
-    ShareQuestion: lambda services, question, _, scope: share(services, question, scope),
+    ShareQuestion: _share,
     RecordJobs: lambda services, question, principal, _: services.pipeline.records(question.records, principal),
     WriteSamples: _write,
     WriteLines: _write,
     WriteSpans: _write,
+    JobFactsQuestion: _facts,
+    NodeFactsQuestion: _facts,
     TraceTokenQuestion: _trace_token,
     ServerQuestion: lambda services, *_: services.telemetry.figures(),
     LogSearch: _search_logs,
-    StopJob: stop_job,
-    NewTask: _of_tasks,
-    TaskFilter: _of_tasks,
+    StopJob: _stop_job,
+    NewTask: _new_task,
     CreateShipper: _shipper,
     ShipperQuestion: _shipper,
     DeleteShipper: _shipper,
-    DeleteJob: lambda services, question, _, scope: delete_job(services, question, scope),
+    DeleteJob: _delete_job,
 }
 """Handlers of the commands. The executor answers all other questions."""

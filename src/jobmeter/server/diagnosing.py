@@ -3,18 +3,19 @@
 import logging
 from collections import OrderedDict
 
-from jobmeter.access.principal import Scope
+from jobmeter.access.decide import EVERYTHING
 from jobmeter.diagnose.finding_events import ending, reported_findings
 from jobmeter.diagnose.report import diagnose
 from jobmeter.diagnose.thresholds import Thresholds
-from jobmeter.errors import JobmeterError
+from jobmeter.errors import JobmeterError, NotFoundError
 from jobmeter.model.event import FINDING, LEVEL_OF, EventFilter, EventSource, EventType
 from jobmeter.model.finding import Finding
 from jobmeter.model.job import Job
 from jobmeter.model.record import EventRecord, Records
 from jobmeter.model.time import HOUR, SECOND, Clock
 from jobmeter.query.execute import Executor
-from jobmeter.query.request import JobRef
+from jobmeter.query.records import ChangedJobsQuestion
+from jobmeter.query.request import HeadQuestion, JobRef
 from jobmeter.registry.base import Registry
 from jobmeter.server.background import accounted
 
@@ -30,7 +31,6 @@ JOBS_PER_ROUND, WAITING = 8, 10_000
 MOST_TRIES, RETRY_MS = 5, 10 * SECOND
 """Attempts to diagnose a job, and the delay that each failure adds."""
 _MOST = 1_000
-_EVERYTHING = Scope(projects=None)
 
 _Key = tuple[str, str]
 
@@ -67,29 +67,31 @@ class Diagnosing:
 
     def _look(self, now_ms: int) -> None:
         first = self._mark is None
-        found, mark = self._registry.recorded_since(self._mark)
-        if found is None:
+        changed = self._executor.run(ChangedJobsQuestion(self._mark), EVERYTHING)
+        if changed.jobs is None:
             self._mark = None  # read the events again from the current state
             return
-        for key in dict.fromkeys(found):
+        for key in dict.fromkeys(changed.jobs):
             job = self._head(key)
             if job is None or not _ended_lately(job, now_ms) or self._done.get(key) == job.end:
                 continue
             if not (first and self._stored(key)):
                 self._waiting.setdefault(key, (now_ms, 0))
-        self._mark = mark  # after a failure above, the events are read again
+        self._mark = changed.mark  # after a failure above, the events are read again
         while len(self._waiting) > WAITING:
             self._waiting.popitem(last=False)
 
     def _head(self, key: _Key) -> Job | None:
-        heads = self._registry.job_head(frozenset({key[0]}), key[1], self._clock.now_ms())
-        return heads[0] if heads else None
+        try:
+            return self._executor.run(HeadQuestion(JobRef(key[1], key[0])), EVERYTHING)
+        except NotFoundError:
+            return None
 
     def _stored(self, key: _Key) -> bool:
         """True if an earlier process has stored the job's findings."""
-        page = self._registry.events(
-            EventFilter(projects=frozenset({key[0]}), jobs=(key[1],), types=frozenset({EventType.FINDING}), limit=_MOST)
-        )
+        kinds = frozenset({EventType.FINDING})
+        question = EventFilter(projects=frozenset({key[0]}), jobs=(key[1],), types=kinds, limit=_MOST)
+        page = self._executor.run(question, EVERYTHING)
         # Findings with a subject were reported while the job ran.
         return any(event.reason == FINDING and not event.subject for event in page.events)
 
@@ -98,7 +100,7 @@ class Diagnosing:
         if job is None or job.end is None:
             return
         with accounted(self._clock):
-            made = diagnose(self._executor, JobRef(key[1], key[0]), _EVERYTHING, self._clock, self._thresholds)
+            made = diagnose(self._executor, JobRef(key[1], key[0]), EVERYTHING, self._clock, self._thresholds)
         reported = reported_findings(made.case.events)
         already = {one.key for one in reported}
         events = [_event(job, one) for one in made.findings if (one.rule, one.subject) not in already]

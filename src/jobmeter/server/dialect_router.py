@@ -93,6 +93,7 @@ def context_of(services: Services, request_id: str, principal: Principal, match:
         senders=services.pipeline.senders,
         public=services.public,
         silent_ms=services.settings.node_seconds * SECOND,
+        job=principal.run_job,
     )
 
 

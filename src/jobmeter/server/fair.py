@@ -59,6 +59,11 @@ class FairQueue:
             self._begin(account)
             return True
 
+    def running(self, key: str) -> int:
+        """Return the number of running pieces of work of a key."""
+        with self._lock:
+            return len(self._account(key).began)
+
     def wait(self, entry: QueueEntry) -> None:
         """Wait for a slot. Raises ThrottledError when too many pieces of work of the key wait already."""
         with self._lock:

@@ -6,12 +6,15 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from jobmeter.access.decide import EVERYTHING
 from jobmeter.access.memory import MemoryBudget
 from jobmeter.errors import JobmeterError
 from jobmeter.model.answers import SchedulerStatus
+from jobmeter.query.administration import DroppedEventsQuestion, ShippersQuestion, StatisticsQuestion
+from jobmeter.query.execute import Executor
 from jobmeter.server.running import RunningJobs
 from jobmeter.server.services import Services
-from jobmeter.ship.shipping import Shipping, lag_seconds
+from jobmeter.ship.shipping import lag_seconds
 from jobmeter.store.base import StoreStatistics
 from jobmeter.store.cache import Cache
 
@@ -44,8 +47,9 @@ _SHIPPER_COUNTS = {
 
 def server_metrics(services: Services) -> Iterator[Metric]:
     """Metrics of a running server, except those about its jobs."""
-    yield from cache_metrics(services.executor.cache)
-    yield from _shipper_metrics(services.shipping, services.clock.now_ms())
+    executor = services.executor
+    yield from cache_metrics(executor.cache)
+    yield from _shipper_metrics(executor, services.clock.now_ms())
     lanes = ((lane.name, lane.busy) for lane in services.lanes.all())
     yield _by("lane", GaugeMetricFamily, "work", "Calls that run or wait for a thread.", lanes)
     yield GaugeMetricFamily(
@@ -53,13 +57,12 @@ def server_metrics(services: Services) -> Iterator[Metric]:
         "Samples, log lines and spans waiting to be committed.",
         services.pipeline.queue_bytes,
     )
-    yield CounterMetricFamily(
-        "jobmeter_events_dropped", "Events dropped from jobs with too many events.", services.registry.events_dropped
-    )
+    dropped = executor.run(DroppedEventsQuestion(), EVERYTHING)
+    yield CounterMetricFamily("jobmeter_events_dropped", "Events dropped from jobs with too many events.", dropped)
     yield from _memory_metrics(services.memory)
     yield from scheduler_metrics(services.pipeline.schedulers.all())
     try:
-        statistics = services.store.statistics()
+        statistics = executor.run(StatisticsQuestion(), EVERYTHING)
     except JobmeterError as error:
         _log.warning("the size of the store cannot be read: %s", error.message)
     else:
@@ -127,10 +130,10 @@ def finding_metrics(work: RunningJobs) -> Iterator[Metric]:
     yield CounterMetricFamily("jobmeter_findings_closed", "Findings of running jobs that closed.", figures.closed)
 
 
-def _shipper_metrics(shipping: Shipping, now_ms: int) -> Iterator[Metric]:
+def _shipper_metrics(executor: Executor, now_ms: int) -> Iterator[Metric]:
     """Backlog and counts of shippers by their ids; empty when the registry does not answer."""
     try:
-        shippers = shipping.all()
+        shippers = executor.run(ShippersQuestion(), EVERYTHING)
     except JobmeterError:
         return
     waiting, text = [(one.id, one.waiting) for one in shippers], "Log lines waiting for the sink of a shipper."

@@ -16,14 +16,14 @@ class Opening:
         self._handed_over = False
         aside.shutdown(wait=False)
 
-    def store(self) -> Store:
+    def opened(self) -> Store:
         """Wait for the open engine; the caller closes it. Raises the error of opening it."""
-        store = self._future.result()
+        engine = self._future.result()
         self._handed_over = True
-        return store
+        return engine
 
     def close(self) -> None:
-        """Close the engine unless ``store`` handed it over: for a start that fails."""
+        """Close the engine unless ``opened`` handed it over: for a start that fails."""
         if not self._handed_over:
             with suppress(Exception):  # the error that ended the start is reported, not this one
-                self.store().close()
+                self.opened().close()

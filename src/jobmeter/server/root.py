@@ -5,17 +5,17 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from jobmeter.access.call import Call
+from jobmeter.access.decide import EVERYTHING
 from jobmeter.access.signatures import ACS3, ROA, RPC, SDK_HMAC, Scheme
 from jobmeter.dialects.base import Answer, Context, Dialect
 from jobmeter.errors import JobmeterError, NotFoundError, UnauthenticatedError, UnavailableError
-from jobmeter.model.series import NO_JOB
+from jobmeter.query.administration import DamageQuestion, ProbeQuestion
 from jobmeter.server import telemetry
 from jobmeter.server.admission import Lane
 from jobmeter.server.exchange import Exchange
 from jobmeter.server.native import problem
 from jobmeter.server.pipeline import PublicHandler
 from jobmeter.server.services import Services
-from jobmeter.store.base import Selector
 from jobmeter.store.damage import DamagedPart
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 CHECK_SECONDS = 2.0
 """Longest wait of a probe in seconds for the registry and the store."""
 _TEXT = "text/plain; charset=utf-8"
-_PROBE = Selector(jobs=(NO_JOB,), metrics=frozenset({"-"}), limit=1)
 _SIGNATURES: Sequence[Scheme] = (ACS3, ROA, RPC, SDK_HMAC)
 _PAGE = b"""<!doctype html>
 <html lang="en">
@@ -85,12 +84,11 @@ class Readiness:
     """
 
     def __init__(self, services: Services) -> None:
-        registry, store = services.registry, services.store
-        self._store = store
+        self._executor = services.executor
         self._lane = services.lanes.control
         self._checks = (
-            _Check("registry", lambda: registry.key_by_token(b"")),
-            _Check("telemetry store", lambda: store.find(_PROBE)),
+            _Check("registry", lambda: services.executor.run(ProbeQuestion("registry"), EVERYTHING)),
+            _Check("telemetry store", lambda: services.executor.run(ProbeQuestion("store"), EVERYTHING)),
         )
 
     async def answer(self) -> Answer:
@@ -99,7 +97,7 @@ class Readiness:
         Raises UnavailableError if either fails or is too slow.
         """
         await asyncio.gather(*(check.passed(self._lane) for check in self._checks))
-        damaged = self._store.damaged()
+        damaged = self._executor.from_memory(DamageQuestion(), EVERYTHING)
         if not damaged:
             return Answer(200, b"ready\n", content_type=_TEXT)
         counts = ", ".join(_counted(table, damaged) for table in sorted({part.table for part in damaged}))

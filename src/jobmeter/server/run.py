@@ -6,6 +6,7 @@ This module imports little, because its imports delay the start. A thread opens 
 from collections.abc import Callable
 from contextlib import ExitStack
 
+from jobmeter.kernel.library import require
 from jobmeter.model.time import SystemClock
 from jobmeter.server.address import bind, tls_files
 from jobmeter.server.folder import claimed
@@ -29,6 +30,7 @@ def run(
     link for the page. For ``new_registry`` and ``new_secret_key`` see ``jobmeter.server.missing.Recreate``. Raises
     ConfigurationError or UnavailableError when the server cannot start.
     """
+    require()
     clock = SystemClock()
     tls_files(settings)
     descriptors = allow_descriptors()

@@ -10,7 +10,7 @@ from itertools import count, islice
 
 import msgspec
 
-from jobmeter.access.principal import Scope
+from jobmeter.access.decide import EVERYTHING
 from jobmeter.diagnose.finding_events import ending, opening, reported_findings
 from jobmeter.diagnose.open import Open, OpenFindings
 from jobmeter.diagnose.running import RUNNING, Evaluation, JobKey, evaluate_running
@@ -53,7 +53,6 @@ _MOST_DOUBLINGS = 8
 _HASTE = 2.0
 """Factor on a round's fair share of jobs: few jobs are spread evenly, and none waits for long."""
 _LEASE_MS = 60 * SECOND
-_EVERYTHING = Scope(projects=None)
 
 
 class _Watched(msgspec.Struct):
@@ -144,7 +143,7 @@ class RunningJobs:
             self._listed = float("-inf")
             return
         if began - self._listed >= LIST_SECONDS:
-            self._list(now_ms, began)
+            self._list(began)
         share = int(_HASTE * len(self._jobs) * INTERVAL_SECONDS / EVERY_SECONDS)
         due = list(islice(self._due(began), max(share, LEAST_JOBS)))
         try:
@@ -186,9 +185,9 @@ class RunningJobs:
         with self._lock:
             return sum(len(one.open) for one in self._jobs.values() if one.open is not None)
 
-    def _list(self, now_ms: int, moment: float) -> None:
+    def _list(self, moment: float) -> None:
         question = JobFilter(states=frozenset({JobState.RUNNING}), limit=MOST_JOBS)
-        page = self._registry.jobs(question, now_ms)
+        page = self._executor.run(question, EVERYTHING)
         if page.total > MOST_JOBS and self._listed == float("-inf"):
             _log.warning("%d jobs are running; rules are evaluated only for the newest %d", page.total, MOST_JOBS)
         with self._lock:
@@ -238,7 +237,7 @@ class RunningJobs:
             with accounted(self._clock):
                 self._restore(keys, now_ms)
                 rules_of = {key: one.rules for key in keys if (one := self._jobs[key].open) is not None}
-                for evaluation in evaluate_running(self._executor, _EVERYTHING, rules_of, now_ms, self._thresholds):
+                for evaluation in evaluate_running(self._executor, EVERYTHING, rules_of, now_ms, self._thresholds):
                     self._take(evaluation, sampled[evaluation.job], now_ms)
                     if is_over():
                         evaluated = keys[: keys.index(evaluation.job) + 1]
@@ -262,7 +261,7 @@ class RunningJobs:
             limit=MOST_EVENTS,
         )
         events: dict[JobKey, list[Event]] = {}
-        for event in reversed(self._registry.events(question).events):
+        for event in reversed(self._executor.run(question, EVERYTHING).events):
             events.setdefault((event.project, event.job), []).append(event)
         for key in fresh:
             reported = reported_findings(events.get(key, ()))
@@ -321,6 +320,6 @@ class RunningJobs:
         """Have the evidence of the job's ranks collected, once for the findings that opened."""
         self._jobs[view.job.project, view.job.id].requested = now_ms
         try:
-            request_stacks(self._registry, view, now_ms, self._task_seconds)
+            request_stacks(self._executor, self._registry, view, now_ms, self._task_seconds)
         except JobmeterError as error:
             _log.info("where the ranks of job %s are is not collected: %s", view.job.id, error.message)

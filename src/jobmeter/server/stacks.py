@@ -20,7 +20,7 @@ REPEAT_MS = 20 * SECOND
 """Greatest age of evidence that a further request gets instead of a new collection."""
 
 
-def request_stacks(registry: Registry, view: JobView, now_ms: int, seconds: int) -> DiagnosticTask:
+def request_stacks(executor: Executor, registry: Registry, view: JobView, now_ms: int, seconds: int) -> DiagnosticTask:
     """Create a task that collects the evidence of a job's ranks, or return one of the last 20 s.
 
     Raises InvalidRequestError for a job that does not run, or on no known node, and ThrottledError.
@@ -32,9 +32,8 @@ def request_stacks(registry: Registry, view: JobView, now_ms: int, seconds: int)
     living = [one for one in last.values() if one.node and one.end is None]
     if not living:
         raise InvalidRequestError(f"no node is known on which job {job.id} runs", "job")
-    recent = registry.tasks.find(
-        TaskFilter(projects=frozenset({job.project}), types=frozenset({TaskType.STACKS}), job=job.id, limit=1)
-    ).tasks
+    scope, kinds = Scope(frozenset({job.project})), frozenset({TaskType.STACKS})
+    recent = executor.run(TaskFilter(types=kinds, job=job.id, limit=1), scope).tasks
     if recent and now_ms - recent[0].created < REPEAT_MS:
         return recent[0]
     clusters = {one.cluster for one in living}

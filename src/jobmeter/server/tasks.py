@@ -4,11 +4,12 @@ import logging
 
 from msgspec.structs import replace
 
+from jobmeter.access.decide import EVERYTHING
 from jobmeter.access.principal import Scope
 from jobmeter.diagnose.report import diagnose
 from jobmeter.diagnose.stored import evaluate_lines, evaluate_nodes
 from jobmeter.diagnose.thresholds import Thresholds
-from jobmeter.errors import ForbiddenError, InvalidRequestError, JobmeterError, LimitExceededError, NotFoundError
+from jobmeter.errors import ForbiddenError, InvalidRequestError, JobmeterError, LimitExceededError
 from jobmeter.model.finding import Severity
 from jobmeter.model.job import Node
 from jobmeter.model.series import DEFAULT_PROJECT
@@ -19,8 +20,6 @@ from jobmeter.model.task import (
     DiagnosticTask,
     NewTask,
     NodeAnswer,
-    TaskFilter,
-    TaskPage,
     TaskState,
     TaskType,
     Verdict,
@@ -28,7 +27,8 @@ from jobmeter.model.task import (
 )
 from jobmeter.model.time import DAY, HOUR, SECOND, Clock
 from jobmeter.query.execute import Executor
-from jobmeter.query.request import JobQuestion, JobRef, NodeRef
+from jobmeter.query.request import HeadQuestion, JobQuestion, JobRef, NodeRecordsQuestion, NodeRef
+from jobmeter.query.tasks import DueTasksQuestion, TaskAnswersQuestion
 from jobmeter.registry.base import Registry
 from jobmeter.server.background import accounted
 from jobmeter.server.services import Services
@@ -40,7 +40,6 @@ MOST_ATTEMPTS = 3
 TASKS_PER_ROUND = 16
 """Tasks evaluated in one round. Bounded, so that a project with many tasks leaves room for others."""
 LONGEST_RANGE = 31 * DAY
-MAX_PAGE = 100
 _LONGEST_MESSAGE = 2_000
 
 
@@ -62,7 +61,7 @@ def create_task(services: Services, new_task: NewTask, scope: Scope) -> Diagnost
     elif new_task.type is TaskType.JOB:
         if not new_task.job:
             raise InvalidRequestError("a task of type job needs a job", "job")
-        head = services.executor.head(JobRef(new_task.job, new_task.project), scope)
+        head = services.executor.run(HeadQuestion(JobRef(new_task.job, new_task.project)), scope)
         project, job, group = head.project, head.id, head.resource_group
     else:
         project = _given_logs(new_task, scope)
@@ -91,18 +90,18 @@ def _request_stacks(services: Services, new_task: NewTask, scope: Scope) -> Diag
     if not new_task.job:
         raise InvalidRequestError("a task of type stacks names its job", "job")
     view = services.executor.run(JobQuestion(JobRef(new_task.job, new_task.project)), scope)
-    seconds = services.settings.task_seconds
-    return request_stacks(services.registry, view, services.clock.now_ms(), seconds)
+    seconds, now_ms = services.settings.task_seconds, services.clock.now_ms()
+    return request_stacks(services.executor, services.registry, view, now_ms, seconds)
 
 
 def _nodes(services: Services, new_task: NewTask, scope: Scope) -> list[Node]:
-    names = list(dict.fromkeys(new_task.nodes))
+    names, cluster = list(dict.fromkeys(new_task.nodes)), new_task.cluster or None
     if not 1 <= len(names) <= MAX_NODES:
         raise InvalidRequestError(f"a task of type node needs 1 to {MAX_NODES} nodes", "nodes")
     found = [
         node
         for name in names
-        for node in services.executor.nodes(NodeRef(name, new_task.cluster or None, new_task.project), scope)
+        for node in services.executor.run(NodeRecordsQuestion(NodeRef(name, cluster, new_task.project)), scope)
     ]
     if len({node.project for node in found}) > 1:
         raise InvalidRequestError("the nodes belong to several projects: give a project", "project")
@@ -123,27 +122,6 @@ def _given_logs(new_task: NewTask, scope: Scope) -> str:
     return project
 
 
-def find_tasks(services: Services, question: TaskFilter, scope: Scope) -> TaskPage:
-    """Return a page of the tasks that the caller may see."""
-    if scope.job is not None:
-        return TaskPage([], 0)
-    projects = question.projects
-    if scope.projects is not None:
-        projects = scope.projects if projects is None else projects & scope.projects
-    return services.registry.tasks.find(replace(question, projects=projects, limit=min(question.limit, MAX_PAGE)))
-
-
-def find_task(services: Services, task: str, scope: Scope) -> DiagnosticTask:
-    """Return a task. Raises NotFoundError if the caller can see none of that id."""
-    found = find_tasks(services, TaskFilter(ids=(task,), limit=1), scope).tasks
-    if not found:
-        raise NotFoundError(f"there is no diagnostic task {task[:64]}", "task", task[:64])
-    one = found[0]
-    if one.type is TaskType.STACKS or (one.state is TaskState.RUNNING and one.type is TaskType.NODE):
-        return replace(one, answers=services.registry.tasks.answers(one.id))
-    return one
-
-
 class Tasks:
     """Background work that executes tasks, alternating between projects.
 
@@ -162,19 +140,19 @@ class Tasks:
 
     def round(self) -> None:
         """Start and finish the due tasks."""
-        for task in self._registry.tasks.due(self._clock.now_ms(), TASKS_PER_ROUND):
+        for task in self._executor.run(DueTasksQuestion(TASKS_PER_ROUND), EVERYTHING):
             begun = task if task.looked else self._evaluate(task)
             if begun is not None:
                 self._finish(begun)
 
     def _evaluate(self, task: DiagnosticTask) -> DiagnosticTask | None:
-        table = self._registry.tasks
         if task.attempts >= MOST_ATTEMPTS:
             message = f"The server stopped {task.attempts} times while it evaluated the stored data."
-            table.save(replace(task, state=TaskState.INTERRUPTED, message=message, finished=self._clock.now_ms()))
+            finished = self._clock.now_ms()
+            self._registry.tasks.save(replace(task, state=TaskState.INTERRUPTED, message=message, finished=finished))
             return None
         task = replace(task, state=TaskState.RUNNING, attempts=task.attempts + 1)
-        table.save(task)
+        self._registry.tasks.save(task)
         try:
             with accounted(self._clock):
                 task = self._evaluated(task)
@@ -183,7 +161,7 @@ class Tasks:
             task = replace(
                 task, state=TaskState.INTERRUPTED, message=error.message, finished=self._clock.now_ms(), looked=True
             )
-        table.save(task)
+        self._registry.tasks.save(task)
         return task if task.state is TaskState.RUNNING else None
 
     def _evaluated(self, task: DiagnosticTask) -> DiagnosticTask:
@@ -205,7 +183,7 @@ class Tasks:
         answers: list[NodeAnswer] = []
         now_ms = self._clock.now_ms()
         if task.type in {TaskType.NODE, TaskType.STACKS}:
-            answers = self._registry.tasks.answers(task.id)
+            answers = self._executor.run(TaskAnswersQuestion(task.id), EVERYTHING)
             if now_ms < task.deadline and any(answer.time is None for answer in answers):
                 return
             if task.type is TaskType.STACKS:

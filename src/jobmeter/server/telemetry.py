@@ -106,15 +106,15 @@ class Telemetry:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._registry = CollectorRegistry()
+        self._collectors = CollectorRegistry()
         self._started = clock.monotonic()
         self._last_request = self._started
         self._lock = threading.Lock()
         self._in_flight = 0
         self.requests = RequestFigures()
-        self._registry.register(self.requests)
+        self._collectors.register(self.requests)
         self.rolled_until_ms: int | None = None
-        counter, gauge = partial(Counter, registry=self._registry), partial(Gauge, registry=self._registry)
+        counter, gauge = partial(Counter, registry=self._collectors), partial(Gauge, registry=self._collectors)
         self._accepted = counter("jobmeter_ingest_samples_accepted", "Samples accepted.")
         self._records = counter("jobmeter_ingest_records", "Job and node records accepted.")
         self._rejected = counter("jobmeter_ingest_samples_rejected", "Samples refused.", ("reason",))
@@ -161,7 +161,7 @@ class Telemetry:
 
     def register(self, collect: Callable[[], Iterable[Metric]]) -> None:
         """Register metrics that are read at each scrape."""
-        self._registry.register(_Scraped(collect))
+        self._collectors.register(_Scraped(collect))
 
     def under_way(self) -> str:
         """Describe the running requests for the log."""
@@ -225,4 +225,4 @@ class Telemetry:
 
     def text(self) -> bytes:
         """Return all metrics in the Prometheus text format 0.0.4."""
-        return generate_latest(self._registry)
+        return generate_latest(self._collectors)

@@ -259,7 +259,7 @@ class _Connection:
     async def _write(self, batch: SampleBatch) -> None:
         loop = asyncio.get_running_loop()
         try:
-            receipt = await self._patiently(len(batch), lambda: loop.run_in_executor(self._pool, self._store, batch))
+            receipt = await self._patiently(len(batch), lambda: loop.run_in_executor(self._pool, self._commit, batch))
         except (UnauthenticatedError, ForbiddenError) as error:
             self._leave()
             self._refuse("unauthorized", len(batch), f"put: not authorized: {error.message}\n")
@@ -285,7 +285,7 @@ class _Connection:
                     return None
                 await asyncio.sleep(min(error.retry_after_ms or 1_000, 5_000) / 1000)
 
-    def _store(self, batch: SampleBatch) -> Receipt:
+    def _commit(self, batch: SampleBatch) -> Receipt:
         """Store a batch, on a thread. Looks the key up each time, so that a revoked key stops immediately."""
         request = self._request(self._token)
         try:

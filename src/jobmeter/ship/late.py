@@ -134,7 +134,7 @@ class LateGroups:
         total, offset, size = 0, 0, 0
         while offset < MOST_LINES:
             part = replace(selector, offset=offset, limit=PAGE_LINES, count=not offset)
-            page = self._store.read_logs(part, ReadBudget())
+            page = self._store.logs.read(part, ReadBudget())
             total = page.total or total
             for line in page.lines:
                 size += len(line.text.encode())

@@ -3,11 +3,12 @@
 from collections.abc import Callable
 
 from jobmeter.errors import ConfigurationError
+from jobmeter.plugins import PluginKind, load_plugins, working
 from jobmeter.ship.guard import Guard
 from jobmeter.ship.sink import Origin, Sink, SinkSettings
 
 KINDS = ("file", "loki", "otlp", "s3", "sls")
-"""Kinds of sinks."""
+"""Kinds of sinks of this package."""
 Opener = Callable[[SinkSettings, Guard, Origin], Sink]
 """Function that opens a sink from its settings, the allowed addresses, and the origin of its lines."""
 
@@ -22,5 +23,11 @@ def opener(kind: str) -> Opener:
 
     kinds: dict[str, Opener] = {"file": FileSink, "loki": LokiSink, "otlp": OtlpSink, "s3": S3Sink, "sls": SlsSink}
     if kind not in kinds:
-        raise ConfigurationError(f"kind {kind!r} is not one of {', '.join(KINDS)}")
+        plugins = load_plugins(PluginKind.SINKS, kinds)
+        broken = next((one for one in plugins if one.error and one.name == kind), None)
+        if broken is not None:
+            raise ConfigurationError(broken.problem)
+        kinds |= {one.name: one.part for one in working(plugins)}
+    if kind not in kinds:
+        raise ConfigurationError(f"kind {kind!r} is not one of {', '.join(kinds)}")
     return kinds[kind]

@@ -98,17 +98,6 @@ class Shipping:
         """List every shipper, by creation."""
         return self._registry.shippers.all()
 
-    def of(self, projects: frozenset[str] | None) -> Sequence[Shipper]:
-        """List the shippers of those projects (None: all), by creation."""
-        return [one for one in self.all() if projects is None or one.project in projects]
-
-    def find(self, project: str, resource_group: str) -> Shipper:
-        """Find the shipper of a resource group. Raises NotFoundError (kind ``shipper``)."""
-        for shipper in self.all():
-            if (shipper.project, shipper.resource_group) == (project, resource_group):
-                return shipper
-        raise NotFoundError(f"the logs of {resource_group} are not shipped", "shipper", resource_group)
-
     def delete(self, shipper: Shipper, actor: str = "") -> Shipper:
         """Delete a shipper and its waiting lines. Returns its last state. ``actor`` as in ``create``.
 

@@ -200,22 +200,62 @@ class Outbox(Protocol):
         ...
 
 
-class Store(Protocol):
-    """A telemetry engine. Every method may be called from any thread; reads wait neither for each other nor for writes.
+class LogStore(Protocol):
+    """Log lines. Every method may be called from any thread."""
 
-    A sample's identity is (job key, series id, time). Written again, the last write wins, in any grouping. A failure of
-    the engine (disk full, read-only, connection lost) is UnavailableError; the caller may then assume nothing of the
-    call stored.
+    def append(self, lines: Sequence[LogLine], retention: Retention = ...) -> None:
+        """Store log lines, for as long as raw samples. On return they are durable.
+
+        A line that is already stored counts once, with the node and the level of its last write. After an error some
+        lines may be stored: the caller repeats the call.
+        """
+        ...
+
+    def read(self, selector: LogSelector, budget: ReadBudget) -> LogPage:
+        """Return one page of the lines of a job or a node.
+
+        Only the budget's seconds count; its rows count in searches for words, with LimitExceededError (``range``).
+        Memory stays bounded by the page, whatever the offset. Raises LimitExceededError (field ``limit``) if the page
+        has more than ``PAGE_BYTES`` of text.
+        """
+        ...
+
+
+class SpanStore(Protocol):
+    """Spans of traces. Every method may be called from any thread."""
+
+    def append(self, spans: Sequence[Span], retention: Retention = ...) -> None:
+        """Store spans, for as long as raw samples. On return they are durable.
+
+        A span that is already stored counts once. After an error some spans may be stored: the caller repeats the call.
+        """
+        ...
+
+    def traces(self, selector: TraceFilter, budget: ReadBudget) -> TracePage:
+        """Return one page of traces.
+
+        Raises LimitExceededError past the budget's rows, QueryTimeoutError past its seconds.
+        """
+        ...
+
+    def read(self, selector: SpanFilter, budget: ReadBudget) -> list[Span]:
+        """Return one page of the spans of some traces, each once.
+
+        Raises LimitExceededError (field ``limit``) for more than about ``PAGE_BYTES``, or past the budget.
+        """
+        ...
+
+
+class SampleStore(Protocol):
+    """Samples and their series. Every method may be called from any thread.
+
+    Reads wait neither for each other nor for writes. A sample's identity is (job key, series id, time). Written again,
+    the last write wins, in any grouping.
     """
 
     @property
     def memory(self) -> Memory | None:
-        """The part of the store in memory; None for an engine without one."""
-        ...
-
-    @property
-    def outbox(self) -> Outbox:
-        """Log lines that wait for the sinks of shippers. They expire; ``delete_job`` leaves them."""
+        """The samples in memory; None for an engine without a window."""
         ...
 
     def append(self, batch: SampleBatch, retention: Retention = ...) -> None:
@@ -298,43 +338,9 @@ class Store(Protocol):
         """Return the times of the first and the last sample of each job key that has samples, in milliseconds."""
         ...
 
-    def append_logs(self, lines: Sequence[LogLine], retention: Retention = ...) -> None:
-        """Store log lines, for as long as raw samples. On return they are durable.
 
-        A line that is already stored counts once, with the node and the level of its last write. After an error some
-        lines may be stored: the caller repeats the call.
-        """
-        ...
-
-    def read_logs(self, selector: LogSelector, budget: ReadBudget) -> LogPage:
-        """Return one page of the lines of a job or a node.
-
-        Only the budget's seconds count; its rows count in searches for words, with LimitExceededError (``range``).
-        Memory stays bounded by the page, whatever the offset. Raises LimitExceededError (field ``limit``) if the page
-        has more than ``PAGE_BYTES`` of text.
-        """
-        ...
-
-    def append_spans(self, spans: Sequence[Span], retention: Retention = ...) -> None:
-        """Store spans, for as long as raw samples. On return they are durable.
-
-        A span that is already stored counts once. After an error some spans may be stored: the caller repeats the call.
-        """
-        ...
-
-    def read_traces(self, selector: TraceFilter, budget: ReadBudget) -> TracePage:
-        """Return one page of traces.
-
-        Raises LimitExceededError past the budget's rows, QueryTimeoutError past its seconds.
-        """
-        ...
-
-    def read_spans(self, selector: SpanFilter, budget: ReadBudget) -> list[Span]:
-        """Return one page of the spans of some traces, each once.
-
-        Raises LimitExceededError (field ``limit``) for more than about ``PAGE_BYTES``, or past the budget.
-        """
-        ...
+class StoreAdministration(Protocol):
+    """The care of all stored data. Every method may be called from any thread."""
 
     def delete_job(self, job: int) -> None:
         """Delete every sample, roll-up, series, log line and span of a job key."""
@@ -361,4 +367,27 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Finish running work and close the engine. A no-op the second time."""
+        ...
+
+
+class Store(SampleStore, StoreAdministration, Protocol):
+    """A telemetry engine: samples, and the stores of everything else.
+
+    A failure of the engine (disk full, read-only, connection lost) is UnavailableError; the caller may then assume
+    nothing of the call stored.
+    """
+
+    @property
+    def logs(self) -> LogStore:
+        """Log lines of jobs and nodes."""
+        ...
+
+    @property
+    def spans(self) -> SpanStore:
+        """Spans of traces."""
+        ...
+
+    @property
+    def outbox(self) -> Outbox:
+        """Log lines that wait for the sinks of shippers. They expire; ``delete_job`` leaves them."""
         ...

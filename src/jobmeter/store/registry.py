@@ -12,8 +12,7 @@ def open_store(dsn: str, clock: Clock) -> Store:
     """Open the engine of a DSN, and update its schema to this program.
 
     ``chdb://PATH`` is embedded, ``clickhousedb://USER:PASSWORD@HOST:PORT/DATABASE[?cluster=NAME]`` a server.
-    ``memory://`` loses everything at the end of the process. Raises ConfigurationError for anything else,
-    UnavailableError if the engine cannot be opened.
+    Raises ConfigurationError for anything else, UnavailableError if the engine cannot be opened.
     """
     return opener(dsn, clock)()
 
@@ -27,10 +26,8 @@ def opener(dsn: str, clock: Clock) -> Callable[[], Store]:
     scheme = dsn.partition("://")[0]
     if scheme in {"chdb", "clickhousedb"}:
         return _clickhouse(dsn, clock)
-    if scheme == "memory":
-        return _memory()
     raise ConfigurationError(
-        f"there is no store {scheme!r}: use chdb://PATH, clickhousedb://USER:PASSWORD@HOST:PORT/DATABASE or memory://"
+        f"there is no store {scheme!r}: use chdb://PATH or clickhousedb://USER:PASSWORD@HOST:PORT/DATABASE"
     )
 
 
@@ -43,9 +40,3 @@ def _clickhouse(dsn: str, clock: Clock) -> Callable[[], Store]:
     from jobmeter.store.clickhouse import ClickHouseStore, parse_dsn
 
     return partial(ClickHouseStore, parse_dsn(dsn), clock)
-
-
-def _memory() -> Callable[[], Store]:
-    from jobmeter.store.memory import MemoryStore
-
-    return MemoryStore

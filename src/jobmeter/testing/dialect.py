@@ -55,13 +55,14 @@ from jobmeter.dialects.base import (
     WriteSpans,
     drive,
 )
-from jobmeter.dialects.routes import path_parameters
+from jobmeter.dialects.base.routes import path_parameters
 from jobmeter.errors import JobmeterError, NotFoundError
 from jobmeter.ingest.receipt import Receipt
 from jobmeter.model.batch import SampleBatch
 from jobmeter.model.event import EventFilter, EventPage
 from jobmeter.model.job import Job, JobFilter, JobPage, JobSize, JobView, Project, ProjectsQuestion, SizesQuestion
 from jobmeter.model.log import LogPage
+from jobmeter.model.log_tree import LogQuery
 from jobmeter.model.question import Question
 from jobmeter.model.shipper import Shipper
 from jobmeter.model.span import Span, TracePage
@@ -345,7 +346,7 @@ def _plain(value: Any) -> Any:  # noqa: ANN401
         return sorted(_plain(part) for part in value)
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [_plain(part) for part in value]
-    if isinstance(value, JobRef | NodeRef | GroupRef | LogQuestion | SampleBatch) or hasattr(
+    if isinstance(value, JobRef | NodeRef | GroupRef | LogQuestion | SampleBatch | LogQuery) or hasattr(
         value, "__dataclass_fields__"
     ):
         return {name: _plain(getattr(value, name)) for name in _names(value) if getattr(value, name) is not None}

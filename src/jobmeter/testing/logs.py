@@ -30,7 +30,7 @@ def line_of(slot: Slot, at_ns: int, text: str = "", **parts: object) -> LogLine:
 def read_lines(store: Store, slot: Slot, **parts: object) -> LogPage:
     """Read a page of the slot's job."""
     values: dict[str, object] = {"project": "default", "job": slot.job, "limit": 10_000, **parts}
-    return store.read_logs(LogSelector(**values), BUDGET)  # type: ignore[arg-type]
+    return store.logs.read(LogSelector(**values), BUDGET)  # type: ignore[arg-type]
 
 
 def expected(lines: Iterable[LogLine], selector: LogSelector) -> LogPage:
@@ -68,13 +68,13 @@ class LogTests:
             line_of(slot, 2, '\t "quoted" \\ back\x00slash\x1b[31m é 🚀 \u2028 {x:String} %s'),
             line_of(slot, 3, "x" * MAX_TEXT_BYTES, level=Level.DEBUG, replica=""),
         ]
-        store.append_logs(lines, FOREVER)
+        store.logs.append(lines, FOREVER)
         assert read_lines(store, slot).lines == lines
         assert read_lines(store, slot, descending=True).lines == lines[::-1]
         assert read_lines(store, slot, project="other").lines == []
 
     def test_no_lines_are_nothing(self, store: Store, slot: Slot) -> None:
-        store.append_logs([], FOREVER)
+        store.logs.append([], FOREVER)
         assert read_lines(store, slot, count=True) == LogPage([], 0, 0)
         assert read_lines(store, slot, limit=0, count=True) == LogPage([], 0, 0)
 
@@ -82,7 +82,7 @@ class LogTests:
         lines = [line_of(slot, at * _SECOND, f"line {at}") for at in range(200)]
         for size in (200, 7, 50):
             for start in range(0, len(lines), size):
-                store.append_logs(lines[start : start + size] * 2, FOREVER)
+                store.logs.append(lines[start : start + size] * 2, FOREVER)
         assert read_lines(store, slot).lines == lines
         assert read_lines(store, slot, limit=10, offset=95).lines == lines[95:105]
         assert read_lines(store, slot, limit=10, offset=195, descending=True).lines == lines[4::-1]
@@ -91,9 +91,9 @@ class LogTests:
 
     def test_what_was_written_last_says_the_level_and_the_node(self, store: Store, slot: Slot) -> None:
         line = line_of(slot, 0, "text")
-        store.append_logs([line], FOREVER)
+        store.logs.append([line], FOREVER)
         newer = msgspec.structs.replace(line, level=Level.ERROR, node="n2")
-        store.append_logs([newer], FOREVER)
+        store.logs.append([newer], FOREVER)
         assert read_lines(store, slot).lines == [newer]
         assert read_lines(store, slot, descending=True).lines == [newer]
 
@@ -105,7 +105,7 @@ class LogTests:
             for stream in ("stderr", "stdout")
             for text in ("", "B", "a", "é", "\U0001f600")
         ]
-        store.append_logs(lines[::-1], FOREVER)
+        store.logs.append(lines[::-1], FOREVER)
         assert read_lines(store, slot).lines == lines
         assert read_lines(store, slot, descending=True).lines == lines[::-1]
         paged = [read_lines(store, slot, offset=at, limit=7).lines for at in range(0, len(lines), 7)]
@@ -113,7 +113,7 @@ class LogTests:
 
     def test_a_time_range_holds_its_start_and_not_its_end(self, store: Store, slot: Slot) -> None:
         lines = [line_of(slot, at, str(at)) for at in range(10)]
-        store.append_logs(lines, FOREVER)
+        store.logs.append(lines, FOREVER)
         start = slot.start * 1_000_000
         assert read_lines(store, slot, start_ns=start + 2, end_ns=start + 5).lines == lines[2:5]
         assert read_lines(store, slot, end_ns=start).lines == []
@@ -141,12 +141,12 @@ class LogTests:
     ) -> None:
         texts = ["loss=0.5", "Loss: 1", "100% done", "a_b", "axb", "x.*y", "it's", 'say "no"', "back\\slash"]
         texts += ["tab\tstop", "été", "{x}", "🚀 go"]
-        store.append_logs([line_of(slot, at, text) for at, text in enumerate(texts)], FOREVER)
+        store.logs.append([line_of(slot, at, text) for at, text in enumerate(texts)], FOREVER)
         assert {line.text for line in read_lines(store, slot, contains=part).lines} == found
 
     def test_levels_below_the_least_are_left_out(self, store: Store, slot: Slot) -> None:
         lines = [line_of(slot, at, str(level), level=level) for at, level in enumerate(_LEVELS)]
-        store.append_logs(lines, FOREVER)
+        store.logs.append(lines, FOREVER)
         assert read_lines(store, slot, min_level=None).lines == lines
         for at, level in enumerate(_LEVELS):
             if level is not None:
@@ -155,9 +155,9 @@ class LogTests:
     def test_a_far_offset_of_many_lines(self, store: Store, slot: Slot) -> None:
         # Some lines have equal times, and all lines are written twice.
         lines = [line_of(slot, at // 5 * 5, f"{at:06}", replica=f"worker-{at % 2}") for at in range(12_000)]
-        store.append_logs(lines, FOREVER)
-        store.append_logs(lines[::2], FOREVER)
-        store.append_logs(lines[1::2], FOREVER)
+        store.logs.append(lines, FOREVER)
+        store.logs.append(lines[::2], FOREVER)
+        store.logs.append(lines[1::2], FOREVER)
         lines.sort(key=lambda line: line.order)
         for offset in (0, 1999, 2000, 2001, 2003, 7777, 11_990, 12_000, 20_000):
             assert read_lines(store, slot, offset=offset, limit=100).lines == lines[offset:][:100]
@@ -167,13 +167,13 @@ class LogTests:
     def test_lines_of_many_days(self, store: Store, slot: Slot) -> None:
         first = -300 * _DAY
         lines = [line_of(slot, first + day * _DAY, f"day {day}") for day in range(250)]
-        store.append_logs(lines[::-1], FOREVER)
+        store.logs.append(lines[::-1], FOREVER)
         assert read_lines(store, slot).lines == lines
 
     def test_a_page_of_too_many_bytes_is_refused(self, store: Store, slot: Slot) -> None:
         text = "y" * (MAX_TEXT_BYTES - 4)
         count = PAGE_BYTES // MAX_TEXT_BYTES + 2
-        store.append_logs([line_of(slot, at, f"{at:04}{text}") for at in range(count)], FOREVER)
+        store.logs.append([line_of(slot, at, f"{at:04}{text}") for at in range(count)], FOREVER)
         with pytest.raises(LimitExceededError) as caught:
             read_lines(store, slot)
         assert caught.value.field == "limit"
@@ -181,11 +181,11 @@ class LogTests:
 
     def test_lines_of_a_deleted_job_are_gone_and_may_come_back(self, store: Store, slot: Slot) -> None:
         other = Slot()
-        store.append_logs([line_of(slot, 0, "mine"), line_of(other, 0, "theirs")], FOREVER)
+        store.logs.append([line_of(slot, 0, "mine"), line_of(other, 0, "theirs")], FOREVER)
         store.delete_job(job_key("default", slot.job))
         assert read_lines(store, slot, count=True) == LogPage([], 0, 0)
         assert [line.text for line in read_lines(store, other).lines] == ["theirs"]
-        store.append_logs([line_of(slot, 0, "mine")], FOREVER)
+        store.logs.append([line_of(slot, 0, "mine")], FOREVER)
         assert [line.text for line in read_lines(store, slot).lines] == ["mine"]
 
     def test_the_outbox_gives_rows_by_number_each_once(self, store: Store, slot: Slot) -> None:
@@ -207,7 +207,7 @@ class LogTests:
         assert store.outbox.read(other, 0, 1_000, 2**20) == rows[:1]
 
     def test_statistics_count_lines(self, store: Store, slot: Slot) -> None:
-        store.append_logs([line_of(slot, at, str(at)) for at in range(300)], FOREVER)
+        store.logs.append([line_of(slot, at, str(at)) for at in range(300)], FOREVER)
         found = store.statistics()
         assert found.rows["logs"] >= 300
         assert found.bytes["logs"] > 0
@@ -233,7 +233,7 @@ class LogTests:
         stored: list[LogLine] = []
         for _ in range(data.draw(st.integers(1, 4), "appends")):
             some: Sequence[LogLine] = data.draw(st.lists(lines, max_size=40), "lines")
-            store.append_logs(some, FOREVER)
+            store.logs.append(some, FOREVER)
             # It is undefined which of two copies in one call is the last.
             stored += list({line.order: line for line in some}.values())
         begin = slot.start * 1_000_000
@@ -254,6 +254,6 @@ class LogTests:
                 limit=data.draw(st.integers(0, 50)),
                 count=data.draw(st.booleans()),
             )
-            found = store.read_logs(selector, BUDGET)
+            found = store.logs.read(selector, BUDGET)
             assert found.total == expected(stored, selector).total
             assert [line.order for line in found.lines] == [line.order for line in expected(stored, selector).lines]

@@ -11,7 +11,7 @@ from jobmeter.errors import LimitExceededError
 from jobmeter.model.span import KINDS, STATUSES, Span, SpanEvent, SpanKind, SpanLink, SpanScope, SpanStatus, Trace
 from jobmeter.model.trace_filter import Condition, Holder, Operator, SpanFilter, TraceFilter, TraceOrder
 from jobmeter.store.base import ReadBudget, Store
-from jobmeter.store.memory_spans import MemorySpans
+from jobmeter.testing.memory_spans import MemorySpans
 from jobmeter.testing.samples import BUDGET, FOREVER
 from jobmeter.testing.slot import Slot
 
@@ -42,12 +42,12 @@ def span_of(slot: Slot, number: int, at_ns: int = 0, lasts_ns: int = _SECOND, **
 def listed(store: Store, slot: Slot, **parts: object) -> list[Trace]:
     """List the traces of the slot's job."""
     values: dict[str, object] = {"projects": OWN, "job": slot.job, "limit": 100, **parts}
-    return store.read_traces(TraceFilter(**values), BUDGET).traces  # type: ignore[arg-type]
+    return store.spans.traces(TraceFilter(**values), BUDGET).traces  # type: ignore[arg-type]
 
 
 def read_spans(store: Store, *traces: str, **parts: object) -> list[Span]:
     """Read the spans of some traces."""
-    return store.read_spans(SpanFilter(projects=OWN, traces=frozenset(traces), **parts), BUDGET)  # type: ignore[arg-type]
+    return store.spans.read(SpanFilter(projects=OWN, traces=frozenset(traces), **parts), BUDGET)  # type: ignore[arg-type]
 
 
 _texts = st.sampled_from(["", "a", "A", "ab", "b%_", "7", "[1]"])
@@ -92,15 +92,15 @@ class SpanTests:
             dropped=(1, 2, 3),
         )
         bare = span_of(slot, 2, 5, 0)
-        store.append_spans([bare, full], FOREVER)
+        store.spans.append([bare, full], FOREVER)
         assert read_spans(store, trace_id(slot)) == [full, bare]
-        assert store.read_spans(SpanFilter(projects=frozenset({"other"}), traces=frozenset({full.trace})), BUDGET) == []
+        assert store.spans.read(SpanFilter(projects=frozenset({"other"}), traces=frozenset({full.trace})), BUDGET) == []
         assert read_spans(store, trace_id(slot, 7)) == read_spans(store) == []
 
     def test_a_span_that_is_sent_again_counts_once(self, store: Store, slot: Slot) -> None:
         spans = [span_of(slot, number, number, status=SpanStatus.ERROR) for number in range(5)]
         for _ in range(3):
-            store.append_spans(spans, FOREVER)
+            store.spans.append(spans, FOREVER)
         (found,) = listed(store, slot)
         assert (found.spans, found.errors) == (5, 5)
         assert read_spans(store, trace_id(slot)) == spans
@@ -110,7 +110,7 @@ class SpanTests:
         root = span_of(slot, 9, 10, 50, name="root", service="front")
         child = span_of(slot, 1, 20, 100, name="child", parent=root.span, status=SpanStatus.ERROR)
         early = span_of(slot, 2, 0, 5, name="early", parent=root.span)
-        store.append_spans([child, root, early], FOREVER)
+        store.spans.append([child, root, early], FOREVER)
         (found,) = listed(store, slot)
         assert found == Trace(
             trace=trace_id(slot),
@@ -133,7 +133,7 @@ class SpanTests:
             span_of(slot, number, number % 3, length, trace=trace_id(slot, number))
             for number, length in enumerate(lengths)
         ]
-        store.append_spans(spans, FOREVER)
+        store.spans.append(spans, FOREVER)
         for order in TraceOrder:
             for descending in (False, True):
                 given = {"order": order, "descending": descending}
@@ -155,31 +155,31 @@ class SpanTests:
 
     def test_traces_of_all_projects_are_counted(self, store: Store, slot: Slot) -> None:
         spans = [span_of(slot, number, trace=trace_id(slot, number)) for number in range(3)]
-        store.append_spans([*spans, *(msgspec.structs.replace(one, project="lab") for one in spans[:1])], FOREVER)
+        store.spans.append([*spans, *(msgspec.structs.replace(one, project="lab") for one in spans[:1])], FOREVER)
         selector = TraceFilter(traces=frozenset(span.trace for span in spans), limit=2, count=True)
-        page = store.read_traces(selector, BUDGET)
+        page = store.spans.traces(selector, BUDGET)
         assert ([one.project for one in page.traces], page.total) == (["default", "default"], 4)
         own = replace(selector, projects=frozenset({"lab"}))
-        assert store.read_traces(own, BUDGET).total == 1
-        assert store.read_traces(replace(own, projects=frozenset()), BUDGET).total == 0
-        assert store.read_traces(replace(selector, job=slot.job, projects=None), BUDGET).total == 4
+        assert store.spans.traces(own, BUDGET).total == 1
+        assert store.spans.traces(replace(own, projects=frozenset()), BUDGET).total == 0
+        assert store.spans.traces(replace(selector, job=slot.job, projects=None), BUDGET).total == 4
 
     def test_a_deleted_job_has_no_spans(self, store: Store, slot: Slot) -> None:
         other = Slot()
-        store.append_spans([span_of(slot, 1), span_of(other, 1)], FOREVER)
+        store.spans.append([span_of(slot, 1), span_of(other, 1)], FOREVER)
         store.delete_job(slot.key)
         assert listed(store, slot) == []
         assert read_spans(store, trace_id(slot), trace_id(other)) == [span_of(other, 1)]
 
     def test_no_spans_are_nothing(self, store: Store, slot: Slot) -> None:
-        store.append_spans([], FOREVER)
+        store.spans.append([], FOREVER)
         assert listed(store, slot) == []
 
     def test_spans_of_many_days_and_a_large_one_are_stored(self, store: Store, slot: Slot) -> None:
         days = [span_of(slot, day, -day * 86_400 * _SECOND, trace=trace_id(slot, day)) for day in range(200)]
         large = span_of(slot, 999, attributes={"x": "y" * 900_000, **{f"k{at}": "v" for at in range(1_000)}})
-        store.append_spans([*days, large], FOREVER)
-        assert store.read_traces(TraceFilter(projects=OWN, job=slot.job, count=True, limit=0), BUDGET).total == 200
+        store.spans.append([*days, large], FOREVER)
+        assert store.spans.traces(TraceFilter(projects=OWN, job=slot.job, count=True, limit=0), BUDGET).total == 200
         assert read_spans(store, trace_id(slot))[1] == large
 
     @given(data=st.data())
@@ -187,13 +187,13 @@ class SpanTests:
     def test_every_filter_chooses_what_the_oracle_does(self, store: Store, data: st.DataObject) -> None:
         slot = Slot()
         spans = data.draw(st.lists(self._spans(slot), max_size=8))
-        store.append_spans(spans, FOREVER)
+        store.spans.append(spans, FOREVER)
         oracle = MemorySpans()
         # The engine stores either of two equal spans.
         oracle.append({span.order: span for span in read_spans(store, *(span.trace for span in spans))}.values())
         for _ in range(3):
             selector = data.draw(self._filters(slot))
-            assert store.read_traces(selector, BUDGET) == oracle.traces(selector)
+            assert store.spans.traces(selector, BUDGET) == oracle.traces(selector)
 
     @staticmethod
     def _spans(slot: Slot) -> "st.SearchStrategy[Span]":
@@ -244,9 +244,9 @@ class SpanTests:
         )
 
     def test_a_question_that_reads_too_many_spans_is_refused(self, store: Store, slot: Slot) -> None:
-        store.append_spans([span_of(slot, number, number) for number in range(10)], FOREVER)
+        store.spans.append([span_of(slot, number, number) for number in range(10)], FOREVER)
         try:
-            found = store.read_traces(TraceFilter(projects=OWN, job=slot.job), ReadBudget(rows=1)).traces
+            found = store.spans.traces(TraceFilter(projects=OWN, job=slot.job), ReadBudget(rows=1)).traces
         except LimitExceededError as error:
             assert error.field == "limit"
         else:  # an engine without a budget of rows answers it

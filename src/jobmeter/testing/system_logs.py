@@ -28,7 +28,7 @@ def system_line(slot: Slot, at_ns: int, text: str, **parts: object) -> LogLine:
 
 def _read(store: Store, slot: Slot, **parts: object) -> list[LogLine]:
     values: dict[str, object] = {"node": slot.job, "projects": frozenset({"default"}), "limit": 1_000, **parts}
-    return store.read_logs(LogSelector(**values), BUDGET).lines  # type: ignore[arg-type]
+    return store.logs.read(LogSelector(**values), BUDGET).lines  # type: ignore[arg-type]
 
 
 def _words(text: str) -> list[str]:
@@ -155,7 +155,7 @@ class SystemLogTests:
             system_line(slot, 1, "Killed process 7", severity=0, job="j", replica="worker-0", tag="kernel"),
             system_line(slot, 2, "no severity", facility="local7", stream="file:/var/log/a b.log"),
         ]
-        store.append_logs(lines, FOREVER)
+        store.logs.append(lines, FOREVER)
         assert _read(store, slot) == lines
         assert _read(store, slot, descending=True) == lines[::-1]
         assert _read(store, slot, projects=frozenset({"other"})) == []
@@ -164,12 +164,12 @@ class SystemLogTests:
 
     def test_the_subject_of_a_line_is_no_part_of_its_identity(self, store: Store, slot: Slot) -> None:
         for job in ("", "j"):
-            store.append_logs([system_line(slot, 0, "once", job=job)], FOREVER)
+            store.logs.append([system_line(slot, 0, "once", job=job)], FOREVER)
         assert [line.job for line in _read(store, slot)] == ["j"]
 
     def test_projects_that_use_one_name_for_a_node_stay_apart(self, store: Store, slot: Slot) -> None:
         lines = [system_line(slot, at, "same", project=("default", "other")[at % 2]) for at in range(6)]
-        store.append_logs([*lines, system_line(slot, 0, "same", project="other")], FOREVER)
+        store.logs.append([*lines, system_line(slot, 0, "same", project="other")], FOREVER)
         assert _read(store, slot) == lines[::2]
         both = frozenset({"default", "other"})
         assert [line.time_ns for line in _read(store, slot, projects=both)] == sorted(
@@ -178,8 +178,8 @@ class SystemLogTests:
         assert _read(store, slot, projects=both, limit=2, descending=True) == lines[:3:-1]
 
     def test_the_log_of_a_node_is_no_job_s(self, store: Store, slot: Slot) -> None:
-        store.append_logs([system_line(slot, 0, "system", job=slot.job)], FOREVER)
-        assert store.read_logs(LogSelector(project="default", job=slot.job), BUDGET).lines == []
+        store.logs.append([system_line(slot, 0, "system", job=slot.job)], FOREVER)
+        assert store.logs.read(LogSelector(project="default", job=slot.job), BUDGET).lines == []
         store.delete_job(job_key("default", slot.job))
         assert len(_read(store, slot)) == 1
 
@@ -203,7 +203,7 @@ class SystemLogTests:
             )
             for at, text in enumerate(data.draw(st.lists(texts, max_size=20)))
         ]
-        store.append_logs(lines, FOREVER)
+        store.logs.append(lines, FOREVER)
         for _ in range(6):
             text, finds = data.draw(SEARCHES)
             found = _read(store, slot, query=parse_log_query(text))
@@ -212,7 +212,7 @@ class SystemLogTests:
     def test_moments_of_a_search_are_as_long_as_they_are_written(self, store: Store, slot: Slot) -> None:
         second = slot.start // 1000
         lines = [system_line(slot, at, str(at)) for at in (0, 999_999, 1_000_000, 10**9 - 1, 10**9, 60 * 10**9)]
-        store.append_logs(lines, FOREVER)
+        store.logs.append(lines, FOREVER)
         for text, places in (
             (f"time:{second}", [0, 1, 2, 3]),
             (f"Time={slot.start}", [0, 1]),

@@ -4,8 +4,6 @@ A text of 1 MiB can stand for 350,000 objects, which take a hundred times its me
 records and lines against their limits, all values against the memory budget of requests.
 """
 
-import re
-
 import msgspec
 
 from jobmeter.errors import LimitExceededError
@@ -15,7 +13,6 @@ DEPTHS = 8
 _CONTAINER, _VALUE, _WIDEST = 512, 96, 4
 """Bytes of an object or array with the structures made from it, of any other value, and of a character at most."""
 _RECORDED = 6
-_TOKEN = re.compile(rb'[^"{}\[\],]*+(?:"(?:[^"\\]++|\\.)*+"?[^"{}\[\],]*+)*+([{}\[\],])', re.DOTALL)
 
 
 class Shape(msgspec.Struct, frozen=True):
@@ -50,21 +47,5 @@ class Shape(msgspec.Struct, frozen=True):
 
 def shape_of(data: bytes) -> Shape:
     """Count a JSON text. The result of invalid JSON has no meaning: decoding fails later."""
-    counted = count(data, DEPTHS)
-    opened, commas = _tokens(data) if counted is None else counted
+    opened, commas = count(data, DEPTHS)
     return Shape(opened, commas, len(data) * (1 if data.isascii() else _WIDEST))
-
-
-def _tokens(data: bytes) -> tuple[list[int], int]:
-    """Count in plain Python, as ``count`` does in the compiled library."""
-    opened, commas, depth, at = [0] * DEPTHS, 0, 0, 0
-    while (found := _TOKEN.match(data, at)) is not None:
-        token, at = found[1], found.end()
-        if token == b",":
-            commas += 1
-        elif token in {b"{", b"["}:
-            opened[min(depth, DEPTHS - 1)] += 1
-            depth += 1
-        else:
-            depth = max(0, depth - 1)
-    return opened, commas

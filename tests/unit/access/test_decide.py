@@ -6,13 +6,14 @@ from jobmeter.access.decide import ACTIONS, SHARED, authorize, key_project, writ
 from jobmeter.access.principal import Principal, Role, Scope
 from jobmeter.errors import ForbiddenError, InvalidRequestError
 
-READS = {"catalog:read", "metrics:read", "jobs:read", "nodes:read", "usage:read", "traces:read"}
+READS = {"catalog:read", "metrics:read", "jobs:read", "nodes:read", "usage:read", "traces:read", "runs:read"}
+WRITES = {"jobs:write", "ingest:write", "traces:write", "runs:write", "share:write", "tasks:write"}
 ALLOWED = {
     Role.READER: READS,
-    Role.WRITER: READS | {"jobs:write", "ingest:write", "traces:write", "share:write", "tasks:write"},
+    Role.WRITER: READS | WRITES,
     Role.ADMIN: {
-        *READS, "jobs:write", "ingest:write", "traces:write", "share:write", "tasks:write", "jobs:delete", "keys:read",
-        "keys:write", "server:read", "server:admin", "shippers:read", "shippers:write",
+        *READS, *WRITES, "jobs:delete", "keys:read", "keys:write", "server:read", "server:admin", "shippers:read",
+        "shippers:write",
     },
 }  # fmt: skip
 

@@ -22,7 +22,7 @@ def test_the_path_names_the_modules_of_each_request():
     traces = {one["name"]: one for one in document["requests"]}
     assert set(traces) == {"a frame", "a live question", "GetJobMetrics"}
     assert "jobmeter.wire.native.decode" in traces["a frame"]["modules"]
-    assert "jobmeter.dialects.pai_dlc.operations.job_metrics" in traces["GetJobMetrics"]["modules"]
+    assert "jobmeter.dialects.alibaba.pai_dlc.operations.job_metrics" in traces["GetJobMetrics"]["modules"]
     for one in traces.values():
         assert "jobmeter.server.edge" in one["chain"] or "jobmeter.ingest.commit" in one["chain"]
         assert set(one["chain"]) <= set(one["modules"])
@@ -61,4 +61,4 @@ def test_the_sources_are_counted(tmp_path):
     assert not keys.entered_by(["jobmeter.access", "jobmeter.access.authenticate_all"])
     assert jobs.entered_by(["jobmeter.registry.columns.table"])
     assert jobs.entered_by(["jobmeter.server.live"])
-    assert not jobs.entered_by(["jobmeter.registry.sql", "jobmeter.server.native.live"])
+    assert not jobs.entered_by(["jobmeter.registry.base", "jobmeter.server.native.live"])

@@ -7,6 +7,7 @@ import click
 import pytest
 
 from jobmeter.cli import main as main_module
+from jobmeter.cli.registry import VERBS
 from jobmeter.errors import UnavailableError
 
 
@@ -65,7 +66,7 @@ def parsed(command: click.Command, name: str, words: list[str], parent: click.Co
         parsed(below, found, rest, context)
 
 
-@pytest.mark.parametrize("verb", main_module.VERBS)
+@pytest.mark.parametrize("verb", VERBS)
 def test_the_help_of_a_verb_ends_with_two_examples_that_parse(verb, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(click.Path, "convert", lambda _self, value, _parameter, _context: value)
@@ -85,7 +86,7 @@ def test_an_example_with_an_unknown_option_would_be_found():
 
 
 def test_the_short_text_of_a_verb_is_written_once():
-    for verb, text in main_module.VERBS.items():
+    for verb, text in VERBS.items():
         command = main_module.cli.get_command(click.Context(main_module.cli), verb)
         assert command is not None
         assert command.short_help == text

@@ -1,5 +1,6 @@
 """GPUs of tests: as records of what a device is, and measured by the real collector over the fake library."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -7,10 +8,16 @@ from typing import Any
 from tests.nvml import FakeNvml
 from tests.waiting import wait_until
 
+from jobmeter.collect.accelerators.collector import AcceleratorCollector
+from jobmeter.collect.accelerators.names import DeviceNames
+from jobmeter.collect.accelerators.nvidia.binding import PynvmlLibrary
+from jobmeter.collect.accelerators.nvidia.vendor import VENDOR
+from jobmeter.collect.accelerators.vendor import Device
+from jobmeter.collect.accelerators.visible import scheduler_variables
 from jobmeter.collect.base import Owner, Place
-from jobmeter.collect.discover.member import Member, Source
-from jobmeter.collect.nvidia.binding import PynvmlLibrary
-from jobmeter.collect.nvidia.collector import NvidiaCollector
+from jobmeter.collect.discover.devices import DeviceSet
+from jobmeter.collect.discover.member import Member, MemberTable, Source
+from jobmeter.collect.machine import Machine
 from jobmeter.model.device import DeviceState
 from jobmeter.model.record import check_record
 from jobmeter.testing.collector import NOW_MS
@@ -48,18 +55,42 @@ def member(job: str, replica: str = "worker-0", **more: Any) -> Member:
     return Member(owner=Owner(job, replica), source=Source.SLURM, **more)
 
 
+class Members:
+    """Processes of jobs, as a test has them."""
+
+    def __init__(self) -> None:
+        self.by_pid: dict[int, Member] = {}
+        self.others: list[Member] = []
+
+    def member_of(self, pid: int) -> Member | None:
+        return self.by_pid.get(pid)
+
+    def members(self) -> list[Member]:
+        return [*self.by_pid.values(), *self.others]
+
+
+def device_set(devices: Sequence[Device]) -> DeviceSet:
+    """GPUs of a node, with the variables that name them."""
+    return DeviceSet(devices, (*scheduler_variables(VENDOR.uuid_prefix), *VENDOR.variables))
+
+
+def nvidia_collector(driver: PynvmlLibrary, members: MemberTable, **more: Any) -> AcceleratorCollector[Any]:
+    """The collector of NVIDIA's GPUs on a node without another vendor."""
+    names = DeviceNames((VENDOR,), Machine()).of(VENDOR)
+    return AcceleratorCollector(PLACE, names, driver, members, **more)
+
+
 class Bench:
     """The collector and the binding over a fake library, with a table of processes that the test fills."""
 
     def __init__(self, driver: FakeNvml, *, proc: Path | None = None, patience: float = 30.0, **more: Any) -> None:
         self.driver = driver
         self.devices = driver.devices
-        self.by_pid: dict[int, Member] = {}
+        self.members = Members()
+        self.by_pid = self.members.by_pid
         self.clock = ManualClock()
         self.nvml = PynvmlLibrary(proc_root=str(proc or driver.folder), clock=self.clock, patience=patience)
-        self.collector = NvidiaCollector(
-            PLACE, self.nvml, self.by_pid.get, lambda: list(self.by_pid.values()), patience=patience, **more
-        )
+        self.collector = nvidia_collector(self.nvml, self.members, patience=patience, **more)
         self.now_ms = NOW_MS
         driver.readers.append(self.close)
 

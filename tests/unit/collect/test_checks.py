@@ -5,8 +5,9 @@ from threading import Event
 from tests.nvml import Call
 from tests.unit.collect.gpus import Bench
 
+from jobmeter.collect.accelerators.checks import check_accelerators
 from jobmeter.collect.checks import system
-from jobmeter.collect.checks.node import NodeChecks, check_clock, check_gpus
+from jobmeter.collect.checks.node import NodeChecks, check_clock
 from jobmeter.model.task import CHECKS, Check, CheckStatus
 from jobmeter.server.native.tasks import verdict_of
 
@@ -23,10 +24,12 @@ def status(checks):
 
 
 def test_gpus(driver):
-    assert status(check_gpus([])) == ["unavailable"]
     bench = Bench(driver)
+    assert check_accelerators(bench.collector, [bench.collector]) == [
+        Check("gpus", CheckStatus.UNAVAILABLE, "NVML shows no GPU")
+    ]
     bench.look()
-    assert status(check_gpus(bench.collector.devices)) == ["ok"] * 8
+    assert status(check_accelerators(bench.collector, [])) == ["ok"] * 8
     driver.devices[1].fail(3, Call.ECC)
     driver.devices[2].set(ecc=(5, 1))
     driver.devices[3].set(remapped=(0, 0, 1, 0))
@@ -35,13 +38,13 @@ def test_gpus(driver):
     driver.devices[6].fail(4, Call.HANDLE)
     driver.devices[6].fail(16, Call.POWER)
     driver.devices[7].set(remapped=(0, 0, 0, 1))
-    found = check_gpus(bench.collector.devices)
+    found = check_accelerators(bench.collector, [])
     expected = ["ok", "ok", "critical", "warning", "warning", "critical", "ok", "critical"]
     assert status(found) == expected, "what the devices answer now"
     bench.look()
     bench.look()
     expected[6] = "warning"
-    found = check_gpus(bench.collector.devices)
+    found = check_accelerators(bench.collector, [])
     assert status(found) == expected, "and what the agent found before"
     assert found[5].text == "gpu5 is not measured: lost (GPU is lost)"
     assert found[6].text == "gpu6 is not measured: no permission (Insufficient Permissions)"
@@ -97,11 +100,11 @@ def test_the_clock():
 
 def test_a_hanging_check_affects_no_other_and_unknown_names_are_ignored():
     release = Event()
-    checks = NodeChecks(list, float, patience=2.0)
+    checks = NodeChecks([], float, patience=2.0)
     checks.checks = {
-        "disks": lambda: system.check_memory(str(release.wait())),
-        "gpus": lambda: [Check("gpus", CheckStatus.OK, "well")],
-        "bad": lambda: [Check("bad", CheckStatus.OK, str(1 / 0))],
+        "disks": [lambda: system.check_memory(str(release.wait()))],
+        "gpus": [lambda: [Check("gpus", CheckStatus.OK, "well")]],
+        "bad": [lambda: [Check("bad", CheckStatus.OK, str(1 / 0))]],
     }
     try:
         found = checks.make(["disks", "gpus", "rm -rf", "bad", "gpus"])
@@ -114,7 +117,7 @@ def test_a_hanging_check_affects_no_other_and_unknown_names_are_ignored():
 
 
 def test_the_agent_has_every_check_that_a_server_requests():
-    assert set(CHECKS) == set(NodeChecks(list, float).checks)
+    assert set(CHECKS) == set(NodeChecks([], float).checks)
 
 
 def test_a_node_is_healthy_where_something_was_checked_and_nothing_wrong():

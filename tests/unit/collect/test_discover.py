@@ -217,7 +217,7 @@ def test_a_slurm_task_by_its_path_and_its_environment(table, tmp_path):
     member = process.member
     assert member.owner == Owner("21", "worker-2", 1)
     assert (member.source, member.rank, member.name, member.user) == (Source.SLURM, 2, "train", "ann")
-    assert member.devices == ("SLURM_STEP_GPUS", "1,3")
+    assert member.devices == (("SLURM_STEP_GPUS", "1,3"), ("CUDA_VISIBLE_DEVICES", "0,1"))
     assert member.groups == {
         "cpuacct": "/slurm_n1/uid_65534/job_21/step_0/task_2",
         "memory": "/slurm_n1/uid_65534/job_21/step_0/task_0",
@@ -505,7 +505,7 @@ def test_a_replica_has_the_rank_of_its_task_where_its_launcher_came_first(tmp_pa
 
 def test_a_node_describes_itself_when_something_changed(tmp_path):
     plant(tmp_path, HOST)
-    devices: list[Gpu] = []
+    devices: dict[str, Gpu] = {}
     place = Place("n1", resource_group="rg")
     reporter = NodeReporter(place, lambda: devices, f"{tmp_path}/proc")
     (node,) = reporter.records(0).nodes
@@ -514,11 +514,39 @@ def test_a_node_describes_itself_when_something_changed(tmp_path):
     assert node.info["cores"] >= 1
     assert "devices" not in node.info
     assert reporter.records(10_000).nodes == []
-    devices.append(Gpu(0, "GPU-1", "H200"))
+    devices["gpu0"] = Gpu(0, "GPU-1", "H200")
     (node,) = reporter.records(20_000).nodes
     assert node.info["devices"] == [{"device": "gpu0", "name": "H200", "uuid": "GPU-1"}]
     assert reporter.records(4_000_000).nodes != []
-    devices[0] = Gpu(0, "GPU-1", "H200", pci="0000:9b:00", state=DeviceState.LOST)
+    devices["gpu0"] = Gpu(0, "GPU-1", "H200", pci="0000:9b:00", state=DeviceState.LOST)
     (node,) = reporter.records(4_010_000).nodes
     named = {"device": "gpu0", "name": "H200", "uuid": "GPU-1", "pci": "0000:9b:00"}
     assert node.info["devices"] == [{**named, "state": "lost"}]
+
+
+TAGGED, BY_SLURM = {"JOBMETER_JOB_ID": "tagged"}, {"SLURM_JOB_ID": "21", "SLURM_PROCID": "2"}
+BY_TORCHRUN = {"TORCHELASTIC_RUN_ID": "t"}
+
+
+@pytest.mark.parametrize(
+    ("groups", "variables", "command", "source"),
+    [
+        (V1_STEP, TAGGED | BY_SLURM | BY_TORCHRUN, "train", Source.TAGS),
+        (CGROUPFS, TAGGED | BY_SLURM | BY_TORCHRUN, "train", Source.TAGS),
+        (V1_STEP, BY_SLURM | BY_TORCHRUN, "train", Source.SLURM),
+        (CGROUPFS, BY_SLURM | BY_TORCHRUN, "train", Source.KUBERNETES),
+        ("0::/\n", BY_SLURM | BY_TORCHRUN, "train", Source.SLURM),
+        ("0::/\n", BY_TORCHRUN, "train", Source.RULE),
+        ("0::/\n", BY_TORCHRUN, "other", Source.TORCHRUN),
+        ("0::/\n", {}, "other", None),
+    ],
+)
+def test_the_most_trusted_source_decides_alone(tmp_path, groups, variables, command, source):
+    plant(tmp_path, HOST)
+    (tmp_path / "rules.toml").write_text('[[job]]\ncommand = "train"\njob = "by-rule"\n')
+    rules = read_rules(tmp_path / "rules.toml")
+    classifier = NodeClassifier("n1", f"{tmp_path}/proc", ContainerRuns(f"{tmp_path}/containers"), rules)
+    plant_process(tmp_path, 100, groups=groups, **variables)
+    plant(tmp_path, {"proc/100/cmdline": f"{command}\0"})
+    found = [process.member.source for process in ProcessTable(classifier, f"{tmp_path}/proc").refresh()]
+    assert found == ([] if source is None else [source])

@@ -4,6 +4,7 @@ import fcntl
 import os
 from email.utils import formatdate
 from pathlib import Path
+from threading import Event
 
 import pytest
 from tests.fakes import SetClock
@@ -11,15 +12,17 @@ from tests.nvml import Call
 from tests.waiting import wait_until
 
 from jobmeter.client.transport import Response, Transport
-from jobmeter.collect.doctor.base import Machine, Status
+from jobmeter.collect.accelerators.nvidia.binding import PynvmlLibrary
+from jobmeter.collect.accelerators.nvidia.vendor import VENDOR
+from jobmeter.collect.doctor.base import Check, Status, run_checks
 from jobmeter.collect.doctor.delivery import check_server, check_spool
-from jobmeter.collect.doctor.devices import check_devices
+from jobmeter.collect.doctor.devices import check_found, device_checks
 from jobmeter.collect.doctor.examine import Questions, examine
 from jobmeter.collect.doctor.kernel import check_kernel
 from jobmeter.collect.doctor.processes import check_events
 from jobmeter.collect.doctor.rights import check_rights
 from jobmeter.collect.doctor.schedulers import check_schedulers
-from jobmeter.collect.nvidia.binding import PynvmlLibrary
+from jobmeter.collect.machine import Machine
 from jobmeter.collect.process_events.counts import ProcessCounts, counts_file
 from jobmeter.errors import UnauthenticatedError, UnavailableError
 from jobmeter.model.time import iso
@@ -147,12 +150,12 @@ def test_sources_of_the_kernel_that_are_not_there_or_not_read(machine):
 
 
 def nvidia(machine):
-    return by_name(check_devices(machine))["nvidia"]
+    return by_name(run_checks(device_checks(machine), 60.0))["nvidia"]
 
 
 def test_a_machine_without_devices(machine, make_driver):
     make_driver(0)
-    assert {check.status for check in check_devices(machine)} == {Status.ABSENT}
+    assert {check.status for check in run_checks(device_checks(machine), 60.0)} == {Status.ABSENT}
 
 
 def test_gpus_that_are_measured_and_why_others_are_not(machine, driver):
@@ -176,7 +179,7 @@ def test_gpus_that_are_measured_and_why_others_are_not(machine, driver):
 def test_a_gpu_that_blocks(machine, driver):
     nvml = PynvmlLibrary(patience=1.0)
     driver.devices[3].block(1, Call.HANDLE)
-    found = by_name(check_devices(machine, nvml))["nvidia"]
+    found = check_found(machine, VENDOR, nvml.devices(), nvml.problem)
     driver.unblock()
     wait_until(lambda: not any(device.busy for device in nvml.devices()), "the call returns")
     nvml.close()
@@ -210,7 +213,7 @@ def test_devices_of_others(machine, make_driver):
     write(Path(machine.dev, "davinci0"), "")
     write(Path(machine.dev, "davinci_manager"), "")
     write(Path(machine.sys, "class/drm/card0/device/vendor"), "0x1002\n")
-    found = by_name(check_devices(machine))
+    found = by_name(run_checks(device_checks(machine), 60.0))
     assert found["amd"].text.startswith("the machine has 1 AMD GPUs, and this version has no collector")
     assert found["ascend"].text.startswith("the machine has 1 NPUs, and this version has no collector")
 
@@ -364,6 +367,21 @@ def test_a_node_of_slurm_and_of_kubernetes(machine, tmp_path):
 def test_a_check_that_fails_costs_itself_alone(machine, tmp_path):
     broken = Machine(**{**{name: getattr(machine, name) for name in machine.__slots__}, "proc": "/nowhere"})
     questions = Questions(environment={"PATH": "/nowhere"}, transport=None, spool=tmp_path)
-    found = list(examine(broken, questions, SetClock()))
+    found = examine(broken, questions, SetClock())
     assert [check.area for check in found if check.name == "check"] == ["rights", "schedulers"]
     assert {"cgroups", "nvidia", "server", "spool"} <= {check.name for check in found}
+
+
+def test_a_check_that_hangs_costs_itself_alone():
+    release = Event()
+
+    def hangs():
+        yield Check("kernel", "log", Status.OK, "was made before")
+        release.wait()
+
+    try:
+        found = run_checks({("kernel", "check"): hangs, ("delivery", "spool"): list}, 0.5)
+        assert [check.text for check in found] == ["was made before", "the check did not come back within 0 s"]
+        assert found[1] == Check("kernel", "check", Status.PROBLEM, found[1].text)
+    finally:
+        release.set()

@@ -5,9 +5,12 @@
 """
 
 import pytest
+from tests.unit.collect.gpus import nvidia_collector
 from tests.unit.collect.trees import plant, plant_process
 
-from jobmeter.collect.base import Owner, Place
+from jobmeter.collect.accelerators.nvidia.binding import PynvmlLibrary
+from jobmeter.collect.accelerators.nvidia.vendor import VENDOR
+from jobmeter.collect.base import Owner
 from jobmeter.collect.cgroup.paths import Hierarchies
 from jobmeter.collect.discover.classify import NodeClassifier
 from jobmeter.collect.discover.disagree import HOLD
@@ -15,8 +18,6 @@ from jobmeter.collect.discover.permitted import DeviceGroups, minors_of
 from jobmeter.collect.discover.prolog import PrologAllocations
 from jobmeter.collect.discover.rules import read_rules
 from jobmeter.collect.discover.table import ProcessTable
-from jobmeter.collect.nvidia.binding import PynvmlLibrary
-from jobmeter.collect.nvidia.collector import NvidiaCollector
 from jobmeter.model.job import AllocationSource
 from jobmeter.model.record import check_event, check_record
 
@@ -62,17 +63,18 @@ class Node:
         self.nvml = PynvmlLibrary(proc_root=proc)
         driver.readers.append(self.nvml.close)
         self.now_ms = NOW
-        self.collector = NvidiaCollector(
-            Place("n1", "c1"),
+        self.collector = nvidia_collector(
             self.nvml,
-            self.table.member_of,
-            self.members,
+            self,
             allocated=[PrologAllocations(self.files, self.members)],
-            groups=DeviceGroups(Hierarchies(proc, str(root))),
+            groups=DeviceGroups(Hierarchies(proc, str(root)), VENDOR.device_numbers),
         )
 
     def members(self):
-        return [process.member for process in self.table.processes()]
+        return self.table.members()
+
+    def member_of(self, pid):
+        return self.table.member_of(pid)
 
     def task(self, pid, job, permitted="", **variables):
         """A task of Slurm's; ``permitted`` is its group's list of devices."""
@@ -134,7 +136,7 @@ def node(tmp_path, driver):
     ],
 )
 def test_devices_allowed_by_a_list(text, minors):
-    assert minors_of(text) == minors
+    assert minors_of(text, VENDOR.device_numbers) == minors
 
 
 def test_an_idle_device_that_a_control_group_permits_is_its_jobs(node):

@@ -22,7 +22,7 @@ from jobmeter.collect.syslog import kernel, make
 from jobmeter.collect.syslog.journal import JournalSource
 from jobmeter.collect.syslog.reader import Checkpoint, LogSettings, SourcePosition
 from jobmeter.diagnose.kernel import query_of
-from jobmeter.diagnose.rule import rules
+from jobmeter.diagnose.registry import rules
 from jobmeter.model.log_tree import matches
 from jobmeter.model.time import SystemClock
 

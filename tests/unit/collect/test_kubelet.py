@@ -1,18 +1,15 @@
 """Devices by the kubelet's word: its messages, its socket, and whose a device is then."""
 
-from concurrent.futures import ThreadPoolExecutor
-
-import grpc
 import pytest
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from tests.unit.collect.gpus import Gpu
+from tests.unit.collect.gpus import Gpu, Members, nvidia_collector
+from tests.unit.collect.kubelet import Kubelet, Response, response
 
-from jobmeter.collect.base import Owner, Place
+from jobmeter.collect.accelerators.nvidia.binding import PynvmlLibrary
+from jobmeter.collect.accelerators.nvidia.vendor import VENDOR
+from jobmeter.collect.base import Owner
 from jobmeter.collect.discover.member import Member, Source
 from jobmeter.collect.kubelet.allocated import KubeletAllocations, indices
 from jobmeter.collect.kubelet.client import PodDevices, PodResources, read_devices
-from jobmeter.collect.nvidia.binding import PynvmlLibrary
-from jobmeter.collect.nvidia.collector import NvidiaCollector
 from jobmeter.errors import UnavailableError
 from jobmeter.model.pod import job_of_pod
 from jobmeter.model.record import check_record
@@ -20,73 +17,10 @@ from jobmeter.model.record import check_record
 UID = "0a1b2c3d-0001-0002-0003-00000000abcd"
 NOW = 1_767_225_600_000
 
-# https://github.com/kubernetes/kubelet/blob/master/pkg/apis/podresources/v1/api.proto, with Google's own encoder.
-_MESSAGES = {
-    "ListPodResourcesResponse": [("pod_resources", 1, "PodResources", True)],
-    "PodResources": [
-        ("name", 1, "", False),
-        ("namespace", 2, "", False),
-        ("containers", 3, "ContainerResources", True),
-    ],
-    "ContainerResources": [
-        ("name", 1, "", False),
-        ("devices", 2, "PodDevices", True),
-        ("cpu_ids", 3, "int64", True),
-        ("dynamic_resources", 5, "DynamicResource", True),
-    ],
-    "PodDevices": [
-        ("resource_name", 1, "", False),
-        ("device_ids", 2, "", True),
-        ("topology", 3, "TopologyInfo", False),
-    ],
-    "TopologyInfo": [("nodes", 1, "NUMANode", True)],
-    "NUMANode": [("ID", 1, "int64", False)],
-    "DynamicResource": [
-        ("claim_name", 2, "", False),
-        ("claim_namespace", 3, "", False),
-        ("claim_resources", 4, "ClaimResource", True),
-    ],
-    "ClaimResource": [
-        ("cdi_devices", 1, "CDIDevice", True),
-        ("driver_name", 2, "", False),
-        ("pool_name", 3, "", False),
-        ("device_name", 4, "", False),
-    ],
-    "CDIDevice": [("name", 1, "", False)],
-}
-
-
-def _message_class():
-    field = descriptor_pb2.FieldDescriptorProto
-    file = descriptor_pb2.FileDescriptorProto(name="podresources.proto", package="v1", syntax="proto3")
-    for name, members in _MESSAGES.items():
-        message = file.message_type.add(name=name)
-        for label, number, kind, many in members:
-            types = {"": field.TYPE_STRING, "int64": field.TYPE_INT64}
-            message.field.add(
-                name=label,
-                number=number,
-                type=types.get(kind, field.TYPE_MESSAGE),
-                type_name=None if kind in types else f".v1.{kind}",
-                label=field.LABEL_REPEATED if many else field.LABEL_OPTIONAL,
-            )
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("v1.ListPodResourcesResponse"))
-
-
-Response = _message_class()
-
-
-def response(*ids, resource="nvidia.com/gpu", name="train-0"):
-    devices = {"resource_name": resource, "device_ids": list(ids), "topology": {"nodes": [{"ID": 1}]}}
-    container = {"name": "main", "devices": [devices], "cpu_ids": [0, 5]}
-    return Response(pod_resources=[{"name": name, "namespace": "ml", "containers": [container, {"name": "side"}]}])
-
 
 def test_the_devices_of_an_answer():
     body = response("GPU-1", "GPU-2").SerializeToString()
-    assert read_devices(body) == [PodDevices("ml", "train-0", ("GPU-1", "GPU-2"))]
+    assert read_devices(body) == [PodDevices("ml", "train-0", ("GPU-1", "GPU-2"), "nvidia.com/gpu")]
     assert read_devices(b"") == []
 
 
@@ -98,7 +32,7 @@ def test_devices_of_resource_claims():
     }
     container = {"name": "main", "dynamic_resources": [{"claim_name": "c", "claim_resources": [claim]}]}
     body = Response(pod_resources=[{"name": "p", "namespace": "d", "containers": [container]}]).SerializeToString()
-    assert read_devices(body) == [PodDevices("d", "p", ("gpu-3", "k8s.gpu.nvidia.com/device=GPU-3"))]
+    assert read_devices(body) == [PodDevices("d", "p", ("gpu-3", "k8s.gpu.nvidia.com/device=GPU-3"), "gpu.nvidia.com")]
 
 
 @pytest.mark.parametrize(
@@ -114,28 +48,7 @@ def test_devices_of_resource_claims():
     ],
 )
 def test_ids_of_plug_ins(ids, found):
-    assert indices(ids, [Gpu(0, "GPU-0"), Gpu(1, "GPU-1")]) == found
-
-
-class Kubelet:
-    """A server on a socket of its own that answers as the kubelet does."""
-
-    def __init__(self, folder):
-        self.path, self.asked = folder / "kubelet.sock", 0
-        self.answer: bytes | None = b""
-        self.server = grpc.server(ThreadPoolExecutor(2))
-        method = grpc.unary_unary_rpc_method_handler(self._list)
-        service = grpc.method_handlers_generic_handler("v1.PodResourcesLister", {"List": method})
-        self.server.add_generic_rpc_handlers((service,))
-        self.server.add_insecure_port(f"unix:{self.path}")
-        self.server.start()
-
-    def _list(self, request, context):
-        assert request == b""
-        self.asked += 1
-        if self.answer is None:
-            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many requests")
-        return self.answer
+    assert indices(VENDOR, ids, [Gpu(0, "GPU-0"), Gpu(1, "GPU-1")]) == found
 
 
 @pytest.fixture
@@ -149,7 +62,7 @@ def test_the_socket_is_queried(kubelet):
     kubelet.answer = response("GPU-1").SerializeToString()
     client = PodResources(kubelet.path)
     assert client.present
-    assert client.devices() == [PodDevices("ml", "train-0", ("GPU-1",))]
+    assert client.devices() == [PodDevices("ml", "train-0", ("GPU-1",), "nvidia.com/gpu")]
     kubelet.answer = None
     with pytest.raises(UnavailableError, match="too many requests"):
         client.devices()
@@ -164,7 +77,7 @@ def test_where_there_is_no_kubelet(tmp_path):
     assert not client.present
     (tmp_path / "kubelet.sock").touch()
     assert not client.present, "a file is no socket"
-    assert KubeletAllocations(client, list).owners([Gpu(0, "GPU-0")], NOW) == {}
+    assert KubeletAllocations(VENDOR, client, list, str(tmp_path)).owners([Gpu(0, "GPU-0")], NOW) == {}
 
 
 def member(uid, run=0):
@@ -178,7 +91,8 @@ def bench(kubelet, tmp_path, make_driver):
 
     class Bench:
         def __init__(self):
-            self.members: list[Member] = []
+            self.table = Members()
+            self.members, self.by_pid = self.table.others, self.table.by_pid
             self.devices = driver.devices
             for number, device in enumerate(self.devices):
                 device.set(uuid=f"GPU-{number}")
@@ -187,11 +101,8 @@ def bench(kubelet, tmp_path, make_driver):
             self.folder = tmp_path / "pods"
             self.folder.mkdir()
             self.client = PodResources(kubelet.path)
-            allocated = KubeletAllocations(self.client, lambda: self.members, str(self.folder))
-            self.by_pid: dict[int, Member] = {}
-            self.collector = NvidiaCollector(
-                Place("n1"), self.nvml, self.by_pid.get, lambda: self.members, allocated=[allocated]
-            )
+            allocated = KubeletAllocations(VENDOR, self.client, self.table.members, str(self.folder))
+            self.collector = nvidia_collector(self.nvml, self.table, allocated=[allocated])
 
         def owners(self, now_ms=NOW):
             found = self.collector.collect(now_ms)

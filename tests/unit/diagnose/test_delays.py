@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jobmeter.diagnose.rule import rules
+from jobmeter.diagnose.registry import rules
 from jobmeter.diagnose.thresholds import load
 from jobmeter.examples.faults.build import START
 from jobmeter.examples.faults.delays import detection_delay, quantiles

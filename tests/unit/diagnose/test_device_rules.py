@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.diagnosed import Sampled, found
 from tests.fakes import NOW, FakeRegistry, SetClock
+from tests.memory_store import MemoryStore
 from tests.training import LEVELS, NVML, Training
 
 from jobmeter.diagnose.examine import examine
@@ -21,7 +22,6 @@ from jobmeter.model.task import DiagnosticTask, TaskState, TaskType
 from jobmeter.model.time import HOUR, MINUTE, SECOND
 from jobmeter.query.execute import Executor
 from jobmeter.settings import Limits
-from jobmeter.store.memory import MemoryStore
 
 WORK = frozenset({"gpu.utilization", "gpu.sm.active", "gpu.tensor.active", "gpu.power"})
 DEVICE = tuple(metric for metric in LEVELS if metric.startswith("gpu.") and "nvlink" not in metric)

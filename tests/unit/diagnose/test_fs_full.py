@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from jobmeter.diagnose.case import Case, UsedMounts
-from jobmeter.diagnose.rule import rules
+from jobmeter.diagnose.registry import rules
 from jobmeter.diagnose.signal import Signal
 from jobmeter.diagnose.thresholds import load
 from jobmeter.model.job import Job, JobState, JobView, Replica

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobmeter.diagnose.examine import examine
-from jobmeter.diagnose.rule import rules
+from jobmeter.diagnose.registry import rules
 from jobmeter.diagnose.thresholds import load
 from jobmeter.examples.faults.__main__ import generated
 from jobmeter.examples.faults.generated import FAULTS

@@ -11,7 +11,7 @@ from jobmeter.collect.kernel import event_of_line
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.examine import examine
 from jobmeter.diagnose.incidents import APART_MS, Report, incidents
-from jobmeter.diagnose.rule import rules
+from jobmeter.diagnose.registry import rules
 from jobmeter.diagnose.thresholds import load
 from jobmeter.model.event import Event, EventSource, Level
 from jobmeter.model.finding import Evidence

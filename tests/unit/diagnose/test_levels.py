@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.diagnosed import found
 from tests.training import LEVELS, Training
 
-from jobmeter.diagnose.rule import rules
+from jobmeter.diagnose.registry import rules
 from jobmeter.model.job import JobState
 from jobmeter.model.time import MINUTE
 

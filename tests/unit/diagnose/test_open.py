@@ -10,7 +10,7 @@ from tests.fakes import NOW
 from jobmeter.diagnose.examine import examine
 from jobmeter.diagnose.finding_events import ending, opening, reported_findings, with_reported
 from jobmeter.diagnose.open import MOST_OPEN, Open, OpenFindings
-from jobmeter.diagnose.rule import rules
+from jobmeter.diagnose.registry import rules
 from jobmeter.diagnose.thresholds import load
 from jobmeter.examples.faults.generated import FAULTS
 from jobmeter.model.event import Event, EventType

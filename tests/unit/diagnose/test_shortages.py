@@ -8,7 +8,7 @@ from tests.diagnosed import Sampled
 from tests.fakes import NOW
 
 from jobmeter.diagnose.examine import examine
-from jobmeter.diagnose.rule import rules
+from jobmeter.diagnose.registry import rules
 from jobmeter.diagnose.thresholds import load
 from jobmeter.examples.faults.build import START, Shape
 from jobmeter.examples.faults.shortages import NEAR_MISSES, NO_DEVICE, RDMA_LINES, SHORTAGES, SOCKET_LINES

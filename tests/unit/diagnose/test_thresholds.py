@@ -2,7 +2,7 @@
 
 import pytest
 
-from jobmeter.diagnose.rule import rules
+from jobmeter.diagnose.registry import rules
 from jobmeter.diagnose.thresholds import load
 from jobmeter.errors import ConfigurationError
 

@@ -7,7 +7,7 @@ from jobmeter.dialects.registry import dialects
 
 def test_every_dialect_folder_is_registered():
     root = Path(jobmeter.dialects.__file__).parent
-    folders = {folder.parent.name.replace("_", "-") for folder in root.glob("*/SPEC.md")}
+    folders = {folder.parent.name.replace("_", "-") for folder in root.rglob("SPEC.md")}
     assert {dialect.name for dialect in dialects() if dialect.operations} == folders
 
 

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Sequence
 import pytest
 from tests import frames as write
 from tests.fakes import NOW, WRITER, FakeRegistry, SetClock
+from tests.memory_store import MemoryStore
 from tests.waiting import turn
 
 from jobmeter.errors import InvalidRequestError, ThrottledError, UnavailableError
@@ -17,7 +18,6 @@ from jobmeter.model.series import Series
 from jobmeter.model.time import DAY, MAX_TIME_MS, TimeRange
 from jobmeter.settings import Limits
 from jobmeter.store.base import ReadBudget
-from jobmeter.store.memory import MemoryStore
 
 USAGE = Series("cpu.usage", job="j1", replica="worker-0", node="n1")
 LIMIT = Series("cpu.limit", job="j1", replica="worker-0", node="n1")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests import frames as write
 from tests.fakes import NOW, WRITER, FakeRegistry, SetClock
+from tests.memory_store import MemoryLogs, MemoryStore
 
 from jobmeter.access.principal import Principal, Role
 from jobmeter.errors import (
@@ -25,7 +26,6 @@ from jobmeter.model.series import Series
 from jobmeter.model.time import DAY, SECOND
 from jobmeter.settings import Limits
 from jobmeter.store.base import LogSelector, ReadBudget
-from jobmeter.store.memory import MemoryStore
 from jobmeter.wire.native.logs import logs_frame
 
 NS = 1_000_000
@@ -43,7 +43,7 @@ class House:
     pipeline: IngestPipeline
 
     def lines(self, project: str = "default", job: str = "j1") -> list[LogLine]:
-        return self.store.read_logs(LogSelector(project=project, job=job, limit=10_000), ReadBudget()).lines
+        return self.store.logs.read(LogSelector(project=project, job=job, limit=10_000), ReadBudget()).lines
 
     def is_empty(self) -> bool:
         return not any(self.store.statistics().rows.values()) and not self.registry.observations
@@ -160,7 +160,7 @@ def test_lines_are_limited_after_they_are_split(house):
     assert caught.value.field == "lines"
 
 
-class GatedStore(MemoryStore):
+class GatedLogs(MemoryLogs):
     """Holds lines until it is told to go on."""
 
     def __init__(self) -> None:
@@ -168,28 +168,29 @@ class GatedStore(MemoryStore):
         self.entered, self.gate = threading.Event(), threading.Event()
         self.sizes: list[int] = []
 
-    def append_logs(self, lines, retention=None) -> None:
+    def append(self, lines, retention=None) -> None:
         self.entered.set()
         assert self.gate.wait(30)
         self.sizes.append(len(lines))
-        super().append_logs(lines)
+        super().append(lines)
 
 
 def test_requests_share_a_commit_and_a_full_queue_throttles():
-    store = GatedStore()
+    store, logs = MemoryStore(), GatedLogs()
+    store.logs = logs
     committer = LogCommitter(store, lambda _: None, queue_bytes=1_000)
     futures = [committer.append([line("0")], Retention())]
-    assert store.entered.wait(30)
+    assert logs.entered.wait(30)
     futures += [committer.append([line(text)], Retention()) for text in ("1", "2", "3")]
     for refused in (committer.check_room, lambda lines: committer.append(lines, Retention())):
         with pytest.raises(ThrottledError) as caught:
             refused([line("y" * 500)])
         assert "log lines" in caught.value.message
-    store.gate.set()
+    logs.gate.set()
     for future in futures:
         future.result(30)
     committer.close()
-    assert store.sizes == [1, 3]
+    assert logs.sizes == [1, 3]
     with pytest.raises(UnavailableError):
         committer.append([line("late")], Retention())
 
@@ -198,7 +199,7 @@ def test_a_store_that_fails_acknowledges_nothing(house):
     def fail(*_: Any) -> None:
         raise UnavailableError("the disk is full")
 
-    house.store.append_logs = fail
+    house.store.logs.append = fail
     with pytest.raises(UnavailableError):
         house.pipeline.logs([line()], WRITER)
     assert house.is_empty()

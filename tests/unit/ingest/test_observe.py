@@ -15,7 +15,7 @@ from jobmeter.model.interner import SeriesInterner
 from jobmeter.model.log import LogLine
 from jobmeter.model.series import Series
 from jobmeter.model.time import MINUTE, SECOND
-from jobmeter.registry.base import Observation
+from jobmeter.registry.stored import Observation
 
 SERIES = [
     Series("cpu.usage", job="a", replica="worker-0", node="n1"),

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from tests import frames as write
 from tests.fakes import NOW, WRITER, FakeRegistry, SetClock
+from tests.memory_store import MemoryLogs, MemoryStore
 
 from jobmeter.access.principal import Principal, Role
 from jobmeter.errors import (
@@ -33,7 +34,6 @@ from jobmeter.model.time import DAY, HOUR, MAX_TIME_MS, SECOND, TimeRange
 from jobmeter.registry.open import open_registry
 from jobmeter.settings import Limits
 from jobmeter.store.base import ReadBudget
-from jobmeter.store.memory import MemoryStore
 from jobmeter.wire.native.encode import records_frame
 from jobmeter.wire.native.logs import logs_frame
 
@@ -499,21 +499,22 @@ def test_of_a_request_with_a_wrong_record_nothing_is_stored_wherever_it_stands(t
 
 
 def test_a_request_that_was_stored_in_part_is_sent_again_and_all_of_it_counts_once():
-    class Failing(MemoryStore):
+    class Failing(MemoryLogs):
         fails = True
 
-        def append_logs(self, lines, retention=KEEP):
+        def append(self, lines, retention=KEEP):
             if self.fails:
                 raise UnavailableError("the disk is full")
-            super().append_logs(lines, retention)
+            super().append(lines, retention)
 
-    store = Failing()
+    store = MemoryStore()
+    store.logs = logs = Failing()
     lines = [LogLine(time_ns=NOW * 1_000_000, text="epoch 1", job="j1", replica="worker-0")]
     body = write.samples([(USAGE, [(NOW, 1.0)])]) + logs_frame(lines)
     with closing(IngestPipeline(store, FakeRegistry(), SetClock(), Limits())) as pipeline:
         with pytest.raises(UnavailableError, match="the disk is full"):
             pipeline.submit(body, WRITER).wait()
-        store.fails = False
+        logs.fails = False
         receipt = pipeline.submit(body, WRITER).wait()
     assert (receipt.accepted, receipt.lines) == (1, 1)
     assert (store.statistics().rows["samples"], store.statistics().rows["logs"]) == (1, 1)

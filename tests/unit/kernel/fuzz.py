@@ -17,7 +17,7 @@ from jobmeter.kernel import json as json_kernel
 from jobmeter.kernel.otlp import scan
 from jobmeter.kernel.remote_write import scan_1, scan_2
 from jobmeter.kernel.samples import columns
-from jobmeter.kernel.table import Texts, new_table
+from jobmeter.kernel.table import Texts, TextTable
 from jobmeter.wire.json_shape import DEPTHS
 
 NS = 1_767_225_600_000_000_000
@@ -60,7 +60,7 @@ def _texts(data: bytes) -> None:
     """A table of the parts of a body, found again."""
     ends = np.arange(1, len(data) + 1, dtype=np.int64)
     texts = Texts(data, np.maximum(ends - 5, 0), ends)
-    table = new_table()
+    table = TextTable()
     assert (table.add(texts) == table.find(texts)).all()
 
 

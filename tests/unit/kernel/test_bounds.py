@@ -3,12 +3,10 @@
 import numpy as np
 import pytest
 
-from jobmeter.kernel import samples, sort_dedupe
+from jobmeter.kernel import sort_dedupe
 from jobmeter.model.batch import SampleColumns
 from jobmeter.store.window.pages import Pages, SeriesRows
 from jobmeter.store.window.pages import PageWriter as Writer
-
-pytestmark = pytest.mark.skipif(not samples.AVAILABLE, reason="the compiled library is off")
 
 
 def test_a_sample_of_no_series_is_an_error() -> None:

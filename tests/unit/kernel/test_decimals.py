@@ -1,14 +1,12 @@
 """Values that are split into numbers and powers of ten are put together again bit for bit."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from jobmeter.kernel import decimals
-from jobmeter.kernel.decimals import Decimals, Split, reference
+from jobmeter.kernel.decimals import Decimals, Split
 
-COMPILED = pytest.mark.skipif(decimals._decimals is None, reason="there is no compiled kernel")
 DECIMALS = st.builds(lambda number, digits: number / 10**digits, st.integers(-(2**53), 2**53), st.integers(0, 17))
 VALUES = st.one_of(DECIMALS, st.floats(), st.sampled_from([0.0, -0.0, 2.0**53, -(2.0**53), 5e-324, 1e22, 0.1 + 0.2]))
 SERIES = np.repeat(np.arange(10, dtype=np.uint64), 100)
@@ -35,24 +33,16 @@ def test_nothing_is_lost_whatever_came_before(rows, earlier):
         assert same(joined(split.split(series, value)), value)
 
 
-@given(st.lists(VALUES, max_size=100))
-def test_nothing_is_lost_without_the_library(values):
-    value = np.array(values, np.float64)
-    assert same(joined(reference(value)), value)
-
-
 def power(rows: int) -> np.ndarray:
     return np.round(np.random.default_rng(1).random(rows) * 300, 3)
 
 
-@COMPILED
 def test_a_series_keeps_its_digits_though_its_rows_come_one_by_one():
     split, one = Decimals(), np.array([7], np.uint64)
     found = [int(split.split(one, np.array([value]))[2][0]) for value in power(500)]
     assert set(found[20:]) == {3}
 
 
-@COMPILED
 def test_one_long_value_is_forgotten_after_a_while():
     value = np.append(1 / 3.0, power(500))
     value[0] = 0.123456789012
@@ -61,7 +51,6 @@ def test_one_long_value_is_forgotten_after_a_while():
     assert digits[-1] == 3
 
 
-@COMPILED
 def test_long_values_that_come_again_and_noise_stay_as_they_are():
     series = np.zeros(2000, np.uint64)
     again = np.repeat(np.round(np.random.default_rng(2).random(500), 12), 4)
@@ -72,12 +61,9 @@ def test_long_values_that_come_again_and_noise_stay_as_they_are():
     assert np.mean(Decimals().split(series, noise)[1] == 0) > 0.8
 
 
-@pytest.mark.parametrize(
-    "split", [reference, pytest.param(lambda value: Decimals().split(SERIES, value), marks=COMPILED)]
-)
-def test_decimals_become_numbers(split):
+def test_decimals_become_numbers():
     value = np.round(np.random.default_rng(4).random(len(SERIES)) * 100 + 1, 2)
-    rest, number, digits = split(value)
+    rest, number, digits = Decimals().split(SERIES, value)
     assert not rest.any()
     assert np.array_equal(number / 10.0 ** digits.astype(np.int64), value)
     assert number.max() <= 10_100

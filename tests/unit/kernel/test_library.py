@@ -1,26 +1,21 @@
 """Which library is used, and handing arrays to it."""
 
 import gc
+import os
 import shutil
+import subprocess
+import sys
 import weakref
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.needs import kernel_wanted, needing
 
 from jobmeter import kernel
 from jobmeter.kernel.abi import number
-from jobmeter.kernel.library import KERNEL, load, pointer
+from jobmeter.kernel.library import load, pointer
 
 FOLDER = Path(kernel.__file__).parent
-
-
-@kernel_wanted
-@needing("cc")
-def test_there_is_a_compiled_kernel_where_there_is_a_compiler():
-    """The kernel's tests skip without it: a source that does not compile must not look like a missing compiler."""
-    assert KERNEL.library is not None, KERNEL.missing
 
 
 def test_an_array_lives_for_as_long_as_its_pointer():
@@ -37,17 +32,13 @@ def test_an_array_lives_for_as_long_as_its_pointer():
 
 @pytest.fixture
 def sources(tmp_path):
-    """A copy of the sources, with the library that was built from them where there is one."""
-    for file in FOLDER.glob("*.[ch]"):
+    """A copy of the sources, with the library that was built from them."""
+    for file in (*FOLDER.glob("*.[ch]"), FOLDER / "_kernel.so"):
         shutil.copy(file, tmp_path)
-    if (FOLDER / "_kernel.so").exists():
-        shutil.copy(FOLDER / "_kernel.so", tmp_path)
     return tmp_path
 
 
 def test_a_library_of_other_sources_is_not_used(sources):
-    if KERNEL.library is None:
-        pytest.skip("there is no compiled kernel")
     assert load(sources, "").library is not None
     changed = sources / "window.c"
     changed.write_text(changed.read_text() + "\n")
@@ -67,7 +58,7 @@ def test_every_source_changes_the_number(sources):
 
 @pytest.mark.parametrize(
     ("choice", "reason"),
-    [("off", "JOBMETER_KERNEL is off"), ("", "no C compiler"), ("/nowhere/kernel.so", "not built")],
+    [("", "no C compiler"), ("/nowhere/kernel.so", "not built")],
 )
 def test_why_there_is_no_library(tmp_path, choice, reason):
     found = load(tmp_path, choice)
@@ -78,3 +69,27 @@ def test_why_there_is_no_library(tmp_path, choice, reason):
 def test_a_file_that_is_no_library_is_reported(tmp_path):
     (tmp_path / "_kernel.so").write_bytes(b"damaged")
     assert "cannot be loaded" in load(tmp_path, "").missing
+
+
+def without_library(program: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """Run a program that finds no library."""
+    environment = {**os.environ, "JOBMETER_KERNEL": "/nowhere/kernel.so"}
+    command = [sys.executable, "-c", program, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60, check=False)
+
+
+def test_a_server_without_the_library_says_what_to_install_and_leaves_no_folder(tmp_path):
+    folder = tmp_path / "data"
+    done = without_library("from jobmeter.cli.main import main; main()", "serve", "--port", "0", "--data", str(folder))
+    assert done.returncode == 1
+    assert "the compiled kernel is missing" in done.stderr
+    assert "Install the wheel for this platform" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not folder.exists()
+
+
+def test_a_function_without_the_library_says_that_it_is_missing():
+    """Every module of the kernel can be imported: programs that never call it work."""
+    program = "from jobmeter.kernel import rows, samples, window\nsamples.columns(bytes(20), 0, 1, 1)"
+    done = without_library(program)
+    assert done.stderr.splitlines()[-1].startswith("jobmeter.errors.ConfigurationError: the compiled kernel is missing")

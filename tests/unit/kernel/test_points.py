@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 
 from jobmeter.kernel import points
 
-pytestmark = pytest.mark.skipif(not points.AVAILABLE, reason="there is no compiled kernel")
-
 TIMES = st.integers(-(2**63), 2**63 - 1)
 VALUES = st.floats(allow_nan=False, allow_infinity=False)
 

@@ -2,9 +2,7 @@
 
 import ctypes
 import mmap
-import os
 import struct
-import subprocess
 import sys
 from functools import partial
 from typing import cast
@@ -17,13 +15,10 @@ from tests.prometheus import label, part, request_1, request_2, sample, varint
 
 from jobmeter.errors import JobmeterError
 from jobmeter.kernel import remote_write
-from jobmeter.kernel.library import LIBRARY
 from jobmeter.wire.remote_write import decode
 from jobmeter.wire.remote_write.symbols import Symbols
 
 SYMBOLS = Symbols()
-
-pytestmark = pytest.mark.skipif(LIBRARY is None, reason="the kernel is not built here")
 
 MOST = 1_000_000
 texts = st.text(max_size=12)
@@ -131,21 +126,3 @@ def test_a_request_of_very_small_parts_finds_room():
     referring = remote_write.scan_2(symbols, MOST)
     assert referring is not None
     assert len(referring.refs) == 20_000
-
-
-def test_a_server_without_the_library_reads_the_same():
-    program = (
-        "import sys; from jobmeter.kernel.library import LIBRARY; from jobmeter.kernel.table import new_table;"
-        "from jobmeter.wire.remote_write.decode import decode_1; written = decode_1(sys.stdin.buffer.read());"
-        "print(LIBRARY, type(new_table()).__name__, list(written.keys), written.value.tolist(), written.time.tolist())"
-    )
-    body = request_1([([("__name__", "up")], [(1.5, 7), (2.5, 8)])])
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        input=body,
-        capture_output=True,
-        check=True,
-        env={**os.environ, "JOBMETER_KERNEL": "off"},
-    )
-    written = decode.decode_1(body)
-    assert done.stdout.decode().strip() == f"None DictTable {list(written.keys)} [1.5, 2.5] [7, 8]"

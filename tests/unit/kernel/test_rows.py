@@ -8,8 +8,6 @@ from hypothesis import strategies as st
 
 from jobmeter.kernel import rows
 
-pytestmark = pytest.mark.skipif(not rows.AVAILABLE, reason="there is no compiled kernel")
-
 TIMES = st.integers(-(2**63), 2**63 - 1)
 EDGES = np.concatenate([2.0 ** np.arange(-1074, 1024), [float(f"1e{power}") for power in range(-323, 309)]])
 

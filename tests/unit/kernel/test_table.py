@@ -1,21 +1,18 @@
-"""The table of texts, compiled and not, against a dictionary."""
+"""The table of texts against a dictionary."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobmeter.kernel.library import LIBRARY
-from jobmeter.kernel.table import DictTable, Texts, new_table
+from jobmeter.kernel.table import Texts, TextTable
 
-TABLES = [new_table, DictTable] if LIBRARY is not None else [DictTable]
 lists = st.lists(st.lists(st.binary(max_size=40), max_size=30), max_size=6)
 
 
-@pytest.mark.parametrize("make", TABLES)
 @given(lists, st.lists(st.binary(max_size=40), max_size=10))
-def test_a_text_keeps_the_number_that_it_was_given(make, added, strange):
-    table = make()
+def test_a_text_keeps_the_number_that_it_was_given(added, strange):
+    table = TextTable()
     expected: dict[bytes, int] = {}
     for texts in added:
         before = [expected.get(text, -1) for text in texts]
@@ -27,10 +24,9 @@ def test_a_text_keeps_the_number_that_it_was_given(make, added, strange):
     assert table.find(Texts.of(asked)).tolist() == [expected.get(text, -1) for text in asked]
 
 
-@pytest.mark.parametrize("make", TABLES)
-def test_very_many_texts_are_distinguished_in_any_order(make):
+def test_very_many_texts_are_distinguished_in_any_order():
     texts = [f"{at % 7} {'x' * (at % 90)} {at}".encode() for at in range(20_000)]
-    table = make()
+    table = TextTable()
     for part in range(0, len(texts), 3_000):
         table.add(Texts.of(texts[part : part + 3_000]))
     order = np.random.default_rng(4).permutation(len(texts))
@@ -38,12 +34,11 @@ def test_very_many_texts_are_distinguished_in_any_order(make):
     assert table.find(Texts.of([text + b"!" for text in texts[:100]])).tolist() == [-1] * 100
 
 
-@pytest.mark.skipif(LIBRARY is None, reason="the kernel is not built here")
 @pytest.mark.parametrize(
     ("begin", "end"), [([0], [4]), ([-1], [2]), ([2], [1]), ([0, 1], [1])], ids=["behind", "before", "turned", "uneven"]
 )
 def test_texts_outside_of_their_data_are_not_looked_up(begin, end):
-    table = new_table()
+    table = TextTable()
     with pytest.raises(ValueError, match="outside"):
         table.find(Texts(b"abc", np.array(begin), np.array(end)))
 

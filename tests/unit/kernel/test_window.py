@@ -1,7 +1,6 @@
 """What the kernel reads out of pages is what NumPy reads, and what it puts in buckets is what the reducer does."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,8 +11,6 @@ from jobmeter.model.time import TimeRange
 from jobmeter.query.reduce import FIELDS, bucket
 from jobmeter.query.table import Table, join
 from jobmeter.store.window.window import Window
-
-pytestmark = pytest.mark.skipif(not kernel.AVAILABLE, reason="there is no compiled kernel")
 
 NOW = 10_000_000
 SAMPLES = st.dictionaries(

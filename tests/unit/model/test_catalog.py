@@ -6,7 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobmeter.model.catalog import CATALOG, METRICS, Aggregate, Kind, Scope, by_dialect_name, find
+from jobmeter.model.catalog import (
+    CATALOG,
+    METRICS,
+    Aggregate,
+    Display,
+    Kind,
+    MetricGroup,
+    NumberFormat,
+    Scope,
+    by_dialect_name,
+    find,
+)
 
 REPLICA = {
     "cpu": ("usage", "limit", "utilization"),
@@ -71,6 +82,41 @@ def test_every_row_is_whole(metric):
         counter = CATALOG[metric.rate_of]
         assert counter.kind is Kind.COUNTER
         assert counter.answer_unit == metric.answer_unit
+
+
+@metrics
+def test_a_ratio_and_a_plain_number_have_different_formats(metric):
+    by_unit = {"1": NumberFormat.RATIO, "": NumberFormat.NUMBER}
+    assert metric.format is by_unit.get(metric.answer_unit, NumberFormat.QUANTITY)
+
+
+def test_a_load_and_a_flag_are_plain_numbers():
+    numbers = ["node.load1", "gpu.state", "gpu.remapped.rows.pending", "agent.collect.success"]
+    assert {CATALOG[name].format for name in numbers} == {NumberFormat.NUMBER}
+    assert {CATALOG[name].format for name in ("cpu.utilization", "pressure.io")} == {NumberFormat.RATIO}
+
+
+@metrics
+def test_metrics_of_a_group_have_different_titles(metric):
+    assert metric.title[0].isupper() or metric.title[0].isdigit()
+    assert metric.title.strip() == metric.title
+    beside = [one for one in METRICS if one.group is metric.group and one.views & (Display.FIRST | Display.CHART)]
+    assert [one.name for one in beside if one.title == metric.title] in ([], [metric.name])
+    if metric.group in {MetricGroup.NODE, MetricGroup.AGENT}:
+        assert not metric.views & ~Display.NODE, "only metrics of jobs have charts of jobs"
+
+
+def test_columns_have_different_headings():
+    columns = [metric.column for metric in METRICS if metric.column]
+    assert len(set(columns)) == len(columns)
+
+
+@given(st.sampled_from(["app.", "external."]), st.from_regex(r"[a-z]{1,9}([._][a-z]{1,9}){0,3}", fullmatch=True))
+def test_a_metric_of_a_program_is_titled_by_its_name(prefix, name):
+    found = find(prefix + name)
+    assert found is not None
+    assert (found.group, found.format) == (MetricGroup.APPLICATION, NumberFormat.NUMBER)
+    assert found.title.casefold() == name.replace(".", " ").replace("_", " ")
 
 
 AMOUNTS = {"By", "{core}", "W", "J", "{process}", "{thread}", "{error}", "{row}", "{file}"}

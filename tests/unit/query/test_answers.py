@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from jobmeter.model.time import TimeRange
 from jobmeter.query.layout import lay_out
 from jobmeter.query.lines import Ranks
-from jobmeter.query.request import By, EncodedQuestion, JobRef, MetricQuery, MetricResult
+from jobmeter.query.request import By, EncodedQuestion, JobRef, MetricQuery
 from jobmeter.query.response_cache import ResponseCache, Validator, size_of
 from jobmeter.query.shape import Shape
 from jobmeter.store.cache import Cache
@@ -17,11 +17,7 @@ VALIDATOR = Validator(LAYOUT, {}, 7, 1)
 def _question(start: int, form: str = "pairs", replicas: frozenset[str] = frozenset()) -> EncodedQuestion:
     span = TimeRange(start, 100)
     query = MetricQuery(subject=JobRef("j1"), metrics=("gpu.power",), range=span, step_ms=10, replicas=replicas)
-    return EncodedQuestion(query, form, repr_of)
-
-
-def repr_of(result: MetricResult) -> bytes:
-    return repr(result).encode()
+    return EncodedQuestion(query, form)
 
 
 ONE = size_of(_question(0).query, b"0123456789") + 500

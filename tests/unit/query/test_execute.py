@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.fakes import NOW, FakeRegistry, SetClock, running_job
+from tests.memory_store import MemoryStore
 
 from jobmeter.access.principal import Scope
 from jobmeter.errors import InvalidRequestError, LimitExceededError, NotFoundError, QueryTimeoutError
@@ -16,6 +17,7 @@ from jobmeter.model.job import Allocation, Job, JobFilter, JobState, Node, Repli
 from jobmeter.model.series import Series
 from jobmeter.model.time import HOUR, MINUTE, SECOND, TimeRange
 from jobmeter.query.execute import Executor
+from jobmeter.query.latest import LatestQuestion
 from jobmeter.query.request import (
     By,
     JobQuestion,
@@ -27,8 +29,8 @@ from jobmeter.query.request import (
     NodeRef,
     Statistic,
 )
+from jobmeter.query.summary import SummaryQuestion
 from jobmeter.settings import Limits
-from jobmeter.store.memory import MemoryStore
 
 ALL = Scope(None)
 START = NOW - HOUR
@@ -101,8 +103,8 @@ class TestScope:
         for visible_series in (
             lambda: house.ask("cpu.usage", scope, subject=ref),
             lambda: house.executor.run(JobQuestion(ref), scope),
-            lambda: house.executor.latest(ref, (), By.JOB, scope),
-            lambda: house.executor.summary(ref, scope),
+            lambda: house.executor.run(LatestQuestion(ref, (), By.JOB), scope),
+            lambda: house.executor.run(SummaryQuestion(ref), scope),
         ):
             with pytest.raises(NotFoundError) as caught:
                 visible_series()
@@ -402,7 +404,7 @@ class TestNodes:
             assert caught.value.kind == "node"
 
     def test_latest_of_a_node(self, node):
-        found = node.executor.latest(NodeRef("n1"), ("gpu.utilization",), By.DEVICE, ALL)
+        found = node.executor.run(LatestQuestion(NodeRef("n1"), ("gpu.utilization",), By.DEVICE), ALL)
         assert [(one.device, one.value) for one in found] == [("gpu0", 0.5), ("gpu1", 0.7)]
 
 
@@ -441,27 +443,28 @@ class TestLatest:
         house.put(replica("memory.usage", "worker-0"), (3580, 1.0), (3590, 2.0))
         house.put(replica("memory.usage", "worker-1"), (3585, 6.0))
         house.put(replica("cpu.time", "worker-0"), (3580, 10.0), (3590, 25.0))
-        found = house.executor.latest(JobRef("j1"), ("memory.usage", "cpu.usage"), By.REPLICA, ALL)
+        found = house.executor.run(LatestQuestion(JobRef("j1"), ("memory.usage", "cpu.usage"), By.REPLICA), ALL)
         assert [(one.metric, one.replica, one.value, one.time - START) for one in found] == [
             ("cpu.usage", "worker-0", 1.5, 3_590_000),
             ("memory.usage", "worker-0", 2.0, 3_590_000),
             ("memory.usage", "worker-1", 6.0, 3_585_000),
         ]
-        (joined,) = house.executor.latest(JobRef("j1"), ("memory.usage",), By.JOB, ALL)
+        (joined,) = house.executor.run(LatestQuestion(JobRef("j1"), ("memory.usage",), By.JOB), ALL)
         assert (joined.value, joined.time - START, joined.unit) == (4.0, 3_590_000, "By")
 
     def test_what_ended_long_before_the_newest_sample_is_left_out(self, house):
         house.put(replica("memory.usage", "worker-0"), (3000, 1.0))
         house.put(replica("memory.usage", "worker-1"), (3590, 6.0))
-        assert [one.replica for one in house.executor.latest(JobRef("j1"), (), By.REPLICA, ALL)] == ["worker-1"]
+        found = house.executor.run(LatestQuestion(JobRef("j1"), (), By.REPLICA), ALL)
+        assert [one.replica for one in found] == ["worker-1"]
 
     def test_a_finished_job_reports_its_last(self, house):
         house.registry.add_job(Job(id="j1", state=JobState.SUCCEEDED, end=START + 10 * SECOND))
         house.put(replica("memory.usage"), (0, 1.0), (10, 2.0))
-        assert [one.value for one in house.executor.latest(JobRef("j1"), (), By.JOB, ALL)] == [2.0]
+        assert [one.value for one in house.executor.run(LatestQuestion(JobRef("j1"), (), By.JOB), ALL)] == [2.0]
 
     def test_nothing_measured_is_nothing(self, house):
-        assert house.executor.latest(JobRef("j1"), (), By.JOB, ALL) == []
+        assert house.executor.run(LatestQuestion(JobRef("j1"), (), By.JOB), ALL) == []
 
 
 class TestSummary:
@@ -474,7 +477,7 @@ class TestSummary:
             house.put(replica("memory.usage", name), *((60 * m, float(m + 100 * at)) for m in range(30) if m != 10))
             house.put(replica("network.receive", name), *((60 * m, 600.0 * m) for m in range(30)))
         house.put(replica("gpu.energy", node="n1", device="gpu0"), (0, 1000.0), (600, 4000.0))
-        found = house.executor.summary(JobRef("j1"), ALL)
+        found = house.executor.run(SummaryQuestion(JobRef("j1")), ALL)
         assert (found.state, found.duration_ms, found.replicas, found.nodes, found.devices) == (
             JobState.FAILED,
             30 * MINUTE,
@@ -501,11 +504,12 @@ class TestSummary:
         series = Series("cpu.time", job="j1", replica="worker-0")
         busy = [(at, at / 10) for at in range(0, 1800, 10)]
         house.put(series, *busy, *[(at, 180 + (at - 1800) * 4.0) for at in range(1800, 1860, 10)])
-        (cpu,) = [one for one in house.executor.summary(JobRef("j1"), ALL).metrics if one.metric == "cpu.usage"]
+        metrics = house.executor.run(SummaryQuestion(JobRef("j1")), ALL).metrics
+        (cpu,) = [one for one in metrics if one.metric == "cpu.usage"]
         assert cpu.mean == pytest.approx(0.2, abs=0.05)
         assert cpu.max == max(point for point in cpu.points if point is not None)
         assert cpu.max > 3
 
     def test_a_job_without_samples_has_a_summary(self, house):
-        found = house.executor.summary(JobRef("j1"), ALL)
+        found = house.executor.run(SummaryQuestion(JobRef("j1")), ALL)
         assert (found.metrics, found.duration_ms, found.gpu_energy_joules) == ([], HOUR, None)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from tests.fakes import NOW, FakeRegistry, SetClock
+from tests.memory_store import MemoryStore
 
 from jobmeter.access.principal import Scope
 from jobmeter.model.batch import SampleBatch
@@ -17,7 +18,6 @@ from jobmeter.query.gaps import Presence, gaps
 from jobmeter.query.quality import QualityQuestion
 from jobmeter.query.request import JobRef
 from jobmeter.settings import Limits
-from jobmeter.store.memory import MemoryStore
 
 ALL = Scope(None)
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.fakes import NOW, FakeRegistry, SetClock
+from tests.memory_store import MemoryStore
 
 from jobmeter.access.principal import Scope
 from jobmeter.errors import InvalidRequestError, LimitExceededError, NotFoundError
@@ -32,10 +33,10 @@ from jobmeter.query.group import (
     Usage,
     total,
 )
+from jobmeter.query.latest import LatestQuestion
 from jobmeter.query.reported import ReportedQuestion
 from jobmeter.query.request import By, GroupRef, JobRef, MetricQuery, NodeRef
 from jobmeter.settings import Limits
-from jobmeter.store.memory import MemoryStore
 
 ALL = Scope(None)
 SPAN = TimeRange(NOW - 5 * MINUTE, NOW)
@@ -530,7 +531,7 @@ class TestNodes:
     def by_node(self, house: House, metric: str) -> dict[str, float]:
         asked = MetricQuery(subject=RG, metrics=(metric,), range=SPAN, step_ms=HOUR, by=By.NODE)
         lines = house.executor.run(asked, ALL).lines
-        latest = house.executor.latest(NodeRef("n1"), [metric], By.NODE, ALL)
+        latest = house.executor.run(LatestQuestion(NodeRef("n1"), (metric,), By.NODE), ALL)
         assert [one.node for one in latest] == [line.node for line in lines if line.node == "n1"]
         assert [one.value for one in latest] == [line.value[-1] for line in lines if line.node == "n1"]
         return {line.node: line.value.item() for line in lines}

@@ -2,6 +2,7 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.memory_store import MemoryStore
 
 from jobmeter.model.job import Node
 from jobmeter.model.log import LogLine
@@ -9,7 +10,6 @@ from jobmeter.query.log_pages import next_lines
 from jobmeter.query.logs import selector_of
 from jobmeter.query.request import LogQuestion, NodeRef
 from jobmeter.store.base import ReadBudget
-from jobmeter.store.memory import MemoryStore
 
 LINES = st.lists(
     st.builds(
@@ -24,17 +24,17 @@ LINES = st.lists(
 @given(first=LINES, later=st.lists(LINES, max_size=12), descending=st.booleans(), size=st.integers(1, 7))
 def test_lines_that_are_written_meanwhile_move_nothing(first, later, descending, size):
     store = MemoryStore()
-    store.append_logs(first)
+    store.logs.append(first)
     question = LogQuestion(ref=NodeRef("n"), descending=descending, limit=size)
 
     def ask(asked):
-        return store.read_logs(selector_of(asked, [Node(name="n")]), ReadBudget())
+        return store.logs.read(selector_of(asked, [Node(name="n")]), ReadBudget())
 
     found, cursor, writes = [], None, iter(later)
     while True:
         lines, cursor = next_lines(ask, question, cursor)
         found += [line.order for line in lines]
-        store.append_logs(next(writes, []))
+        store.logs.append(next(writes, []))
         if cursor is None:
             break
     assert len(found) == len(set(found))
@@ -46,10 +46,10 @@ def test_lines_that_are_written_meanwhile_move_nothing(first, later, descending,
 def test_more_lines_of_one_moment_than_a_cursor_names_come_once_too():
     store = MemoryStore()
     lines = [LogLine(time_ns=5, text=f"{at:04}", node="n", stream="kernel", facility="kern") for at in range(1000)]
-    store.append_logs(lines)
+    store.logs.append(lines)
 
     def ask(asked):
-        return store.read_logs(selector_of(asked, [Node(name="n")]), ReadBudget())
+        return store.logs.read(selector_of(asked, [Node(name="n")]), ReadBudget())
 
     found, cursor = next_lines(ask, LogQuestion(ref=NodeRef("n"), limit=100), None)
     while cursor is not None:

@@ -5,15 +5,16 @@ import random
 import pytest
 from msgspec.structs import replace
 from tests.fakes import NOW, FakeRegistry, SetClock, running_job
+from tests.memory_store import MemoryStore
 
 from jobmeter.access.principal import Scope
 from jobmeter.errors import InvalidRequestError, LimitExceededError, NotFoundError
 from jobmeter.model.log import LogLine
 from jobmeter.query import logs
 from jobmeter.query.execute import Executor
+from jobmeter.query.logs import LogLinesQuestion
 from jobmeter.query.request import JobRef, LogQuestion
 from jobmeter.settings import Limits
-from jobmeter.store.memory import MemoryStore
 
 ASK = LogQuestion(ref=JobRef("j1"))
 
@@ -34,7 +35,7 @@ def executor(store):
 
 def put(store, count, project="default", job="j1", step=1):
     lines = [LogLine(time_ns=NOW + at // step, text=f"{at:06}", job=job, project=project) for at in range(count)]
-    store.append_logs(lines)
+    store.logs.append(lines)
     return lines
 
 
@@ -46,9 +47,9 @@ def test_a_job_is_found_in_the_scope_alone(store, executor):
     assert executor.run(ASK, Scope(frozenset({"default"}))).lines == mine
     assert executor.run(replace(ASK, ref=JobRef("j1", "team")), Scope(None)).lines == theirs
     for scope in (Scope(frozenset({"other"})), Scope(frozenset()), Scope(frozenset({"default"}), "j2")):
-        for ask in (lambda scope=scope: executor.run(ASK, scope), lambda scope=scope: executor.log_pages(ASK, scope)):
+        for question in (ASK, LogLinesQuestion(ASK)):
             with pytest.raises(NotFoundError):
-                ask()
+                executor.run(question, scope)
     assert executor.run(ASK, Scope(frozenset({"default"}), "j1")).lines == mine
     assert executor.run(replace(ASK, ref=JobRef("j2")), Scope(None)).lines == []
 
@@ -88,7 +89,7 @@ def test_pages_hold_every_line_once_in_order(store, executor, monkeypatch, seed,
     for offset in (0, 5, 199, 500):
         for limit in (None, 0, 1, 7, 150):
             question = replace(ASK, offset=offset, descending=descending)
-            pages = list(executor.log_pages(question, scope, limit))
+            pages = list(executor.run(LogLinesQuestion(question, limit), scope))
             assert all(len(page) <= 20 for page in pages)
             expected = lines[offset:] if limit is None else lines[offset : offset + limit]
             assert [line for page in pages for line in page] == expected

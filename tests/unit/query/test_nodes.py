@@ -2,6 +2,7 @@
 
 import pytest
 from tests.fakes import NOW, FakeRegistry, SetClock
+from tests.memory_store import MemoryStore
 
 from jobmeter.access.policy import compiled
 from jobmeter.access.principal import Scope
@@ -10,7 +11,6 @@ from jobmeter.model.time import MINUTE
 from jobmeter.query.execute import Executor
 from jobmeter.query.nodes import NodesQuestion
 from jobmeter.settings import Limits
-from jobmeter.store.memory import MemoryStore
 
 ALL = Scope(None)
 

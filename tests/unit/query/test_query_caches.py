@@ -16,9 +16,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from tests.fakes import NOW, FakeRegistry, SetClock, running_job
+from tests.memory_store import MemoryStore
 
 from jobmeter.access.principal import Scope
-from jobmeter.kernel import window as kernel
 from jobmeter.model.catalog import CATALOG
 from jobmeter.model.job import Allocation, Node, Replica
 from jobmeter.model.series import Series
@@ -30,7 +30,6 @@ from jobmeter.query.request import By, EncodedQuestion, JobRef, MetricQuery, Met
 from jobmeter.query.shape import Entry, Shape, is_counter
 from jobmeter.settings import Limits
 from jobmeter.store.cache import Cache
-from jobmeter.store.memory import MemoryStore
 from jobmeter.store.window.store import WindowedStore
 from jobmeter.testing.samples import FOREVER, batch_of
 
@@ -83,7 +82,7 @@ class Interleaved(RuleBasedStateMachine):
         length, window, bound = self.sizes
         self.store = WindowedStore(self.engine, self.clock, length_ms=length, bound=window)
         self.store.fill(filled)
-        self.executor = Executor(self.store, self.registry, self.clock, Limits(), Cache(bound))
+        self.executor = Executor(self.store, self.registry, self.clock, Limits(), Cache(bound), {"plain": _encoded})
 
     @rule(
         metric=st.sampled_from(METRICS),
@@ -177,10 +176,10 @@ class Interleaved(RuleBasedStateMachine):
         query = MetricQuery(subject=JobRef("j1"), metrics=(metric,), range=span, step_ms=step, by=by)
         expected = _plain(Executor(self.engine, self.registry, self.clock, Limits()).run(query, ALL))
         assert _plain(self.executor.run(query, ALL)) == expected
-        assert self.executor.run(EncodedQuestion(query, "plain", _encoded), ALL) == repr(expected).encode()
+        assert self.executor.run(EncodedQuestion(query, "plain"), ALL) == repr(expected).encode()
         recalled = self.executor.from_memory(query, ALL)
         assert recalled is None or _plain(recalled) == expected
-        encoded = self.executor.from_memory(EncodedQuestion(query, "plain", _encoded), ALL)
+        encoded = self.executor.from_memory(EncodedQuestion(query, "plain"), ALL)
         assert encoded in {None, repr(expected).encode()}
 
     @invariant()
@@ -264,7 +263,6 @@ def partly_measured():
     return store, registry, executor, query
 
 
-@pytest.mark.skipif(not kernel.AVAILABLE, reason="without it buckets are made on a worker")
 def test_a_layout_serves_other_ranges_where_no_device_has_series_of_what_the_job_does_not_measure(partly_measured):
     _, registry, executor, query = partly_measured
     registry.stored_nodes = [Node(name="n1")]
@@ -357,22 +355,22 @@ def test_an_encoded_answer_outlives_samples_whose_time_is_over_by_an_hour_at_mos
     engine, registry, clock = MemoryStore(), FakeRegistry(), SetClock()
     registry.add_job(running_job())
     store = WindowedStore(engine, clock, length_ms=8 * HOUR, bound=2**26)
-    executor = Executor(store, registry, clock, Limits())
-    series = _series("memory.usage", 0, 0)
-    store.append(batch_of({(series, START + at * MINUTE): float(at) for at in range(100)}), FOREVER)
-    span = TimeRange(START, START + 3 * HOUR)
-    query = MetricQuery(subject=JobRef("j1"), metrics=("memory.usage",), range=span, step_ms=HOUR, by=By.REPLICA)
-
     made: list[bytes] = []
 
     def encode(result: MetricResult) -> bytes:
         made.append(_encoded(result))
         return made[-1]
 
+    executor = Executor(store, registry, clock, Limits(), encoders={"plain": encode})
+    series = _series("memory.usage", 0, 0)
+    store.append(batch_of({(series, START + at * MINUTE): float(at) for at in range(100)}), FOREVER)
+    span = TimeRange(START, START + 3 * HOUR)
+    query = MetricQuery(subject=JobRef("j1"), metrics=("memory.usage",), range=span, step_ms=HOUR, by=By.REPLICA)
+
     def ask() -> list[bytes]:
         """Two answers; what is made for them is in ``made``."""
         made.clear()
-        return [executor.run(EncodedQuestion(query, "plain", encode), ALL) for _ in range(2)]
+        return [executor.run(EncodedQuestion(query, "plain"), ALL) for _ in range(2)]
 
     first = ask()
     assert (first[0], len(made)) == (first[1], 1)
@@ -387,7 +385,9 @@ def test_an_encoded_answer_names_the_tiers_that_there_are():
     engine, registry, clock = MemoryStore(), FakeRegistry(), SetClock()
     registry.add_job(running_job())
     store = WindowedStore(engine, clock, length_ms=HOUR, bound=2**26)
-    executor = Executor(store, registry, clock, Limits())
+    executor = Executor(
+        store, registry, clock, Limits(), encoders={"tiers": lambda result: " ".join(result.tiers).encode()}
+    )
     series = _series("memory.usage", 0, 0)
     store.append(batch_of({(series, START + at * MINUTE): float(at) for at in range(360)}), FOREVER)
     query = MetricQuery(
@@ -399,21 +399,20 @@ def test_an_encoded_answer_names_the_tiers_that_there_are():
     )
 
     def tiers() -> bytes:
-        return executor.run(EncodedQuestion(query, "tiers", lambda result: " ".join(result.tiers).encode()), ALL)
+        return executor.run(EncodedQuestion(query, "tiers"), ALL)
 
     assert tiers() == b"raw"
     store.roll_up(START + 6 * HOUR)
     assert b"hour" in tiers()
 
 
-@pytest.mark.skipif(not kernel.AVAILABLE, reason="without it buckets are made on a worker")
 @pytest.mark.parametrize("by", [By.JOB, By.REPLICA, By.DEVICE])
 @pytest.mark.parametrize("metrics", [("gpu.utilization", "gpu.power"), ("network.receive",), ("memory.utilization",)])
 def test_a_short_range_that_was_queried_before_is_answered_from_memory(metrics, by):
     engine, registry, clock = MemoryStore(), FakeRegistry(), SetClock()
     registry.add_job(running_job())
     store = WindowedStore(engine, clock, length_ms=8 * HOUR, bound=2**26)
-    executor = Executor(store, registry, clock, Limits())
+    executor = Executor(store, registry, clock, Limits(), encoders={"plain": _encoded})
     names = (*metrics, "memory.usage", "memory.limit")
     rows = {
         (_series(name, replica, 0), START + at * MINUTE): (at % 7 + replica + 1) / 10
@@ -435,7 +434,7 @@ def test_a_short_range_that_was_queried_before_is_answered_from_memory(metrics, 
     assert found is not None
     assert _plain(found) == _plain(expected)
     assert (found.samples, found.tiers) == (expected.samples, expected.tiers)
-    assert executor.from_memory(EncodedQuestion(other, "plain", _encoded), ALL) == _encoded(expected)
+    assert executor.from_memory(EncodedQuestion(other, "plain"), ALL) == _encoded(expected)
 
 
 def test_what_takes_long_is_not_answered_from_memory():
@@ -449,4 +448,4 @@ def test_what_takes_long_is_not_answered_from_memory():
     for step_ms, long in ((MINUTE, False), (100, True)):
         query = MetricQuery(subject=JobRef("j1"), metrics=("memory.usage",), range=span, step_ms=step_ms, by=By.REPLICA)
         executor.run(query, ALL)
-        assert (executor.from_memory(query, ALL) is None) is (long or not kernel.AVAILABLE)
+        assert (executor.from_memory(query, ALL) is None) is long

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.fakes import NOW, FakeRegistry, SetClock, running_job
 from tests.frames import samples
+from tests.memory_store import MemoryStore
 from tests.serving import serving
 
 from jobmeter.access.principal import Scope
@@ -17,9 +18,10 @@ from jobmeter.model.job import Allocation, AllocationSource, Replica
 from jobmeter.model.series import Series
 from jobmeter.model.time import HOUR, MINUTE, SECOND, TimeRange
 from jobmeter.query.execute import Executor
+from jobmeter.query.latest import LatestQuestion
 from jobmeter.query.request import By, JobRef, MetricQuery
+from jobmeter.query.summary import SummaryQuestion
 from jobmeter.settings import Limits
-from jobmeter.store.memory import MemoryStore
 
 ALL = Scope(None)
 START = NOW - HOUR
@@ -114,7 +116,7 @@ def test_energy_and_memory_of_a_job_that_restarted():
     assert house.value("gpu.memory.usage") == 40.0
     assert house.value("gpu.memory.utilization", aggregate=None) == 0.5
     assert house.value("gpu.energy") == pytest.approx(WATTS)
-    summary = house.executor.summary(JobRef("j1"), ALL)
+    summary = house.executor.run(SummaryQuestion(JobRef("j1")), ALL)
     found = {one.metric: one for one in summary.metrics}
     assert (found["gpu.memory.usage"].job_max, found["gpu.memory.usage"].job_mean) == (40.0, 40.0)
     assert summary.gpu_energy_joules == pytest.approx(2 * (HALF - 10_000) / 1000 * WATTS)
@@ -241,7 +243,7 @@ class TestLatest:
 
     @pytest.mark.parametrize("by", [By.JOB, By.REPLICA, By.DEVICE])
     def test_they_are_of_the_last_attempt_alone(self, by):
-        found = self.house().executor.latest(JobRef("j1"), ["gpu.power", "memory.usage"], by, ALL)
+        found = self.house().executor.run(LatestQuestion(JobRef("j1"), ("gpu.power", "memory.usage"), by), ALL)
         assert [(one.metric, one.value) for one in found] == [("gpu.power", 300.0), ("memory.usage", 30.0)]
 
 

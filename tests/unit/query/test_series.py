@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from tests.fakes import NOW, FakeRegistry, SetClock
+from tests.memory_store import MemoryStore
 
 from jobmeter.access.principal import Scope
 from jobmeter.errors import LimitExceededError, NotFoundError
@@ -12,7 +13,6 @@ from jobmeter.model.time import DAY, MINUTE, TimeRange
 from jobmeter.query.execute import Executor
 from jobmeter.query.series import BucketsQuestion, LastQuestion, NamesQuestion, SamplesQuestion, SeriesQuestion
 from jobmeter.settings import Limits
-from jobmeter.store.memory import MemoryStore
 
 ALL = Scope(None)
 LAB, OTHER = Scope(frozenset({"lab"})), Scope(frozenset({"other"}))

@@ -20,7 +20,7 @@ FAR, LONG_AGO = (int(datetime(year, 1, 1, tzinfo=UTC).timestamp()) * 10**9 for y
 @pytest.fixture
 def store(empty_store):
     span = Span(trace="a" * 32, span="b" * 16, start_ns=START, end_ns=START + 5)
-    empty_store.append_spans([span], Retention(raw_days=9_999))
+    empty_store.spans.append([span], Retention(raw_days=9_999))
     return empty_store
 
 

@@ -20,9 +20,10 @@ from jobmeter.model.record import (
     ReplicaRecord,
 )
 from jobmeter.model.retention import Retention
-from jobmeter.registry.base import Observation, Registry, StoredKey
+from jobmeter.registry.base import Registry
 from jobmeter.registry.migrate import HEAD
 from jobmeter.registry.open import open_registry
+from jobmeter.registry.stored import Observation, StoredKey
 
 NOW = 1_790_000_000_000
 KEY = StoredKey(

@@ -20,13 +20,13 @@ from jobmeter.model.record import JobRecord, Records, ReplicaRecord
 from jobmeter.model.retention import Retention
 from jobmeter.model.time import TimeRange
 from jobmeter.registry import changes, schema
-from jobmeter.registry.base import Observation
+from jobmeter.registry.base import Registry
 from jobmeter.registry.columns import column_store, dictionary_column, fields, names, select, table
 from jobmeter.registry.columns.dictionary_column import DictionaryColumn
 from jobmeter.registry.columns.names import Names
 from jobmeter.registry.columns.text_arena import TextArena
 from jobmeter.registry.database import Database
-from jobmeter.registry.sql import SqlRegistry
+from jobmeter.registry.stored import Observation
 
 NOW = 1_790_000_000_000
 texts = st.lists(st.one_of(st.text("ab-ßÄ1", max_size=6), st.text(max_size=4)).filter(str.isprintable), max_size=40)
@@ -126,9 +126,9 @@ def observation(job: str, last_ms: int, project: str = "p", replica: str = "") -
 
 
 @pytest.fixture
-def two(url: str) -> Iterator[tuple[SqlRegistry, SqlRegistry]]:
+def two(url: str) -> Iterator[tuple[Registry, Registry]]:
     """Two servers of one registry, both with columns of every job."""
-    both = SqlRegistry(Database(url), Retention()), SqlRegistry(Database(url), Retention())
+    both = Registry(Database(url), Retention()), Registry(Database(url), Retention())
     both[0].record("p", Records(jobs=[JobRecord(job_id="first")]), NOW)
     for registry in both:
         assert registry.jobs(JobFilter(), NOW).total == 1
@@ -181,7 +181,7 @@ QUESTIONS = (
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(st.tuples(st.booleans(), STEPS), max_size=12))
 def test_each_server_sees_what_both_write_at_once(
-    two: tuple[SqlRegistry, SqlRegistry], url: str, steps: list[tuple[bool, tuple[str, object]]]
+    two: tuple[Registry, Registry], url: str, steps: list[tuple[bool, tuple[str, object]]]
 ) -> None:
     for number, (side, (_verb, what)) in enumerate(steps):
         registry = two[side]
@@ -194,13 +194,13 @@ def test_each_server_sees_what_both_write_at_once(
             registry.delete_job(project, str(what))
         if number % 3 == 2 or number == len(steps) - 1:
             # One that has just started reads every job as it is stored.
-            with closing(SqlRegistry(Database(url), Retention())) as fresh:
+            with closing(Registry(Database(url), Retention())) as fresh:
                 for question in QUESTIONS:
                     expected = fresh.jobs(question, NOW)
                     assert [one.jobs(question, NOW) for one in two] == [expected, expected], question
 
 
-def test_the_jobs_of_a_group_are_found_by_their_life(two: tuple[SqlRegistry, SqlRegistry]) -> None:
+def test_the_jobs_of_a_group_are_found_by_their_life(two: tuple[Registry, Registry]) -> None:
     first, second = two
     life = {"over": (1000, 2000), "within": (3000, 4000), "on": (1500, None), "later": (9000, None)}
     jobs = [JobRecord(job_id=job, resource_group="g", start=start, end=end) for job, (start, end) in life.items()]
@@ -211,7 +211,7 @@ def test_the_jobs_of_a_group_are_found_by_their_life(two: tuple[SqlRegistry, Sql
         assert [view.job.id for view in views] == found
 
 
-def test_who_missed_what_is_reported_no_more_reads_everything_again(two: tuple[SqlRegistry, SqlRegistry]) -> None:
+def test_who_missed_what_is_reported_no_more_reads_everything_again(two: tuple[Registry, Registry]) -> None:
     first = two[0]
     first.record("p", Records(jobs=[JobRecord(job_id="x")]), NOW)
     assert first.jobs(JobFilter(), NOW).total == 2
@@ -225,9 +225,7 @@ def test_who_missed_what_is_reported_no_more_reads_everything_again(two: tuple[S
         assert registry.jobs(JobFilter(), NOW).total == 1
 
 
-def test_a_copy_that_is_brought_back_is_read_by_every_server(
-    two: tuple[SqlRegistry, SqlRegistry], tmp_path: Path
-) -> None:
+def test_a_copy_that_is_brought_back_is_read_by_every_server(two: tuple[Registry, Registry], tmp_path: Path) -> None:
     two[0].backup(tmp_path / "copy")
     assert two[0].delete_job("p", "first")
     assert [one.jobs(JobFilter(), NOW).total for one in two] == [0, 0]
@@ -235,7 +233,7 @@ def test_a_copy_that_is_brought_back_is_read_by_every_server(
     assert [one.jobs(JobFilter(), NOW).total for one in two] == [1, 1]
 
 
-def test_old_words_of_changes_go(registry: SqlRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_words_of_changes_go(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changes, "KEEP_SECONDS", -10)
     for number in range(80):
         registry.record("p", Records(jobs=[JobRecord(job_id=f"j{number}")]), NOW)
@@ -248,7 +246,7 @@ def test_what_columns_do_not_have_is_read_of_the_jobs_in_question(url: str, monk
     monkeypatch.setattr(fields, "MOST_FIELDS", 2)
     monkeypatch.setattr(fields, "MOST_BYTES", 12)
     monkeypatch.setattr(table, "MOST_LONG_BYTES", 20)
-    registry = SqlRegistry(Database(url), Retention())
+    registry = Registry(Database(url), Retention())
     jobs = [
         JobRecord(
             job_id=f"j{number}",
@@ -269,7 +267,7 @@ def test_what_columns_do_not_have_is_read_of_the_jobs_in_question(url: str, monk
     registry.close()
 
 
-def test_a_part_of_a_name_may_have_a_line_break_and_goes_no_further(registry: SqlRegistry) -> None:
+def test_a_part_of_a_name_may_have_a_line_break_and_goes_no_further(registry: Registry) -> None:
     registry.record("p", Records(jobs=[JobRecord(job_id="j", name="two\nLINES"), JobRecord(job_id="k")]), NOW)
     for part, total in (("O\nl", 1), ("lines\nj", 0), ("\nj", 0)):
         assert registry.jobs(JobFilter(name_contains=part), NOW).total == total
@@ -277,7 +275,7 @@ def test_a_part_of_a_name_may_have_a_line_break_and_goes_no_further(registry: Sq
 
 def test_texts_that_no_job_has_any_more_are_forgotten(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table, "_SPARE", 5)
-    with closing(SqlRegistry(Database(url), Retention())) as registry:
+    with closing(Registry(Database(url), Retention())) as registry:
         for number in range(60):
             registry.record("p", Records(jobs=[JobRecord(job_id="j", user=f"user-{number}")]), NOW)
             assert registry.jobs(JobFilter(users=frozenset({f"user-{number}"})), NOW).total == 1
@@ -291,7 +289,7 @@ def test_texts_that_no_job_has_any_more_are_forgotten(url: str, monkeypatch: pyt
 
 
 def test_a_bug_in_bringing_columns_up_to_date_is_reported_and_leaves_none_that_are_half_true(
-    two: tuple[SqlRegistry, SqlRegistry], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    two: tuple[Registry, Registry], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with monkeypatch.context() as broken:
         broken.setattr(table.JobTable, "drop", lambda *_: 1 // 0)
@@ -313,7 +311,7 @@ def test_a_listing_does_not_wait_for_ever_while_every_job_is_read(url: str, monk
 
     monkeypatch.setattr(table.JobTable, "load", slow)
     monkeypatch.setattr(column_store, "WAIT_SECONDS", 0.01)
-    with closing(SqlRegistry(Database(url), Retention())) as registry, ThreadPoolExecutor(1) as pool:
+    with closing(Registry(Database(url), Retention())) as registry, ThreadPoolExecutor(1) as pool:
         registry.record("p", Records(jobs=[JobRecord(job_id="j")]), NOW)
         first = pool.submit(registry.jobs, JobFilter(), NOW)
         assert reading.wait(60)
@@ -326,7 +324,7 @@ def test_a_listing_does_not_wait_for_ever_while_every_job_is_read(url: str, monk
 
 
 def test_a_server_that_starts_has_every_job_read_before_a_listing(url: str) -> None:
-    with closing(SqlRegistry(Database(url), Retention())) as registry:
+    with closing(Registry(Database(url), Retention())) as registry:
         registry.record("p", Records(jobs=[JobRecord(job_id="j")]), NOW)
         registry.prepare()
         wait_until(lambda: registry._columns._table is not None, "columns")
@@ -352,7 +350,7 @@ def test_a_listing_that_has_to_look_something_up_holds_up_no_other_and_answers_a
         where = Condition("extra.dialect.long", Operator.IN, ("x" * 1_000,))
         monkeypatch.setattr(fields, "MOST_BYTES", 100)
     question = JobFilter(conditions=(where,), sort="name", descending=False, limit=3)
-    with closing(SqlRegistry(Database(url), Retention())) as registry, ThreadPoolExecutor(1) as pool:
+    with closing(Registry(Database(url), Retention())) as registry, ThreadPoolExecutor(1) as pool:
 
         def record(job: str, name: str, node: str, value: str) -> None:
             replica = ReplicaRecord(name="worker-0", node=node)

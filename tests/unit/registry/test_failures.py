@@ -25,9 +25,7 @@ def records(count: int) -> Records:
 
 def test_a_full_disk(tmp_path: Path) -> None:
     opened = database.Database(f"sqlite:///{tmp_path / 'registry.db'}")
-    from jobmeter.registry.sql import SqlRegistry
-
-    registry = SqlRegistry(opened, Retention())
+    registry = Registry(opened, Retention())
     pages = 0
 
     def limit(connection: sqlite3.Connection, *_: object) -> None:
@@ -77,7 +75,7 @@ def test_a_read_only_database(registry: Registry, url: str) -> None:
     registry.record("default", records(1), NOW)
     if url.startswith("sqlite"):
         # Owner's rights do not stop root: the connection itself is told.
-        @sa.event.listens_for(registry._database.engine, "checkout")  # type: ignore[attr-defined]
+        @sa.event.listens_for(registry._database.engine, "checkout")
         def forbid(connection: sqlite3.Connection, *_: object) -> None:
             connection.execute("PRAGMA query_only = ON")
     else:
@@ -86,7 +84,7 @@ def test_a_read_only_database(registry: Registry, url: str) -> None:
             name = sa.make_url(url).database
             connection.exec_driver_sql(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
         admin.dispose()
-        registry._database.engine.dispose()  # type: ignore[attr-defined]
+        registry._database.engine.dispose()
     with pytest.raises(UnavailableError, match=r"read-?only"):
         registry.record("default", records(2), NOW)
     assert registry.jobs(JobFilter(), NOW).total == 1

@@ -10,9 +10,9 @@ from jobmeter.model.finding import Severity
 from jobmeter.model.job import Condition, JobFilter, Operator
 from jobmeter.model.record import EventRecord, JobRecord, Records
 from jobmeter.model.retention import Retention
+from jobmeter.registry.base import Registry
 from jobmeter.registry.database import Database
 from jobmeter.registry.finding_filter import values
-from jobmeter.registry.sql import SqlRegistry
 
 NOW = 1_790_000_000_000
 RULES = ("gpu_idle", "gpu_idle_late", "straggler")
@@ -27,7 +27,7 @@ FOUND = {
 
 @pytest.fixture
 def filled(url: str):
-    registry = SqlRegistry(Database(url), Retention())
+    registry = Registry(Database(url), Retention())
     for project in ("p", "q"):
         jobs = [JobRecord(job_id=name, created=NOW - at) for at, name in enumerate(FOUND)]
         events = [

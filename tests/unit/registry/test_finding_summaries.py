@@ -12,9 +12,9 @@ from jobmeter.model.finding import Finding, FindingSummary, Role, Severity, Subj
 from jobmeter.model.job import Condition, JobFilter, Operator
 from jobmeter.model.record import EventRecord, JobRecord, Records
 from jobmeter.model.retention import Retention
+from jobmeter.registry.base import Registry
 from jobmeter.registry.database import Database
 from jobmeter.registry.finding_summaries import MOST
-from jobmeter.registry.sql import SqlRegistry
 
 NOW = 1_790_000_000_000
 
@@ -38,7 +38,7 @@ def a_finding(rule, severity, subject=("replica", "worker-0"), sentence="worker-
 
 @pytest.fixture
 def registry(url: str):
-    made = SqlRegistry(Database(url), Retention())
+    made = Registry(Database(url), Retention())
     yield made
     made.close()
 

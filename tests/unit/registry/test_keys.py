@@ -4,7 +4,8 @@ import pytest
 from msgspec.structs import replace
 
 from jobmeter.errors import ConflictError
-from jobmeter.registry.base import Registry, StoredKey
+from jobmeter.registry.base import Registry
+from jobmeter.registry.stored import StoredKey
 
 KEY = StoredKey(
     id="key-1",

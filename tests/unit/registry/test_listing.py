@@ -12,9 +12,10 @@ from jobmeter.errors import InvalidRequestError
 from jobmeter.model.job import Job, JobFilter, JobState
 from jobmeter.model.record import JobRecord, Records
 from jobmeter.model.retention import Retention
-from jobmeter.registry.base import Observation, Registry
+from jobmeter.registry.base import Registry
 from jobmeter.registry.conditions import SORTS
 from jobmeter.registry.open import open_registry
+from jobmeter.registry.stored import Observation
 
 NOW = 1_790_000_000_000
 EARLY = 1_700_000_000_000

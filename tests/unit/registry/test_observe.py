@@ -17,7 +17,6 @@ from jobmeter.model.retention import Retention
 from jobmeter.registry.base import Registry
 from jobmeter.registry.database import Database
 from jobmeter.registry.open import open_registry
-from jobmeter.registry.sql import SqlRegistry
 
 NOW = 1_790_000_000_000
 MINUTE = 60_000
@@ -147,9 +146,9 @@ def test_two_writers_at_once_lose_nothing(url: str) -> None:
 
 
 @pytest.fixture
-def pair(tmp_path: Path) -> Iterator[tuple[SqlRegistry, SqlRegistry]]:
+def pair(tmp_path: Path) -> Iterator[tuple[Registry, Registry]]:
     """Two registries that are told the same."""
-    first, second = (SqlRegistry(Database(f"sqlite:///{tmp_path / name}"), Retention()) for name in ("one", "two"))
+    first, second = (Registry(Database(f"sqlite:///{tmp_path / name}"), Retention()) for name in ("one", "two"))
     yield first, second
     first.close()
     second.close()
@@ -164,7 +163,7 @@ steps = st.lists(
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(batches=st.lists(st.one_of(steps, st.sampled_from(("delete", "record"))), max_size=8))
 def test_what_is_remembered_of_devices_changes_nothing(
-    pair: tuple[SqlRegistry, SqlRegistry], batches: list[list[tuple[str, int, int, str]] | str]
+    pair: tuple[Registry, Registry], batches: list[list[tuple[str, int, int, str]] | str]
 ) -> None:
     for job in "ab":
         for one in pair:
@@ -207,7 +206,7 @@ def test_an_earlier_interval_that_comes_to_reach_a_later_one_is_joined_with_it(r
 
 
 def test_a_row_that_went_behind_our_back_is_made_again(registry: Registry) -> None:
-    assert isinstance(registry, SqlRegistry)
+    assert isinstance(registry, Registry)
     for minute in range(3):
         registry.observe([observation(NOW + minute * MINUTE, NOW + (minute + 1) * MINUTE, job="a", device="gpu0")], NOW)
     with registry._database.write() as connection:

@@ -20,7 +20,6 @@ from jobmeter.registry.base import Registry
 from jobmeter.registry.breaker import STATEMENT_SECONDS
 from jobmeter.registry.database import Database
 from jobmeter.registry.records import prepare
-from jobmeter.registry.sql import SqlRegistry
 from jobmeter.registry.writers import WriterQueue
 
 NOW = 1_790_000_000_000
@@ -55,9 +54,9 @@ class Watched(Database):
 W = TypeVar("W", bound=Watched)
 
 
-def opened(tmp_path: Path, kind: type[W]) -> tuple[W, SqlRegistry]:
+def opened(tmp_path: Path, kind: type[W]) -> tuple[W, Registry]:
     database = kind(f"sqlite:///{tmp_path / 'registry.db'}")
-    registry = SqlRegistry(database, Retention())
+    registry = Registry(database, Retention())
     database.committed.clear()
     database.rows.clear()
     return database, registry
@@ -186,7 +185,7 @@ def test_records_together_are_as_records_one_after_the_other(tmp_path, seed):
     records = [record for record in records for _ in range(random_.choice([1, 1, 3]))]
     found = []
     for name, parts in (("together", [records]), ("apart", [[record] for record in records])):
-        registry = SqlRegistry(Database(f"sqlite:///{tmp_path / name}.db"), Retention())
+        registry = Registry(Database(f"sqlite:///{tmp_path / name}.db"), Retention())
         for part in parts:
             registry.record("p", Records(jobs=part), NOW + 100)
         found.append(everything(registry))

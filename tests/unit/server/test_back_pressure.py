@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from tests.fakes import WRITER
 from tests.frames import frame, payload
+from tests.memory_store import MemoryStore
 from tests.prometheus import HEADERS_1, request_1, snappy
 from tests.serving import serving
 
 from jobmeter.model.batch import SampleBatch
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import Series
-from jobmeter.store.memory import MemoryStore
 
 DOORS = ("native", "remote write", "opentsdb")
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from tests.fakes import NOW
 from tests.frames import samples
+from tests.memory_store import MemoryStore
 from tests.serving import Serving
 
 from jobmeter.errors import ConfigurationError
@@ -40,9 +41,10 @@ def test_the_manifest_names_every_file(server: Serving, tmp_path: Path) -> None:
     assert all(f'"{name}"' in text for name in files - {MANIFEST})
 
 
-def test_a_damaged_backup_is_not_restored(server: Serving, tmp_path: Path) -> None:
+def test_a_damaged_backup_is_not_restored(server: Serving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jobmeter.server.backup.open_store", lambda *_: MemoryStore())  # a process opens one engine
     files = backed_up(server, tmp_path / "backup")
-    settings = Settings(data=tmp_path / "new", store="memory://")
+    settings = Settings(data=tmp_path / "new")
     for path in files:
         content = path.read_bytes()
         for broken in (content[:-1], content[: len(content) // 2] + b"\xff" + content[len(content) // 2 + 1 :], None):

@@ -4,12 +4,10 @@ import pytest
 from tests.fakes import NOW
 from tests.frames import records, samples
 
-from jobmeter.kernel import window as kernel
 from jobmeter.server.admission import Lane
 
 LIVE = "/jobs/j1/metrics?metric=gpu.utilization&since=1h&step=5m"
 DLC = "/api/v1/jobs/j1/metrics?MetricType=GpuCoreUsage&TimeStep=5m"
-NEEDS_KERNEL = pytest.mark.skipif(not kernel.AVAILABLE, reason="without it a whole hour is read, from the engine too")
 
 
 @pytest.fixture
@@ -34,7 +32,6 @@ def stored(server):
     return server
 
 
-@NEEDS_KERNEL
 @pytest.mark.parametrize("target", ["/api/jobmeter/v1" + LIVE, DLC])
 def test_a_question_that_was_answered_before_needs_no_thread(stored, turns, target):
     headers = {"Authorization": f"Bearer {stored.admin.token}"}
@@ -54,7 +51,7 @@ def test_new_samples_are_in_the_next_answer_at_once(stored, turns):
     (line,) = stored.call("GET", LIVE).json()["lines"]
     assert line["points"][-1][0] >= NOW - 300_000
     assert stored.call("GET", LIVE).json()["samples"] == 61
-    assert turns.count("read") <= (1 if kernel.AVAILABLE else 2)
+    assert turns.count("read") <= 1
 
 
 def test_samples_of_series_that_came_before_take_no_thread(stored, turns):
@@ -123,7 +120,6 @@ def test_what_is_answered_at_once_is_on_the_budget_of_its_key(tmp_path):
     server.application.close()
 
 
-@NEEDS_KERNEL
 @pytest.mark.parametrize("how", ["mean", "sum", "min", "max", "whole"])
 @pytest.mark.parametrize("by", ["replica", "device", "job"])
 def test_members_are_joined_the_same_way_in_memory_as_on_a_thread(stored, turns, how, by):

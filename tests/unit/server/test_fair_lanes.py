@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from tests.asgi import send
 from tests.fakes import NOW, SetClock
 from tests.frames import row, samples
+from tests.memory_store import MemoryStore
 from tests.serving import BASE, serving
 from tests.waiting import turn, until
 
@@ -23,7 +24,6 @@ from jobmeter.query.meter import Meter
 from jobmeter.server.admission import LONG, Admission, ConcurrencyLimiter, Lane, QueuedQuestion, admitted_run
 from jobmeter.settings import Limits
 from jobmeter.store.clickhouse import engine, pool
-from jobmeter.store.memory import MemoryStore
 
 POINTS = [(NOW - 100_000 + 1_000 * at, at / 100) for at in range(100)]
 
@@ -297,7 +297,7 @@ def test_a_long_question_is_charged_once_and_its_time_is_without_the_waiting():
 
 
 def test_seats_are_few_and_fewer_for_one_key():
-    seats = ConcurrencyLimiter(2, 3)
+    seats = ConcurrencyLimiter(2, SetClock(), 3)
     give_back = seats.take("a")
     seats.take("a")
     with pytest.raises(ThrottledError, match="this key has 2"):

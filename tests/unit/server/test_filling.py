@@ -2,10 +2,10 @@
 
 import pytest
 from tests.fakes import SetClock
+from tests.memory_store import MemoryStore
 
 from jobmeter.errors import UnavailableError
 from jobmeter.server.background import Filling
-from jobmeter.store.memory import MemoryStore
 from jobmeter.store.window.store import WindowedStore
 
 

@@ -8,6 +8,7 @@ import pytest
 from tests.asgi import Reply
 from tests.asgi import send as ask
 from tests.frames import FRAMES, frame, payload
+from tests.memory_store import MemoryStore
 from tests.serving import BASE, Serving, serving
 from tests.waiting import until, wait_until
 
@@ -15,7 +16,6 @@ from jobmeter.errors import UnavailableError
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import Series
 from jobmeter.server.app import WRITE_THREADS
-from jobmeter.store.memory import MemoryStore
 
 MANY = 3 * WRITE_THREADS
 

@@ -23,8 +23,9 @@ from tests.serving import BASE, Serving, serving
 from jobmeter.access.decide import writes
 from jobmeter.access.keys import CreatedKey, create_key
 from jobmeter.access.policy import attached
+from jobmeter.dialects.alibaba.foas.instances import instance_id
 from jobmeter.dialects.base import Dialect, Operation
-from jobmeter.dialects.foas.instances import instance_id
+from jobmeter.dialects.mlflow.names import run_id
 from jobmeter.dialects.registry import dialects
 from jobmeter.model.job import Job
 from jobmeter.server.native.endpoint import Endpoint
@@ -61,6 +62,10 @@ class Whose(NamedTuple):
     @property
     def cluster(self) -> str:
         return f"{self.name}-cluster"
+
+    @property
+    def run(self) -> str:
+        return run_id(self.job, "0" * 32)
 
     @property
     def trace(self) -> str:
@@ -109,6 +114,10 @@ def job_record(who: Whose, places: list[tuple[str, str]]) -> dict[str, Any]:
         "checkpoints": [{"id": mark}],
         "extra": {
             "pai-dlc": {"SanityCheckResults": [check]},
+            "mlflow": {
+                "experiments": {"0": True},
+                "runs": {who.run: {"experiment": "0", "status": "RUNNING", "user": mark, "start": NOW - HOUR}},
+            },
             "modelarts": {"algorithm": {"engine": {"engine_id": mark, "engine_name": mark}}},
         },
         "replicas": [
@@ -250,6 +259,7 @@ OF_OWNER: Mapping[str, Any] = {
     "instanceId": lambda who, _: str(instance_id(Job(id=who.job, project=who.project))),
     "event": lambda who, ids: ids[who.name, "event"],
     "trace": lambda who, _: who.trace,
+    "run_id": lambda who, _: who.run,
     "uid": lambda who, _: f"{who.name}-uid",
     "Dimensions": lambda who, _: json.dumps([{"jobId": who.job}]),
     "m": lambda who, _: f"sum:cpu.usage{{job={who.job}}}",
@@ -288,6 +298,12 @@ OF_ALL: Mapping[str, Any] = {
     "query": 'count by (job_id, node, device, __name__) (last_over_time({__name__=~".+"}[2h]))',
     "step": "60",
     "label": "node",
+    "experiment_id": "0",
+    "experiment_ids": ["0"],
+    "experiment_name": "vision",
+    "metric_key": "loss",
+    "value": "1",
+    "timestamp": NOW,
     "Content-Type": "application/json",
     **dict.fromkeys(("link", "key", "shipper"), "none-such"),
 }

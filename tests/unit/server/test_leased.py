@@ -8,6 +8,7 @@ from typing import cast
 
 import pytest
 from tests.fakes import SetClock
+from tests.memory_store import MemoryStore
 
 from jobmeter.errors import UnavailableError
 from jobmeter.model.retention import Retention
@@ -17,7 +18,6 @@ from jobmeter.registry.open import open_registry
 from jobmeter.server import app
 from jobmeter.server.background import Leased
 from jobmeter.settings import Settings, load
-from jobmeter.store.memory import MemoryStore
 from jobmeter.store.window.store import WindowedStore
 
 

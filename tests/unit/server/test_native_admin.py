@@ -7,10 +7,10 @@ import subprocess
 import pytest
 from tests.fakes import NOW
 from tests.frames import FRAMES, samples
+from tests.memory_store import MemoryStore
 from tests.serving import BASE, serving
 
 from jobmeter.errors import UnavailableError
-from jobmeter.store.memory import MemoryStore
 
 PROMTOOL = shutil.which("promtool") or ""
 _CPU = {"metric": "cpu.usage", "job": "j1", "replica": "worker-0"}

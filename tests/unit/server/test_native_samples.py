@@ -13,10 +13,12 @@ from msgspec.structs import replace
 from tests.asgi import send
 from tests.fakes import NOW
 from tests.frames import records, row, samples
+from tests.memory_store import MemoryStore
+from tests.oracle.kernel import ArrowLines
 from tests.serving import BASE, serving
 from tests.waiting import never, until, wait_until
 
-from jobmeter.errors import JobmeterError, UnavailableError
+from jobmeter.errors import JobmeterError, ThrottledError, UnavailableError
 from jobmeter.kernel import rows
 from jobmeter.model.batch import SampleColumns
 from jobmeter.model.series import Series
@@ -24,7 +26,6 @@ from jobmeter.query.readings import Readings
 from jobmeter.query.shape import Entry, Member
 from jobmeter.server.native import arrow, raw
 from jobmeter.settings import Limits
-from jobmeter.store.memory import MemoryStore
 
 GPU = [(NOW - 600_000 + 10_000 * at, at / 60) for at in range(60)]
 OTHER = [(time, 1 - value) for time, value in GPU]
@@ -178,10 +179,12 @@ class _Endless(MemoryStore):
     """Its reads go on for ever, unless they are closed; it counts what it gave."""
 
     blocks = 0
+    opened = 0
     closed = 0
     failing = False
 
     def read(self, keys, span, budget):
+        self.opened += 1
         try:
             while True:
                 self.blocks += 1
@@ -207,22 +210,29 @@ def _ask(made, **options):
     return send(made.application, "GET", f"{BASE}/jobs/j1/samples?metric=gpu.utilization", b"", headers, **options)
 
 
-def _free_soon(made, store):
+def _free_soon(made, store, reads=1):
     lanes = made.application.services.lanes
-    wait_until(lambda: store.closed)
-    assert store.closed == 1
+    wait_until(lambda: store.closed == store.opened and _is_seat_free(made))
+    assert reads <= store.opened <= 1
     assert lanes.read.busy <= 1  # counted down by a loop that is closed by now
-    # Both the only seat of this key and its turns are free again.
-    give_back = made.application.services.exports.take(made.admin.id)
+
+
+def _is_seat_free(made):
+    """Say if the only seat of this key for exports, and its turns, are free."""
+    try:
+        give_back = made.application.services.exports.take(made.admin.id)
+    except ThrottledError:
+        return False
     give_back()
+    return True
 
 
-@pytest.mark.parametrize("gone_after", [0.06, 0.3])
+@pytest.mark.parametrize("gone_after", [0.06, 0.3, 1.0])
 def test_a_client_that_hangs_up_stops_the_engine(endless, gone_after):
     made, store = endless
     reply = asyncio.run(_ask(made, gone_after=gone_after))
     assert reply.status in {0, 200}
-    _free_soon(made, store)
+    _free_soon(made, store, reads=0)  # on a busy machine the client is gone before the engine is asked
 
 
 def test_a_failure_in_the_middle_cuts_the_answer_off(endless):
@@ -318,14 +328,13 @@ def _which(row):
     return 2
 
 
-@pytest.mark.skipif(not rows.AVAILABLE, reason="there is no compiled kernel")
 @given(_POINTS, st.data())
-def test_the_kernel_and_arrow_write_the_same_bytes(points, data):
+def test_the_text_is_byte_for_byte_arrows(points, data):
     cuts = sorted(data.draw(st.lists(st.integers(0, len(points)), max_size=4)))
     for form in (raw.csv, raw.json):
         compiled = b"".join(form(_readings(points, cuts), "j").chunks)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(rows, "AVAILABLE", False)
+            patch.setattr(rows, "Lines", ArrowLines)
             assert b"".join(form(_readings(points, cuts), "j").chunks) == compiled
 
 

@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+from tests.memory_store import MemoryStore
 
 import jobmeter.server.run
 import jobmeter.store.registry
@@ -14,7 +15,6 @@ from jobmeter.errors import ConfigurationError, UnavailableError
 from jobmeter.server.opening import Opening
 from jobmeter.server.run import run
 from jobmeter.settings import Settings
-from jobmeter.store.memory import MemoryStore
 
 LOADED = """
 import sys
@@ -66,7 +66,7 @@ def test_the_thread_that_opens_the_engine_loads_no_module_that_the_rest_of_the_s
 def test_who_takes_the_engine_closes_it() -> None:
     store = _Store()
     opening = Opening(lambda: store)
-    assert opening.store() is store
+    assert opening.opened() is store
     opening.close()
     assert store.closed == 0
 
@@ -85,7 +85,7 @@ def test_an_engine_that_could_not_be_opened_says_why() -> None:
 
     opening = Opening(refuse)
     with pytest.raises(UnavailableError, match="the disk is full"):
-        opening.store()
+        opening.opened()
     opening.close()
 
 

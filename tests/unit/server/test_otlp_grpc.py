@@ -9,6 +9,7 @@ import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2_grpc import MetricsServiceStub
 from tests import certificates
 from tests.fakes import NOW
+from tests.memory_store import MemoryStore
 from tests.otlp import Request, add, metric, request
 from tests.serving import serving
 
@@ -18,7 +19,6 @@ from jobmeter.errors import ConfigurationError, ThrottledError, UnavailableError
 from jobmeter.model.series import Series
 from jobmeter.server.otlp_grpc import GrpcServer, _Exports
 from jobmeter.store.base import Selector
-from jobmeter.store.memory import MemoryStore
 from jobmeter.testing.samples import FOREVER
 
 LOCAL = "127.0.0.1"

@@ -327,7 +327,8 @@ def test_of_a_job_one_question_of_samples_is_queried_and_only_where_there_are_ne
     assert executor.asked[SampledQuestion] == 20
     assert LogQuestion not in executor.asked
     others = sum(executor.asked.values()) - executor.asked[SampledQuestion]
-    assert others <= 20 + 4 * math.ceil(20 / TOGETHER)  # the jobs' own records, and what is read of all together
+    # The list of jobs, their own records, and what is read of all together.
+    assert others <= 1 + 20 + 4 * math.ceil(20 / TOGETHER)
     for _ in range(3):
         server.clock.time_ms += TURN
         own.round()
@@ -435,7 +436,7 @@ def test_what_could_not_be_reported_is_reported_the_next_time(server):
                 raise UnavailableError("it is away")
             return self.registry.record(*given)
 
-    registry = Away(own._registry)
+    registry: Any = Away(own._registry)
     made = RunningJobs(own._executor, registry, own._thresholds, own._clock)
     course = Course(server, series(cpu_usage=busy), disk(free=lambda _: 1.0))
     with pytest.raises(UnavailableError):
@@ -485,5 +486,5 @@ def test_a_line_of_the_kernel_and_the_event_made_of_it_are_one_piece_of_evidence
 
     assert evidence() == ("xid", ["status", "event"])
     sent = LogLine(time_ns=at * 1_000_000 + 7, text=line, node="n1", stream="kernel", facility="kern", severity=3)
-    server.application.services.store.append_logs([sent])
+    server.application.services.store.logs.append([sent])
     assert evidence() == ("xid", ["status", "log"])

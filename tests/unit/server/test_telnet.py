@@ -6,6 +6,7 @@ from contextlib import closing
 
 import pytest
 from tests.fakes import NOW
+from tests.memory_store import MemoryStore
 from tests.serving import serving
 from tests.waiting import wait_until
 
@@ -14,7 +15,6 @@ from jobmeter.model.series import Series
 from jobmeter.server.address import bind
 from jobmeter.server.telnet import TelnetServer
 from jobmeter.store.base import Selector
-from jobmeter.store.memory import MemoryStore
 from jobmeter.testing.samples import FOREVER
 
 T = NOW // 1000

@@ -177,7 +177,7 @@ def test_lines_that_come_while_the_group_is_written_keep_their_order(way, monkey
 
 def test_no_log_is_read_without_shippers(way, monkeypatch):
     way.write("a")
-    monkeypatch.setattr(way.store, "read_logs", None)
+    monkeypatch.setattr(way.store.logs, "read", None)
     way.name()
     way.forward(SECOND)
 

@@ -259,7 +259,7 @@ def back_up(folder: str, target: str) -> None:
     store = open_folder(folder)
     for number in range(300):
         store.append(batch_of(rows_of(number)), FOREVER)
-    store.append_logs(LINES, FOREVER)
+    store.logs.append(LINES, FOREVER)
     store.roll_up(START + HOUR)
     stop = threading.Event()
     numbers = [299]
@@ -352,7 +352,7 @@ def restore(folder: str, source: str) -> None:
         again = type(error).__name__
     store.append(batch_of({(Series("gpu.power", job="new"), START): 1.0}), FOREVER)
     rolled = store.roll_up(START + 3 * HOUR)
-    lines = store.read_logs(LogSelector(project="default", job="logged", limit=1000), ReadBudget()).lines
+    lines = store.logs.read(LogSelector(project="default", job="logged", limit=1000), ReadBudget()).lines
     say(again=again, rolled=rolled, lines=lines == LINES, bare=not lines)
     store.close()
 

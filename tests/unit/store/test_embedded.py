@@ -25,14 +25,10 @@ class TestEmbedded(StoreTests):
         before = Catalog(here._read, chdb_store._maintenance._target, here._clock, here._pending)
         one, two = slot.gauge("worker-0"), slot.gauge("worker-1")
         keys = SeriesKeys.of([one, two])
-        assert (
-            chdb_store.lacks_descriptor(keys).tolist() == before.lacks_descriptor(keys.series).tolist() == [True, True]
-        )
+        assert chdb_store.lacks_descriptor(keys).tolist() == before.lacks_descriptor(keys).tolist() == [True, True]
         chdb_store.append(batch_of({(one, slot.start): 1.0}), FOREVER)
         after = Catalog(here._read, chdb_store._maintenance._target, here._clock, here._pending)
-        assert (
-            chdb_store.lacks_descriptor(keys).tolist() == after.lacks_descriptor(keys.series).tolist() == [False, True]
-        )
+        assert chdb_store.lacks_descriptor(keys).tolist() == after.lacks_descriptor(keys).tolist() == [False, True]
 
     def test_a_series_is_found_before_its_first_samples_are_in_the_engine(self, chdb_store, slot, monkeypatch):
         monkeypatch.setattr(chdb_store._commit_log, "_limits", JournalLimits(flush_seconds=10**6))
@@ -64,12 +60,12 @@ class TestEmbedded(StoreTests):
     def test_the_index_of_words_answers_patterns_too(self, chdb_store, slot):
         texts = ["step loss"] * 40_000
         texts[20_000] = "NVRM: Xid 79, GPU has fallen off the bus: errorful"
-        chdb_store.append_logs([system_line(slot, at, text) for at, text in enumerate(texts)], FOREVER)
+        chdb_store.logs.append([system_line(slot, at, text) for at, text in enumerate(texts)], FOREVER)
 
         def found(text):
             query = parse_log_query(text)
             selector = LogSelector(node=slot.job, projects=frozenset({"default"}), query=query)
-            return [line.text for line in chdb_store.read_logs(selector, ReadBudget(rows=20_000)).lines]
+            return [line.text for line in chdb_store.logs.read(selector, ReadBudget(rows=20_000)).lines]
 
         for text in ("xid", "err*", "erro?ful", "*rful", "fal* or oom", "gpu-has-f* severity!=3", "not step fallen"):
             assert found(text) == [texts[20_000]], text

@@ -250,10 +250,10 @@ def test_log_lines_expire_by_the_retention_they_came_with(empty_store):
     do(empty_store, "SYSTEM STOP TTL MERGES logs")
     for days in (1, 29, 40):
         line = LogLine(time_ns=start_ns + days, text=f"{days} days", job=slot.job)
-        empty_store.append_logs([line], Retention(raw_days=days))
+        empty_store.logs.append([line], Retention(raw_days=days))
     do(empty_store, "SYSTEM START TTL MERGES logs")
     do(empty_store, "ALTER TABLE logs MATERIALIZE TTL SETTINGS mutations_sync = 2")
-    page = empty_store.read_logs(LogSelector(project="default", job=slot.job), ReadBudget())
+    page = empty_store.logs.read(LogSelector(project="default", job=slot.job), ReadBudget())
     assert [line.text for line in page.lines] == ["29 days", "40 days"][-len(page.lines) :]
     assert "1 days" not in [line.text for line in page.lines]
 
@@ -267,10 +267,10 @@ def test_a_page_of_lines_is_read_from_few_of_them(empty_store):
             for one in (slot, *others)
             for at in range(12_000)
         ]
-        empty_store.append_logs(lines, FOREVER)
+        empty_store.logs.append(lines, FOREVER)
     for descending in (False, True):
         question = LogSelector(project="default", job=slot.job, limit=100, descending=descending)
-        assert len(empty_store.read_logs(question, ReadBudget()).lines) == 100
+        assert len(empty_store.logs.read(question, ReadBudget()).lines) == 100
         where = f"job = {slot.key} ORDER BY {_order(descending=descending)} LIMIT 116"
         plan = ask(empty_store, f"EXPLAIN actions = 1 SELECT time_ns, text FROM logs WHERE {where}")
         assert any("InReverseOrder" in row[0] if descending else "InOrder" in row[0] for row in plan)

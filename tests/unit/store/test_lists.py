@@ -3,11 +3,11 @@
 import random
 
 import pytest
+from tests.memory_store import MemoryStore
 
 from jobmeter.model.series import Series, job_key
 from jobmeter.store.base import Selector
 from jobmeter.store.cache import Cache
-from jobmeter.store.memory import MemoryStore
 from jobmeter.store.window import store as windowed
 from jobmeter.store.window.store import WindowedStore
 from jobmeter.testing.samples import FOREVER, batch_of

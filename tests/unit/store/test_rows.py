@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.unit.store.rows import GROUPS, LONG, SHORT, days_of, in_table, rows_of
 
-from jobmeter.kernel import sort_dedupe as kernel
 from jobmeter.model.batch import SampleBatch, SeriesKeys
 from jobmeter.model.series import Series
 from jobmeter.model.time import DAY, HOUR, TimeRange
@@ -38,13 +37,9 @@ def sharing(group):
     ]
 
 
-@pytest.mark.parametrize("compiled", [True, False])
 @given(st.one_of(GROUPS, CLOSE_GROUPS))
-def test_sort_dedupe_leaves_the_last_of_each_sample(compiled, groups):
-    with pytest.MonkeyPatch.context() as patch:
-        if not compiled:
-            patch.setattr(kernel, "AVAILABLE", False)
-        table = sort_dedupe(sharing([rows_of(samples, retention) for samples, retention in groups]))
+def test_sort_dedupe_leaves_the_last_of_each_sample(groups):
+    table = sort_dedupe(sharing([rows_of(samples, retention) for samples, retention in groups]))
     expected = [(*key, *day_columns) for key, day_columns in sorted(last_written(groups).items())]
     assert in_table(table) == expected
 
@@ -144,13 +139,10 @@ def dated(days, serial):
 KEYS = SeriesKeys(np.array([1, 0, 1, 0], np.uint64), np.array([4, 1, 3, 2], np.uint64))
 
 
-@pytest.mark.parametrize("compiled", [True, False])
 @given(CLOSE_GROUPS, st.integers(0, 13), st.integers(0, 13), st.integers(1, 20))
-def test_what_waits_is_found(compiled, groups, low, high, piece):
+def test_what_waits_is_found(groups, low, high, piece):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("jobmeter.store.clickhouse.pending.PIECE_ROWS", piece)
-        if not compiled:
-            patch.setattr(kernel, "AVAILABLE", False)
         check_what_waits(groups, low, high)
 
 

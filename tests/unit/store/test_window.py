@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from tests.memory_store import MemoryStore
 
 from jobmeter.errors import LimitExceededError, QueryTimeoutError, UnavailableError
-from jobmeter.kernel import window as window_kernel
 from jobmeter.model.batch import SampleBatch, SampleColumns, SeriesKeys
 from jobmeter.model.series import Series
 from jobmeter.model.time import HOUR, MINUTE, SECOND, TimeRange, parse_time
 from jobmeter.store.base import NEWEST, ReadBudget, Selector, Store
 from jobmeter.store.cache import Cache
-from jobmeter.store.memory import MemoryStore
-from jobmeter.store.window import read
 from jobmeter.store.window import store as window_store
 from jobmeter.store.window.store import WindowedStore
 from jobmeter.store.window.window import Window
@@ -308,13 +306,8 @@ def test_series_that_could_not_be_read_are_filled_later() -> None:
     assert engine.reads == 0
 
 
-@pytest.mark.parametrize("kernel", [True, False])
 @pytest.mark.parametrize("seed", range(6))
-def test_samples_that_are_read_in_parts_are_those_that_are_read_at_once(
-    seed: int, monkeypatch: pytest.MonkeyPatch, *, kernel: bool
-) -> None:
-    monkeypatch.setattr(window_kernel, "AVAILABLE", kernel and window_kernel.AVAILABLE)
-    monkeypatch.setattr(read, "_PAGES", 2)
+def test_samples_that_are_read_in_parts_are_those_that_are_read_at_once(seed: int) -> None:
     generator = random.Random(seed)
     window = Window(HOUR, 2**24)
     keys = SeriesKeys(np.arange(6, dtype=np.uint64), np.arange(10, 16, dtype=np.uint64))

@@ -14,7 +14,6 @@ import pytest
 from google.protobuf.message import DecodeError
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.needs import kernel_wanted, needing
 from tests.otlp import CUMULATIVE, DELTA, Request, add, as_json, fill, metric, points_of, request
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
@@ -474,18 +473,11 @@ def test_the_largest_numbers_are_read_alike(whole):
     assert found == [[float(whole)]] * len(found)
 
 
-needs_compiler = needing("cc")
-
-
-@kernel_wanted
-@needs_compiler
 def test_the_compiled_scan_is_there():
     """Otherwise the tests above compare Python with itself."""
     assert scan(gauge(1).SerializeToString(), 10, 10) is not None
 
 
-@kernel_wanted
-@needs_compiler
 def test_the_compiled_scan_finds_no_more_than_it_may():
     body = gauge(3, a="b").SerializeToString()
     assert scan(body, 3, 10) is not None
@@ -565,8 +557,6 @@ def test_a_status_is_what_the_schema_reads():
     }
 
 
-@kernel_wanted
-@needs_compiler
 def test_the_next_request_of_a_sender_is_read_by_its_shape():
     first, later = (from_protobuf(gauge(LEAST, a="b").SerializeToString()) for _ in range(2))
     assert first.keys is later.keys

@@ -1,7 +1,8 @@
 import { useMemo } from "preact/hooks";
 import { Cursor, type Range } from "../charts/axis";
 import { Chart } from "../charts/chart";
-import { groups, title } from "../charts/groups";
+import { title } from "../catalog";
+import { groups } from "../charts/groups";
 import { step } from "../charts/steps";
 import { duration, isUtc } from "../format";
 import { useDark, useZone } from "../parts/hooks";

@@ -1,8 +1,9 @@
 import { useMemo, useState } from "preact/hooks";
 import { type Line, type MetricLines, address, linesOf } from "../api/client";
+import { title } from "../catalog";
 import type { Cursor, Mark, Range } from "../charts/axis";
 import { Chart } from "../charts/chart";
-import { type Group, title } from "../charts/groups";
+import type { Group } from "../charts/groups";
 import { ordered } from "../charts/lines";
 import { stepText } from "../charts/steps";
 import { isUtc } from "../format";

@@ -3,7 +3,7 @@ import { type Job, type Schemas, address } from "../api/client";
 import type { Range } from "../charts/axis";
 import { stepText } from "../charts/steps";
 import { fontFamily, ink } from "../charts/colors";
-import { title } from "../charts/groups";
+import { title } from "../catalog";
 import { iso } from "../format";
 import { drawAll, useRead } from "../parts/hooks";
 import { Problem } from "../parts/small";

@@ -3,7 +3,8 @@ import { useEffect } from "preact/hooks";
 import type { Job } from "../api/client";
 import { BASE, queryText } from "../api/client";
 import type { Mark } from "../charts/axis";
-import { duration, spoken } from "../format";
+import { ruleTitle } from "../catalog";
+import { duration } from "../format";
 import { memo } from "../parts/memo";
 import { Advice, useRules } from "./rules";
 import { useRead } from "../parts/hooks";
@@ -41,7 +42,7 @@ export function replicasOf(found: readonly Finding[]): ReadonlyMap<string, strin
 function about(one: Finding, name: string): string {
   const text = one.sentence ?? "";
   const rest = text.startsWith(`${name} (`) ? text.slice(text.indexOf(")") + 1) : "";
-  return rest.replace(/^:?\s+/, "") || spoken(one.rule);
+  return rest.replace(/^:?\s+/, "") || ruleTitle(one.rule);
 }
 
 export const markOf = (one: Finding): Mark | null =>
@@ -113,7 +114,7 @@ function alike(found: readonly Finding[]): [Finding, ...Finding[]][] {
 function Named({ one, chosen, choose }: { one: Finding; chosen: boolean; choose: (one: Finding | null) => void }) {
   return (
     <button type="button" aria-pressed={chosen} onClick={() => choose(chosen ? null : one)} title="Mark it on every chart">
-      <b>{one.sentence || `${spoken(one.rule)}: ${one.subject.name}`}</b>
+      <b>{one.sentence || `${ruleTitle(one.rule)}: ${one.subject.name}`}</b>
       <span class="severity">{one.severity}</span>
       <code class="rule">{one.rule}</code>
       {one.start !== null && (

@@ -1,19 +1,13 @@
 import { useMemo, useState } from "preact/hooks";
 import type { JobDetail, Line, Replica } from "../api/client";
+import { METRICS } from "../catalog";
 import { duration, natural, quantity } from "../format";
 import { memo } from "../parts/memo";
 import { Section, State } from "../parts/small";
 
 const SHOWN = 32;
-const COLUMNS: readonly (readonly [string, string])[] = [
-  ["cpu.usage", "CPU"],
-  ["memory.usage", "Memory"],
-  ["gpu.utilization", "GPU"],
-  ["gpu.memory.usage", "GPU memory"],
-  ["gpu.power", "GPU power"],
-  ["npu.utilization", "NPU"],
-  ["npu.memory.usage", "NPU memory"],
-];
+/** Network and disk have charts alone: a replica's row would not fit. */
+const COLUMNS = METRICS.filter((metric) => metric.column && ["cpu", "memory", "accelerators"].includes(metric.group));
 
 /** Every replica with its newest values in the range, its devices below it. A click shows it on every chart. */
 export const Members = memo(function Members(given: {
@@ -27,8 +21,8 @@ export const Members = memo(function Members(given: {
   const newest = useMemo(() => latest(detail.replicas), [detail]);
   const rows = rowsOf(detail, newest);
   if (!rows.length) return null;
-  const columns = COLUMNS.filter(([metric]) => lines.has(metric));
-  const values = new Map(columns.map(([metric]) => [metric, byMember(lines.get(metric) ?? [])]));
+  const columns = COLUMNS.filter(({ name }) => lines.has(name));
+  const values = new Map(columns.map(({ name }) => [name, byMember(lines.get(name) ?? [])]));
   const states = rows.some((row) => row.state);
   const pods = rows.some((row) => row.pod);
   const shown = all ? rows : rows.slice(0, SHOWN);
@@ -49,9 +43,9 @@ export const Members = memo(function Members(given: {
               <th scope="col" class="number">
                 {detail.job.state === "Running" ? "Running for" : "Took"}
               </th>
-              {columns.map(([, text]) => (
-                <th scope="col" class="number" key={text}>
-                  {text}
+              {columns.map(({ name, column }) => (
+                <th scope="col" class="number" key={name}>
+                  {column}
                 </th>
               ))}
             </tr>
@@ -75,9 +69,9 @@ export const Members = memo(function Members(given: {
                 {pods && <td>{row.first ? row.pod : ""}</td>}
                 {states && <td>{row.state && row.first ? <State state={row.state} /> : ""}</td>}
                 <td class="number">{row.first && row.took !== null ? duration(row.took) : ""}</td>
-                {columns.map(([metric]) => (
-                  <td class="number" key={metric}>
-                    {value(values.get(metric), row)}
+                {columns.map(({ name }) => (
+                  <td class="number" key={name}>
+                    {value(values.get(name), row)}
                   </td>
                 ))}
               </tr>

@@ -1,7 +1,7 @@
 import { useMemo, useState } from "preact/hooks";
 import type { Line } from "../api/client";
 import type { Cursor, Mark, Range } from "../charts/axis";
-import { HEAT, title } from "../charts/groups";
+import { shownIn, title } from "../catalog";
 import { HeatMap, type Rows, rowsOf } from "../charts/heatmap";
 import { useDark, useZone } from "../parts/hooks";
 import { memo } from "../parts/memo";
@@ -20,7 +20,7 @@ export interface RankView {
 
 /** The ranks in the metric that was asked for, else in the first one that several of them have; null where none has. */
 export function useRanks(lines: ReadonlyMap<string, readonly Line[]>, range: Range, step: number, preferred: string | null, named: ReadonlyMap<string, string>): RankView | null {
-  const offered = useMemo(() => HEAT.filter((name) => new Set(lines.get(name)?.map((line) => line.replica || line.node)).size > 1), [lines]);
+  const offered = useMemo(() => shownIn("ranks").filter((name) => new Set(lines.get(name)?.map((line) => line.replica || line.node)).size > 1), [lines]);
   const metric = preferred && offered.includes(preferred) ? preferred : offered[0];
   const mine = metric ? lines.get(metric) : undefined;
   // Of another range they are made once its lines are there; until then the map shows what of these lies in it.

@@ -1,7 +1,7 @@
 // Rules that a sentence names: their titles are what people read, their names are what the API and the filters take.
 import { useMemo } from "preact/hooks";
 import { type Schemas, address } from "../api/client";
-import { spoken } from "../format";
+import { ruleTitle } from "../catalog";
 import { useRead } from "../parts/hooks";
 
 const NAMES = /\b[a-z]+(?:_[a-z]+)+\b|(?<=\b[Ss]ee )[a-z]+\b/g;
@@ -28,7 +28,7 @@ export function Advice({ text, rules, here }: { text: string; rules: ReadonlySet
 }
 
 function Rule({ name, here }: { name: string; here: boolean }) {
-  const title = `“${spoken(name)}”`;
+  const title = `“${ruleTitle(name)}”`;
   if (!here) return <abbr title={`rule ${name}`}>{title}</abbr>;
   const show = (event: MouseEvent) => {
     event.preventDefault();

@@ -1,7 +1,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { type Job, type Schemas, address } from "../api/client";
-import { spoken } from "../format";
+import { ruleTitle } from "../catalog";
 import { useRead } from "../parts/hooks";
 
 export const FILTERS = ["q", "state", "type", "project", "user", "group", "node", "finding", "severity", "open", "since", "from", "to"] as const;
@@ -99,10 +99,10 @@ function Found({ query, set }: { query: URLSearchParams; set: (values: Record<st
         <select value={rule} title="What the rules found in jobs that ran while this server did" onChange={(event) => set({ finding: event.currentTarget.value })}>
           <option value="">with or without</option>
           <option value="any">any finding</option>
-          {rule && rule !== "any" && !response.data && <option value={rule}>{spoken(rule)}</option>}
+          {rule && rule !== "any" && !response.data && <option value={rule}>{ruleTitle(rule)}</option>}
           {response.data?.rules.map((one) => (
             <option key={one.name} value={one.name}>
-              {spoken(one.name)}
+              {one.title}
             </option>
           ))}
         </select>

@@ -1,6 +1,7 @@
 import type { ComponentChildren } from "preact";
 import type { Job } from "../api/client";
-import { duration, spoken } from "../format";
+import { metricOf, ruleTitle } from "../catalog";
+import { duration } from "../format";
 import { memo } from "../parts/memo";
 import { State, timeOf } from "../parts/small";
 import { Sparkline } from "../parts/sparkline";
@@ -94,7 +95,7 @@ const MARKS: Record<Found["severity"], string> = {
 /** What the worst finding says, since when, and how many more there are. */
 const Finding = ({ found, running }: { found: Found; running: boolean }) => (
   <Sign found={found} passed={running && !found.open}>
-    <span class="rule">{found.sentence || spoken(found.rules[0] ?? "")}</span>
+    <span class="rule">{found.sentence || ruleTitle(found.rules[0] ?? "")}</span>
     <small>
       {found.start !== null && timeOf(found.start, "brief")}
       {found.count > 1 && <span>+{found.count - 1}</span>}
@@ -104,14 +105,14 @@ const Finding = ({ found, running }: { found: Found; running: boolean }) => (
 
 function Sign({ found, passed = false, children }: { found: Found; passed?: boolean; children?: ComponentChildren }) {
   const count = `${found.count} ${found.count === 1 ? "finding" : "findings"}${passed ? ", none of them now" : ""}`;
-  const all = `${found.sentence}\n${count}, the worst ${found.severity}:\n${found.rules.map(spoken).join("\n")}`;
+  const all = `${found.sentence}\n${count}, the worst ${found.severity}:\n${found.rules.map(ruleTitle).join("\n")}`;
   return (
     <span class={`found ${found.severity}${passed ? " passed" : ""}`} title={all}>
       <svg viewBox="0 0 12 12" aria-hidden="true">
         <path d={MARKS[found.severity]} />
       </svg>
       <span class="hidden">{found.severity}: </span>
-      {children ?? <span class="hidden">{spoken(found.rules[0] ?? "")} </span>}
+      {children ?? <span class="hidden">{ruleTitle(found.rules[0] ?? "")} </span>}
     </span>
   );
 }
@@ -150,6 +151,5 @@ function curve(sparks: Sparks | null, metric: string, kind: "cpu" | "gpu") {
   const points = sparks?.lines[metric];
   if (!sparks) return null;
   if (!points) return <span class="none">–</span>;
-  const unit = kind === "cpu" ? "{core}" : "1";
-  return <Sparkline points={points} start={sparks.start} end={sparks.end} step={sparks.step} top={kind === "gpu" ? 1 : 0} unit={unit} kind={kind} />;
+  return <Sparkline points={points} start={sparks.start} end={sparks.end} step={sparks.step} top={kind === "gpu" ? 1 : 0} unit={metricOf(metric)?.unit ?? ""} kind={kind} />;
 }

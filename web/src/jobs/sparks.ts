@@ -1,6 +1,7 @@
 // The curves of the rows that are seen: requested once the list rests, few at a time, the oldest forgotten.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { type Job, type MetricLines, type Point, address, linesOf, read } from "../api/client";
+import { shownIn } from "../catalog";
 import { step, stepText } from "../charts/steps";
 import { type Use, keyOf } from "./pages";
 
@@ -11,7 +12,7 @@ export interface Sparks {
   lines: Record<string, Point[]>;
 }
 
-const METRICS = ["cpu.usage", "gpu.utilization", "npu.utilization"];
+const METRICS = shownIn("use");
 const POINTS = 40;
 const AT_ONCE = 4;
 const MOST = 400;

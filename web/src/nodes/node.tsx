@@ -1,6 +1,7 @@
 // One node: what it is, its devices and who has them, its curves, its checks, its system log.
 import { useMemo } from "preact/hooks";
 import { type Line, type Node, type Schemas, address, linesOf } from "../api/client";
+import { shownIn, title } from "../catalog";
 import { Cursor } from "../charts/axis";
 import { Chart } from "../charts/chart";
 import { ordered } from "../charts/lines";
@@ -21,23 +22,10 @@ const SPANS = [
 type Span = (typeof SPANS)[number][0];
 const STEP: Record<Span, string> = { "15m": "10s", "1h": "30s", "6h": "2m", "24h": "10m" };
 const STEP_MS: Record<Span, number> = { "15m": 10_000, "1h": 30_000, "6h": 120_000, "24h": 600_000 };
-const NODE = ["node.cpu.utilization", "node.memory.utilization", "node.load1", "node.network.receive", "node.network.transmit", "node.disk.read", "node.disk.write"];
-const DEVICE = ["gpu.utilization", "gpu.memory.usage", "gpu.power", "gpu.temperature", "npu.utilization", "npu.memory.usage", "npu.power", "npu.temperature"];
-/** What is looked at first comes first. */
-const SHOWN = [...DEVICE, ...NODE];
-const TITLES: Record<string, string> = {
-  "node.cpu.utilization": "CPU in use",
-  "node.memory.utilization": "Memory in use",
-  "node.load1": "Load, 1 minute",
-  "node.network.receive": "Received",
-  "node.network.transmit": "Sent",
-  "node.disk.read": "Read from disks",
-  "node.disk.write": "Written to disks",
-  utilization: "Utilization",
-  "memory.usage": "Device memory in use",
-  power: "Power",
-  temperature: "Temperature",
-};
+/** The charts of a node: its devices come first. */
+const SHOWN = shownIn("node");
+const NODE = SHOWN.filter((name) => name.startsWith("node."));
+const DEVICE = SHOWN.filter((name) => !name.startsWith("node."));
 
 export function NodePage({ name, query }: { name: string; query: URLSearchParams }) {
   useZone();
@@ -232,7 +220,7 @@ function Curves({ name, cluster, query }: { name: string; cluster: string; query
             <Chart
               key={metric}
               metric={metric}
-              title={TITLES[metric] ?? TITLES[metric.replace(/^(gpu|npu)\./, "")] ?? metric}
+              title={title(metric)}
               lines={lines}
               range={{ start: body.start, end: body.end }}
               step={STEP_MS[last]}

@@ -1,5 +1,5 @@
 // What metrics are called where they stand in one table.
-import { title } from "../charts/groups";
+import { title } from "../catalog";
 
 /** A table has no groups: what is an accelerator's says so. */
 export function named(metric: string): string {

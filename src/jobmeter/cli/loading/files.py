@@ -14,15 +14,17 @@ import pyarrow.parquet as pq
 from jobmeter.cli.loading.arrow import to_rows
 from jobmeter.cli.loading.rows import BadRowError, Block, Source, check_columns
 from jobmeter.cli.loading.text import read_csv, read_jsonl
+from jobmeter.cli.loading.wandb import MAGIC, read_wandb
 from jobmeter.errors import InvalidRequestError
 
-Format = Literal["csv", "jsonl", "parquet"]
+Format = Literal["csv", "jsonl", "parquet", "wandb"]
 _SUFFIXES: dict[str, Format] = {
     ".csv": "csv",
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
     ".json": "jsonl",
     ".parquet": "parquet",
+    ".wandb": "wandb",
 }
 _COMPRESSIONS: dict[str, Literal["gzip", "zstd", "bz2"]] = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 
@@ -57,6 +59,8 @@ def _sniffed(file: IO[bytes]) -> Format:
     begin: bytes = file.peek(4)[:4] if isinstance(file, io.BufferedReader) else b""
     if begin == b"PAR1":
         return "parquet"
+    if begin == MAGIC:
+        return "wandb"
     return "jsonl" if begin.lstrip().startswith(b"{") else "csv"
 
 
@@ -89,6 +93,7 @@ _READERS: dict[Format, Callable[[IO[bytes], Source], Iterator[Block]]] = {
     "csv": read_csv,
     "jsonl": read_jsonl,
     "parquet": _read_parquet,
+    "wandb": read_wandb,
 }
 
 

@@ -1,11 +1,13 @@
 """Find the job of a process: by its tags, Slurm, Kubernetes, a rule, torchrun, else by its parent."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from enum import Enum
 from typing import NamedTuple, TypedDict
 
 from jobmeter.collect import files
+from jobmeter.collect.accelerators.registry import device_variables
 from jobmeter.collect.base import Owner
 from jobmeter.collect.cgroup.paths import Groups, groups_of
 from jobmeter.collect.discover.clusters import SlurmClusters
@@ -24,11 +26,19 @@ _WORKER = re.compile(
     r"(?P<job>.+)-(?P<role>master|worker|launcher|chief|ps|evaluator|scheduler|server|head)-(?P<index>\d+)"
 )
 _ONE_TASK = re.compile(r"1(\(x\d+\))?")
-_DEVICES = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
-"""Variables with devices of a process, most specific first. Slurm's number the node's, CUDA's may number a group's."""
 _NO_DEVICE = {"all", "none", "void", "no-dev-files"}
 
 Variables = dict[str, str]
+
+
+class _Undecided(Enum):
+    """Decision that a source leaves to the next one."""
+
+    UNDECIDED = "undecided"
+
+
+_UNDECIDED = _Undecided.UNDECIDED
+_Decision = Member | None | _Undecided
 
 
 class NodeClassifier:
@@ -49,6 +59,15 @@ class NodeClassifier:
         self._node = node
         self._proc = proc_root
         self._containers = containers or ContainerRuns()
+        self._sources: tuple[Callable[[_Candidate], _Decision], ...] = (
+            self._by_tags,
+            self._by_slurm_group,
+            self._by_pod,
+            self._by_slurm_environment,
+            self._by_rule,
+            self._by_torchrun,
+        )
+        """Sources of memberships, most trusted first."""
 
     def member(self, stat: ProcessStat, parent: Member | None) -> Member | None:
         """Classify a process. A process with an illegal job or replica name belongs to no job."""
@@ -59,7 +78,8 @@ class NodeClassifier:
             return parent
         variables = read_environment(self._proc, stat.key.pid)
         try:
-            member = self._member(stat.key.pid, groups, variables, parent)
+            slurm, pod = slurm_place(groups), pod_place(groups)
+            member = self._member(_Candidate(stat.key.pid, groups, variables, parent, slurm, pod))
         except InvalidRequestError:
             return None
         group = groups.get("devices", "")
@@ -69,64 +89,78 @@ class NodeClassifier:
         """Return the jobs whose members may have changed since the last call."""
         return self._owners.displaced()
 
-    def _member(self, pid: int, groups: Groups, variables: Variables, parent: Member | None) -> Member | None:
-        slurm, pod = slurm_place(groups), pod_place(groups)
-        claim = _Claim(pid, slurm, pod, parent)
-        if "JOBMETER_JOB_ID" in variables:
-            tagged = _tagged(variables, slurm.groups if slurm else pod.groups if pod else {})
-            if self._accepts(tagged.owner.job, claim):
-                return tagged
-        if parent is not None and parent.source is Source.TAGS:
-            return parent
-        if slurm is not None:
-            return self._in_slurm(claim, slurm, variables)
-        if pod is not None:
-            run = self._containers.number(pod.uid, pod.container)
-            # A sandbox only holds the pod's network. A container's link appears shortly after its process.
-            if run is None:
-                return None
-            member = _in_pod(pod, run, variables, parent)
-            guess = member.guess
-            return member if guess is None or self._accepts(guess.job, claim) else replace(member, guess=None)
-        if "SLURM_JOB_ID" in variables and "SLURM_PROCID" in variables:
-            # A cluster that tracks processes without groups.
-            found = self._in_slurm(claim, SlurmPlace(), variables)
-            if found is not None:
+    def _member(self, candidate: "_Candidate") -> Member | None:
+        """Return the membership by the first source that decides, else the parent's."""
+        for source in self._sources:
+            found = source(candidate)
+            if not isinstance(found, _Undecided):
                 return found
-        return self._unscheduled(pid, groups, variables, parent)
+        return candidate.parent
 
-    def _unscheduled(self, pid: int, groups: Groups, variables: Variables, parent: Member | None) -> Member | None:
+    def _by_tags(self, candidate: "_Candidate") -> "_Decision":
+        variables, parent, place = candidate.variables, candidate.parent, candidate.place
+        if "JOBMETER_JOB_ID" in variables:
+            tagged = _tagged(variables, place.groups if place else {})
+            if self._accepts(tagged.owner.job, candidate):
+                return tagged
+        return parent if parent is not None and parent.source is Source.TAGS else _UNDECIDED
+
+    def _by_slurm_group(self, candidate: "_Candidate") -> "_Decision":
+        return _UNDECIDED if candidate.slurm is None else self._in_slurm(candidate, candidate.slurm)
+
+    def _by_pod(self, candidate: "_Candidate") -> "_Decision":
+        pod = candidate.pod
+        if pod is None:
+            return _UNDECIDED
+        run = self._containers.number(pod.uid, pod.container)
+        # A sandbox only holds the pod's network. A container's link appears shortly after its process.
+        if run is None:
+            return None
+        member = _in_pod(pod, run, candidate.variables, candidate.parent)
+        guess = member.guess
+        return member if guess is None or self._accepts(guess.job, candidate) else replace(member, guess=None)
+
+    def _by_slurm_environment(self, candidate: "_Candidate") -> "_Decision":
+        """Classify a process of a cluster that tracks processes without groups."""
+        if {"SLURM_JOB_ID", "SLURM_PROCID"} <= candidate.variables.keys():
+            return self._in_slurm(candidate, SlurmPlace()) or _UNDECIDED
+        return _UNDECIDED
+
+    def _by_rule(self, candidate: "_Candidate") -> "_Decision":
+        variables, parent = candidate.variables, candidate.parent
         if parent is not None and parent.source is Source.RULE and not parent.groups:
             return _child_of_command(parent, variables)
-        if (match := first_match(self._rules, Subject(self._proc, pid, groups))) is not None:
-            return _by_rule(match, variables)
-        if variables.get("TORCHELASTIC_RUN_ID", "none") != "none":
-            member = _by_torchrun(variables)
-            if self._accepts(member.owner.job, _Claim(pid, None, None, parent)):
-                return member
-        return parent
+        match = first_match(self._rules, Subject(self._proc, candidate.pid, candidate.groups))
+        return _UNDECIDED if match is None else _by_rule(match, variables)
 
-    def _accepts(self, job: str, claim: "_Claim") -> bool:
+    def _by_torchrun(self, candidate: "_Candidate") -> "_Decision":
+        if candidate.variables.get("TORCHELASTIC_RUN_ID", "none") == "none":
+            return _UNDECIDED
+        member = _by_torchrun(candidate.variables)
+        return member if self._accepts(member.owner.job, candidate) else _UNDECIDED
+
+    def _accepts(self, job: str, candidate: "_Candidate") -> bool:
         """True if a process may name this job in its environment: see ``JobOwners``."""
-        if claim.parent is not None and claim.parent.owner.job == job:
+        if candidate.parent is not None and candidate.parent.owner.job == job:
             return True
-        return self._owners.accepts(job, self._principals(claim))
+        return self._owners.accepts(job, self._principals(candidate))
 
-    def _principals(self, claim: "_Claim") -> Principals:
+    def _principals(self, candidate: "_Candidate") -> Principals:
         """Return the principals of a process; empty if it has ended."""
-        place = claim.pod or claim.slurm
+        place = candidate.pod or candidate.slurm
         group = tuple(Principal("group", path) for path in sorted({*place.groups.values()})[:1]) if place else ()
-        if claim.pod is not None:
-            return Principal("namespace", self._containers.namespace(claim.pod.uid)), *group
-        uid = real_user(self._proc, claim.pid)
+        if candidate.pod is not None:
+            return Principal("namespace", self._containers.namespace(candidate.pod.uid)), *group
+        uid = real_user(self._proc, candidate.pid)
         return () if uid is None else (Principal("user", str(uid)), *group)
 
     def _before_exec(self, pid: int) -> bool:
         """True if a process still is Slurm's own: a task between its fork and its exec has no rank."""
         return (files.read(f"{self._proc}/{pid}/comm") or b"").startswith(b"slurmstepd")
 
-    def _in_slurm(self, claim: "_Claim", place: SlurmPlace, variables: Variables) -> Member | None:
-        job, parent = place.job or variables.get("SLURM_JOB_ID", ""), claim.parent
+    def _in_slurm(self, candidate: "_Candidate", place: SlurmPlace) -> Member | None:
+        variables, parent = candidate.variables, candidate.parent
+        job = place.job or variables.get("SLURM_JOB_ID", "")
         if place.step == "extern":
             return None
         beside = parent is not None and parent.source is Source.SLURM and parent.groups == place.groups != {}
@@ -141,7 +175,7 @@ class NodeClassifier:
             return parent
         if task is not None:
             replica = f"worker-{task}"
-        elif place.task is not None and not self._before_exec(claim.pid):
+        elif place.task is not None and not self._before_exec(candidate.pid):
             replica = f"{self._node}-task-{place.task}"
         else:
             # The job's own daemon, or a process whose environment may not be read before its task is known.
@@ -149,8 +183,8 @@ class NodeClassifier:
         restarts = number(variables, "SLURM_RESTART_COUNT") or 0
         owner = Owner(check_job_id(self._clusters.job_id(job, cluster)), check_name(replica, "replica"), restarts)
         if owner.job == place.job:
-            self._owners.assign(owner.job, self._principals(claim))
-        elif not self._accepts(owner.job, claim):
+            self._owners.assign(owner.job, self._principals(candidate))
+        elif not self._accepts(owner.job, candidate):
             return None
         return Member(
             owner=owner,
@@ -168,13 +202,20 @@ class NodeClassifier:
         )
 
 
-class _Claim(NamedTuple):
-    """Process that may name a job in its environment, its place, and its parent's membership."""
+class _Candidate(NamedTuple):
+    """Process to classify: its control groups and environment, its place in them, and its parent's membership."""
 
     pid: int
+    groups: Groups
+    variables: Variables
+    parent: Member | None
     slurm: SlurmPlace | None
     pod: PodPlace | None
-    parent: Member | None
+
+    @property
+    def place(self) -> SlurmPlace | PodPlace | None:
+        """The scheduler's place, if any."""
+        return self.slurm or self.pod
 
 
 def _one_task_a_node(variables: Variables) -> bool:
@@ -264,7 +305,7 @@ def _by_torchrun(variables: Variables) -> Member:
 class _OfProcess(TypedDict):
     process_rank: int | None
     local_rank: int | None
-    devices: tuple[str, str] | None
+    devices: tuple[tuple[str, str], ...]
 
 
 def _of_process(variables: Variables) -> _OfProcess:
@@ -272,7 +313,7 @@ def _of_process(variables: Variables) -> _OfProcess:
     return {
         "process_rank": rank(variables),
         "local_rank": local_rank(variables),
-        "devices": next(
-            ((name, text) for name in _DEVICES if (text := variables.get(name, "")) and text not in _NO_DEVICE), None
+        "devices": tuple(
+            (name, text) for name in device_variables() if (text := variables.get(name, "")) and text not in _NO_DEVICE
         ),
     }

@@ -4,46 +4,45 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from jobmeter.collect.accelerators.names import DeviceName, gpu_name
+from jobmeter.collect.accelerators.vendor import Device
+from jobmeter.collect.accelerators.visible import VisibleVariable, ordinal_of
 from jobmeter.collect.base import Owner, Place
 from jobmeter.collect.discover.member import Member, Source
-from jobmeter.collect.discover.visible import cuda_devices, is_ordinal, listed_devices
-from jobmeter.model.device import DeviceState
 from jobmeter.model.job import AllocationSource
 from jobmeter.model.record import AllocationRecord, JobRecord, Records
 
 
-class Device(Protocol):
-    """A device of the node."""
+@dataclass(frozen=True, slots=True)
+class DeviceSet:
+    """Devices of one vendor on the node, the variables that name devices of a process, and the names of the devices.
 
-    @property
-    def index(self) -> int:
-        """Number on the node."""
-        ...
+    ``variables`` come most specific first.
+    """
 
-    @property
-    def minor(self) -> int | None:
-        """Number of its file, None if unknown: ``/dev/nvidia2`` is 2."""
-        ...
+    devices: Sequence[Device]
+    variables: Sequence[VisibleVariable]
+    name: DeviceName = gpu_name
 
-    @property
-    def uuid(self) -> str:
-        """Globally unique name, independent of the order."""
-        ...
+    def named_by(self, member: Member) -> tuple[VisibleVariable, str] | None:
+        """Return the most specific variable in the process's environment, with its value; None without any."""
+        values = dict(member.devices)
+        return next(((one, values[one.name]) for one in self.variables if one.name in values), None)
 
-    @property
-    def name(self) -> str:
-        """Product name."""
-        ...
+    def visible(self, member: Member, permitted: Sequence[int] | None = None) -> list[int]:
+        """Return the numbers of the permitted devices in the process's environment, in its order.
 
-    @property
-    def pci(self) -> str:
-        """Its address on the bus as ``model.device.pci_address`` has it, by which kernels name it; empty: unknown."""
-        ...
-
-    @property
-    def state(self) -> DeviceState:
-        """State of the measurement: measured, or the reason why not."""
-        ...
+        Relative numbers count from the first device that the process may open. If that is unknown they are ignored
+        inside a pod, and are the node's numbers elsewhere.
+        """
+        named = self.named_by(member)
+        if named is None:
+            return []
+        variable, text = named
+        openable = [device for device in self.devices if permitted is None or device.index in permitted]
+        if variable.relative and permitted is None and member.source is Source.KUBERNETES:
+            text = ",".join(entry for entry in text.split(",") if ordinal_of(entry) is None)
+        return variable.parse(text, openable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +62,6 @@ class DeviceAllocator(Protocol):
     def owners(self, devices: Sequence[Device], now_ms: int) -> Mapping[int, Sequence[Owner]]:
         """Return the owners of each device number; empty if unknown."""
         ...
-
-
-def device_name(index: int) -> str:
-    """The name of a GPU of a node."""
-    return f"gpu{index}"
 
 
 Permitted = Callable[[Member], Sequence[int] | None]
@@ -90,25 +84,8 @@ def allocations_by_source(
     return found
 
 
-def visible_devices(member: Member, devices: Sequence[Device], permitted: Sequence[int] | None = None) -> list[int]:
-    """Return the numbers of the permitted devices in the process's environment, in its order.
-
-    Numbers in CUDA_VISIBLE_DEVICES count from the first device that the process may open. If that is unknown they are
-    ignored inside a pod, and are the node's numbers elsewhere.
-    """
-    if member.devices is None:
-        return []
-    variable, text = member.devices
-    openable = [device for device in devices if permitted is None or device.index in permitted]
-    if variable != "CUDA_VISIBLE_DEVICES":
-        return listed_devices(text, openable)
-    if permitted is None and member.source is Source.KUBERNETES:
-        text = ",".join(entry for entry in text.split(",") if not is_ordinal(entry))
-    return cuda_devices(text, openable)
-
-
 def claims(
-    devices: Sequence[Device],
+    devices: DeviceSet,
     users: Mapping[int, Sequence[Member]],
     members: Sequence[Member],
     given: Mapping[int, Sequence[Claim]] | None = None,
@@ -120,7 +97,7 @@ def claims(
     all processes of jobs, for the devices that their environments name and their control groups permit. ``given`` are
     allocations by the kubelet or a prolog: they take precedence over users, environments and groups.
     """
-    found: dict[int, dict[Owner, Claim]] = {device.index: {} for device in devices}
+    found: dict[int, dict[Owner, Claim]] = {device.index: {} for device in devices.devices}
     for index, present in users.items():
         for member in present:
             _claim(found[index], member, AllocationSource.PROCESS)
@@ -131,19 +108,19 @@ def claims(
             used.add(index)
     free = {index: by_owner for index, by_owner in found.items() if index not in used}
     _claim_visible(devices, free, members, permitted)
-    _claim_permitted(len(devices), free, members, permitted)
+    _claim_permitted(len(devices.devices), free, members, permitted)
     return {index: list(by_owner.values()) for index, by_owner in found.items()}
 
 
 def _claim_visible(
-    devices: Sequence[Device],
+    devices: DeviceSet,
     free: Mapping[int, dict[Owner, Claim]],
     members: Iterable[Member],
     permitted: Permitted,
 ) -> None:
     for member in members:
         allowed = permitted(member)
-        names = visible_devices(member, devices, allowed)
+        names = devices.visible(member, allowed)
         if member.local_rank is not None and member.local_rank < len(names):
             names = [names[member.local_rank]]
         source = AllocationSource.ENVIRONMENT if allowed is None else AllocationSource.CGROUP
@@ -178,8 +155,9 @@ def _claim(by_owner: dict[Owner, Claim], member: Member, source: AllocationSourc
 class AllocationTracker:
     """Record source that turns successive observations into intervals. One thread updates, another may read."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, device_name: DeviceName) -> None:
         self._place = place
+        self._device_name = device_name
         self._open: dict[tuple[Owner, int], tuple[int, Claim]] = {}
         self._news: list[tuple[Owner, AllocationRecord]] = []
 
@@ -213,7 +191,7 @@ class AllocationTracker:
             replica=claim.owner.replica,
             node=self._place.node,
             cluster=self._place.cluster,
-            device=device_name(index),
+            device=self._device_name(index),
             start=start,
             end=end,
             rank=claim.rank,

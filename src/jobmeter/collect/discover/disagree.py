@@ -3,15 +3,9 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from jobmeter.collect.accelerators.names import DeviceName
 from jobmeter.collect.base import Owner, Place
-from jobmeter.collect.discover.devices import (
-    Claim,
-    Device,
-    Permitted,
-    device_name,
-    no_device_list,
-    visible_devices,
-)
+from jobmeter.collect.discover.devices import Claim, DeviceSet, Permitted, no_device_list
 from jobmeter.collect.discover.member import Member
 from jobmeter.model.event import ALLOCATION_MISMATCH, Level
 from jobmeter.model.job import AllocationSource
@@ -34,7 +28,7 @@ class Disagreement:
 
 
 def disagreements(
-    devices: Sequence[Device],
+    devices: DeviceSet,
     users: Mapping[int, Sequence[Member]],
     given: Mapping[int, Sequence[Claim]] | None = None,
     members: Iterable[Member] = (),
@@ -53,52 +47,52 @@ def disagreements(
         for member in present:
             message = _of_use(index, member, devices, given.get(index, ()), permitted(member))
             if message:
-                found.setdefault((member.owner, index), f"It computes on {device_name(index)}, {message}.")
+                found.setdefault((member.owner, index), f"It computes on {devices.name(index)}, {message}.")
     for member in members:
         for index, message in _of_visible(member, devices, given, permitted(member)):
             found.setdefault((member.owner, index), message)
     for index, claims in given.items():
-        for owner, message in _of_givers(index, claims):
+        for owner, message in _of_givers(devices.name(index), claims):
             found.setdefault((owner, index), message)
     return [Disagreement(owner, index, message) for (owner, index), message in found.items()]
 
 
 def _of_use(
-    index: int, member: Member, devices: Sequence[Device], given: Sequence[Claim], allowed: Sequence[int] | None
+    index: int, member: Member, devices: DeviceSet, given: Sequence[Claim], allowed: Sequence[int] | None
 ) -> str:
     if given:
         return "" if _has(given, member.owner) else f"which {_givers(given)}"
     if allowed is not None:
-        return "" if index in allowed else f"but its control group lets it open {_names(allowed)}"
+        return "" if index in allowed else f"but its control group lets it open {_names(devices, allowed)}"
     names = _named(member, devices)
     if not names or index in names:
         return ""
-    return f"but {_variable(member)} gives it {_names(names)}"
+    return f"but {_variable(member, devices)} gives it {_names(devices, names)}"
 
 
 def _of_visible(
     member: Member,
-    devices: Sequence[Device],
+    devices: DeviceSet,
     given: Mapping[int, Sequence[Claim]],
     allowed: Sequence[int] | None,
 ) -> Iterator[tuple[int, str]]:
     for index in _named(member, devices):
-        what = f"{_variable(member)} gives it {device_name(index)}"
+        what = f"{_variable(member, devices)} gives it {devices.name(index)}"
         if index in given:
             if not _has(given[index], member.owner):
                 yield index, f"{what}, which {_givers(given[index])}."
         elif allowed is not None and index not in allowed:
-            yield index, f"{what}, but its control group lets it open {_names(allowed)}."
+            yield index, f"{what}, but its control group lets it open {_names(devices, allowed)}."
 
 
-def _of_givers(index: int, claims: Sequence[Claim]) -> Iterator[tuple[Owner, str]]:
+def _of_givers(device: str, claims: Sequence[Claim]) -> Iterator[tuple[Owner, str]]:
     """Yield jobs that the less trusted source names and the first one does not."""
     first = [claim for claim in claims if claim.source == claims[0].source]
     jobs = {claim.owner.job for claim in first}
     for claim in claims[len(first) :]:
         if claim.owner.job not in jobs:
             giver = _GIVERS[claim.source].replace("the", "The", 1)
-            yield claim.owner, f"{giver} gave it {device_name(index)}, which {_givers(first)}."
+            yield claim.owner, f"{giver} gave it {device}, which {_givers(first)}."
 
 
 def _has(given: Iterable[Claim], owner: Owner) -> bool:
@@ -110,34 +104,37 @@ def _givers(given: Sequence[Claim]) -> str:
     return f"{_GIVERS[given[0].source]} gave to {', '.join(names[:3])}"
 
 
-def _variable(member: Member) -> str:
-    return member.devices[0] if member.devices else ""
+def _variable(member: Member, devices: DeviceSet) -> str:
+    named = devices.named_by(member)
+    return named[0].name if named else ""
 
 
-def _names(devices: Sequence[int]) -> str:
-    return ", ".join(device_name(one) for one in devices) or "none"
+def _names(devices: DeviceSet, numbers: Sequence[int]) -> str:
+    return ", ".join(map(devices.name, numbers)) or "none"
 
 
-def _named(member: Member, devices: Sequence[Device]) -> list[int]:
+def _named(member: Member, devices: DeviceSet) -> list[int]:
     """Return the devices that the environment names; empty if any word is ambiguous.
 
-    The numbers of CUDA_VISIBLE_DEVICES count from the first device that a container or a group shows to the process.
+    Relative numbers count from the first device that a container or a group shows to the process.
     """
-    if member.devices is None:
+    named = devices.named_by(member)
+    if named is None:
         return []
-    variable, text = member.devices
+    variable, text = named
     words = [word.strip() for word in text.split(",")]
-    if variable == "CUDA_VISIBLE_DEVICES" and any(word.isdigit() for word in words):
+    if variable.relative and any(word.isdigit() for word in words):
         return []
-    names = visible_devices(member, devices)
+    names = devices.visible(member)
     return names if len(names) == len(words) else []
 
 
 class DisagreementWatch:
     """Record source: an event for each disagreement that lasts. One thread updates, another may read."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, device_name: DeviceName) -> None:
         self._place = place
+        self._device_name = device_name
         self._scans: dict[tuple[Owner, int], int] = {}
         self._events: list[EventRecord] = []
 
@@ -148,7 +145,7 @@ class DisagreementWatch:
             key = one.owner, one.device
             self._scans[key] = scans = before.get(key, 0) + 1
             if scans == HOLD:
-                subject = f"device {device_name(one.device)}"
+                subject = f"device {self._device_name(one.device)}"
                 event = self._place.event(
                     now_ms, Level.WARNING, ALLOCATION_MISMATCH, one.message, owner=one.owner, subject=subject
                 )

@@ -1,6 +1,7 @@
 """Environment of a process: only a fixed list of names is read, because it also contains secrets."""
 
 from jobmeter.collect import files
+from jobmeter.collect.accelerators.registry import device_variables
 from jobmeter.collect.text import whole_number
 
 _RANKS = (
@@ -39,34 +40,34 @@ NAMES = frozenset(
         "SLURM_RESTART_COUNT",
         "SLURM_TASKS_PER_NODE",
         "SLURM_STEP_ID",
-        "SLURM_JOB_GPUS",
-        "SLURM_STEP_GPUS",
         "HOSTNAME",
         "KUBERNETES_SERVICE_HOST",
         "JOB_COMPLETION_INDEX",
         "TORCHELASTIC_RUN_ID",
         "TORCHELASTIC_RESTART_COUNT",
         "GROUP_RANK",
-        "CUDA_VISIBLE_DEVICES",
-        "NVIDIA_VISIBLE_DEVICES",
     }
 )
-_BYTES = {name.encode(): name for name in NAMES}
-_LONGEST = 512
+"""Variables that are read besides those that name devices."""
+_LIMITS = {name.encode(): (name, 512) for name in NAMES}
+"""Longest value of each variable."""
 _LONGEST_LIST = 4_096
 """Longest list of devices that is read: the UUIDs of 16 GPUs take 655 characters."""
-_LISTS = frozenset({"SLURM_JOB_GPUS", "SLURM_STEP_GPUS", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"})
 _MOST = 1024 * 1024
 """Most bytes of an environment that are read; a user may make it as long as the kernel permits."""
 
 
 def read_environment(proc_root: str, pid: int) -> dict[str, str]:
-    """Read the variables in ``NAMES`` that the process was started with; empty if they are not readable."""
+    """Read the variables that the process was started with; empty if they are not readable.
+
+    Only those in ``NAMES`` and those that name devices are read.
+    """
+    limits = _LIMITS | {name.encode(): (name, _LONGEST_LIST) for name in device_variables()}
     found = {}
     for entry in (files.read(f"{proc_root}/{pid}/environ", _MOST) or b"").split(b"\0"):
         name, equals, value = entry.partition(b"=")
-        variable = _BYTES.get(name)
-        if equals and variable and len(value) <= (_LONGEST_LIST if variable in _LISTS else _LONGEST):
+        variable, longest = limits.get(name, ("", 0))
+        if equals and variable and len(value) <= longest:
             found[variable] = value.decode(errors="replace")
     return found
 

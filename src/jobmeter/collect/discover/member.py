@@ -1,6 +1,6 @@
 """Process that works for a job."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -26,7 +26,7 @@ class Member:
     ``rank`` is the replica's; ``process_rank`` and ``local_rank`` are the process's own. ``groups`` are control groups,
     by controller, of the replica only. ``measured`` is True if ``jobmeter run`` measures the replica itself. ``name``,
     ``user``, ``kind`` and ``pod_id`` belong to the job, if known. ``guess`` is the replica in a pod's host name, if
-    any. ``devices`` is the list of devices in the environment: (the name of the variable, its value). ``job_groups``
+    any. ``devices`` are the variables in the environment that name devices: (name, value). ``job_groups``
     contain every task of the job on this node, by controller, if a step has one task on a node. ``device_group`` is the
     path of the process's group in version 1's hierarchy of devices, empty without one. ``cluster`` is the scheduler's,
     ``step`` the number of the job's part and ``job_start`` the job's start, if the process has them; all three only for
@@ -45,7 +45,7 @@ class Member:
     kind: str = ""
     pod_id: str = ""
     guess: Owner | None = None
-    devices: tuple[str, str] | None = None
+    devices: tuple[tuple[str, str], ...] = ()
     job_groups: Mapping[str, str] = field(default_factory=dict)
     device_group: str = ""
     cluster: str = ""
@@ -59,6 +59,18 @@ class Process:
 
     stat: ProcessStat
     member: Member
+
+
+class MemberTable(Protocol):
+    """Processes of jobs on the node."""
+
+    def member_of(self, pid: int) -> Member | None:
+        """Return the membership of a process; None without a job."""
+        ...
+
+    def members(self) -> Iterable[Member]:
+        """Return the memberships of all processes of jobs."""
+        ...
 
 
 class Classifier(Protocol):

@@ -1,4 +1,4 @@
-"""GPUs that a control group permits its processes to open: the hierarchy ``devices`` of version 1.
+"""Devices that a control group permits its processes to open: the hierarchy ``devices`` of version 1.
 
 The kernel lists permitted devices only if all others are forbidden, as with Docker, podman, containerd and PBS. A group
 that permits everything but some devices (Slurm's, with ConstrainDevices) is listed as ``a *:* rwm``, which is useless.
@@ -6,26 +6,23 @@ Version 2 has a BPF program instead of a list, and no file that shows its effect
 https://docs.kernel.org/admin-guide/cgroup-v1/devices.html.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from jobmeter.collect import files
+from jobmeter.collect.accelerators.vendor import Device
 from jobmeter.collect.cgroup.paths import Hierarchies
-from jobmeter.collect.discover.devices import Device
 from jobmeter.collect.discover.member import Member
 
-_MAJOR = "195"
-"""Major number of NVIDIA's character devices: https://docs.kernel.org/admin-guide/devices.html."""
-_GPUS = frozenset(range(254))
-"""254 and 255 are the driver's own: ``nvidia-modeset`` and ``nvidiactl``."""
 _READ_MS = 10_000
 _MOST_GROUPS = 10_000
 
 
 class DeviceGroups:
-    """Reads each group at most every 10 s. For one thread."""
+    """Reads each group at most every 10 s, for devices of these numbers (see ``Vendor``). For one thread."""
 
-    def __init__(self, hierarchies: Hierarchies) -> None:
+    def __init__(self, hierarchies: Hierarchies, device_numbers: Mapping[int, range]) -> None:
         self._hierarchies = hierarchies
+        self._device_numbers = device_numbers
         self._lists: dict[str, frozenset[int] | None] = {}
         self._read_ms: int | None = None
 
@@ -46,11 +43,12 @@ class DeviceGroups:
     def _minors(self, path: str) -> frozenset[int] | None:
         folder = self._hierarchies.directory("devices", path)
         text = files.read(f"{folder}/devices.list") if folder else None
-        return None if text is None else minors_of(text.decode(errors="replace"))
+        return None if text is None else minors_of(text.decode(errors="replace"), self._device_numbers)
 
 
-def minors_of(text: str) -> frozenset[int] | None:
-    """Return the minor numbers of the GPUs that a ``devices.list`` allows; None if it allows every device."""
+def minors_of(text: str, device_numbers: Mapping[int, range]) -> frozenset[int] | None:
+    """Return the minor numbers of the devices that a ``devices.list`` allows; None if it allows every device."""
+    by_major = {str(major): minors for major, minors in device_numbers.items()}
     found: set[int] = set()
     for line in text.splitlines():
         kind, _, rest = line.partition(" ")
@@ -60,6 +58,6 @@ def minors_of(text: str) -> frozenset[int] | None:
             continue
         if kind == "a" or major == "*":
             return None
-        if major == _MAJOR:
-            found |= _GPUS if minor == "*" else {int(minor)} & _GPUS if minor.isdigit() else set()
+        minors = by_major.get(major, range(0))
+        found.update(minors if minor == "*" else {int(minor)}.intersection(minors) if minor.isdigit() else ())
     return frozenset(found)

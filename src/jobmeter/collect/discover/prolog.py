@@ -12,8 +12,8 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from jobmeter.collect.accelerators.vendor import Device
 from jobmeter.collect.base import Owner
-from jobmeter.collect.discover.devices import Device
 from jobmeter.collect.discover.member import Member
 from jobmeter.model.cluster import job_in_cluster
 from jobmeter.model.job import AllocationSource
@@ -33,9 +33,16 @@ class PrologAllocations:
 
     source = AllocationSource.PROLOG
 
-    def __init__(self, folder: Path, members: Callable[[], Iterable[Member]]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        members: Callable[[], Iterable[Member]],
+        are_numbers_of_node: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """``are_numbers_of_node`` is True if a file's number is that of a device; else UUIDs alone name devices."""
         self._folder = folder
         self._members = members
+        self._are_numbers_of_node = are_numbers_of_node
         self._problem = ""
 
     def owners(self, devices: Sequence[Device], now_ms: int) -> dict[int, list[Owner]]:  # noqa: ARG002 - see DeviceAllocator
@@ -63,7 +70,7 @@ class PrologAllocations:
         except OSError as error:
             names, problem = [], str(error)
         for name in names:
-            index = _device(name, devices)
+            index = self._device(name, devices)
             try:
                 jobs = [] if index is None else _read(self._folder / name)
             except OSError as error:
@@ -75,19 +82,20 @@ class PrologAllocations:
         self._problem = problem
         return found
 
+    def _device(self, name: str, devices: Sequence[Device]) -> int | None:
+        """Return the device that a file is named after; None for another file or a missing device."""
+        if not devices:
+            return None
+        number = _NUMBER.fullmatch(name) if self._are_numbers_of_node() else None
+        return next(
+            (one.index for one in devices if (one.index == int(number["index"]) if number else one.uuid == name)), None
+        )
+
 
 def _names(member: Member) -> set[str]:
     """Return the names of the job in a file: its id, and its number with its cluster if the id has none."""
     job = member.owner.job
     return {job, job_in_cluster(job, member.cluster)} if member.cluster else {job}
-
-
-def _device(name: str, devices: Sequence[Device]) -> int | None:
-    """Return the device that a file is named after; None for another file or a missing device."""
-    number = _NUMBER.fullmatch(name)
-    return next(
-        (one.index for one in devices if (one.index == int(number["index"]) if number else one.uuid == name)), None
-    )
 
 
 def _read(path: Path) -> list[str]:

@@ -2,14 +2,14 @@
 
 import os
 import platform
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from jobmeter import __version__
 from jobmeter.collect import files
+from jobmeter.collect.accelerators.vendor import Device
 from jobmeter.collect.base import Owner, Place
-from jobmeter.collect.discover.devices import Device, device_name
 from jobmeter.collect.discover.member import Member, Process
 from jobmeter.model.device import DeviceState
 from jobmeter.model.job import JobState
@@ -98,11 +98,14 @@ class NodeReporter:
     def __init__(
         self,
         place: Place,
-        devices: Callable[[], Sequence[Device]],
+        devices: Callable[[], Mapping[str, Device]],
         proc_root: str = "/proc",
         interval_ms: int | None = None,
     ) -> None:
-        """``interval_ms`` is the agent's interval, by which the server detects a silent agent."""
+        """``devices`` returns the devices by name.
+
+        ``interval_ms`` is the agent's interval, by which the server detects a silent agent.
+        """
         self._place = place
         self._devices = devices
         self._proc = proc_root
@@ -132,13 +135,13 @@ class NodeReporter:
             "boot_id": files.boot_id(self._proc),
             "booted": None if booted is None else booted * 1000,
             "interval_ms": self._interval_ms,
-            "devices": [_described(device) for device in self._devices()],
+            "devices": [_described(name, device) for name, device in self._devices().items()],
         }
         return {name: value for name, value in info.items() if value not in (None, [], "")}
 
 
-def _described(device: Device) -> dict[str, str]:
+def _described(device_name: str, device: Device) -> dict[str, str]:
     """Describe a device for the node's record; with its state if it is not measured."""
     state = "" if device.state is DeviceState.MEASURED else str(device.state)
-    named = {"device": device_name(device.index), "name": device.name, "uuid": device.uuid}
+    named = {"device": device_name, "name": device.name, "uuid": device.uuid}
     return {**named, **({"pci": device.pci} if device.pci else {}), **({"state": state} if state else {})}

@@ -88,6 +88,10 @@ class ProcessTable:
         with self._lock:
             return self._found
 
+    def members(self) -> list[Member]:
+        """Return the memberships of the processes of the last ``refresh``. Thread-safe."""
+        return [process.member for process in self.processes()]
+
     def look(self, pid: int, parent: Member | None) -> Process | None:
         """Classify a process that has begun to run a program.
 

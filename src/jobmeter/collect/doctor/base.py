@@ -1,7 +1,10 @@
-"""Result of a check, and the machine that it reads."""
+"""Result of a check of the doctor."""
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+
+from jobmeter.collect.checks.runner import CheckRunner
 
 
 class Status(StrEnum):
@@ -28,12 +31,11 @@ class Check:
     advice: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
-    """Paths of the machine's files; replaceable in tests."""
-
-    proc: str = "/proc"
-    sys: str = "/sys"
-    dev: str = "/dev"
-    run: str = "/run"
-    var: str = "/var"
+def run_checks(checks: Mapping[tuple[str, str], Callable[[], Iterable[Check]]], patience: float) -> list[Check]:
+    """Run checks by area and name, each for at most ``patience`` seconds, and return their results in order."""
+    runner: CheckRunner[tuple[str, str], Check] = CheckRunner(
+        patience,
+        lambda key, error: Check(*key, Status.PROBLEM, f"a check failed: {error}"[:1_000]),
+        lambda key, text: Check(*key, Status.PROBLEM, text),
+    )
+    return runner.run(checks)

@@ -1,18 +1,23 @@
-"""All checks in order; an error in one does not affect the others."""
+"""All checks in order."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from jobmeter.client.transport import Transport
-from jobmeter.collect.doctor.base import Check, Machine, Status
+from jobmeter.collect.doctor.base import Check, run_checks
 from jobmeter.collect.doctor.delivery import check_server, check_spool
-from jobmeter.collect.doctor.devices import check_devices
+from jobmeter.collect.doctor.devices import device_checks
 from jobmeter.collect.doctor.kernel import check_kernel
+from jobmeter.collect.doctor.plugins import check_plugins
 from jobmeter.collect.doctor.processes import check_events
 from jobmeter.collect.doctor.rights import check_rights
 from jobmeter.collect.doctor.schedulers import check_schedulers
+from jobmeter.collect.machine import Machine
 from jobmeter.model.time import Clock
+
+PATIENCE = 60.0
+"""Seconds that one check may take: the longest waits are for drivers that start their devices first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,22 +31,18 @@ class Questions:
     flink: str | None = None
 
 
-def examine(machine: Machine, questions: Questions, clock: Clock) -> Iterator[Check]:
-    """Run every check and yield its results."""
-    areas: tuple[tuple[str, Callable[[], Iterable[Check]]], ...] = (
-        ("rights", lambda: check_rights(machine)),
-        ("kernel", lambda: check_kernel(machine)),
-        ("kernel", lambda: check_events(questions.spool)),
-        ("devices", lambda: check_devices(machine)),
-        (
-            "schedulers",
-            lambda: check_schedulers(machine, questions.environment, questions.kubeconfig, questions.flink),
-        ),
-        ("delivery", lambda: check_server(questions.transport, clock)),
-        ("delivery", lambda: check_spool(machine, questions.spool, clock)),
-    )
-    for area, make in areas:
-        try:
-            yield from make()
-        except Exception as error:  # noqa: BLE001 - whatever fails must not take the other checks along
-            yield Check(area, "check", Status.PROBLEM, f"a check failed: {error}"[:1_000])
+def examine(machine: Machine, questions: Questions, clock: Clock, patience: float = PATIENCE) -> list[Check]:
+    """Run every check and return its results. A check that has not returned after ``patience`` seconds is a problem."""
+    transport, spool = questions.transport, questions.spool
+    schedulers = questions.environment, questions.kubeconfig, questions.flink
+    areas: Mapping[tuple[str, str], Callable[[], Iterable[Check]]] = {
+        ("rights", "check"): lambda: check_rights(machine),
+        ("kernel", "check"): lambda: check_kernel(machine),
+        ("kernel", "events"): lambda: check_events(spool),
+        **device_checks(machine),
+        ("schedulers", "check"): lambda: check_schedulers(machine, *schedulers),
+        ("delivery", "server"): lambda: check_server(transport, clock),
+        ("delivery", "spool"): lambda: check_spool(machine, spool, clock),
+        ("plug-ins", "check"): check_plugins,
+    }
+    return run_checks(areas, patience)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from jobmeter.collect import files
 from jobmeter.collect.cgroup.paths import UNIFIED, Hierarchies
-from jobmeter.collect.doctor.base import Check, Machine, Status
+from jobmeter.collect.doctor.base import Check, Status
+from jobmeter.collect.machine import Machine
 
 _AREA = "kernel"
 _NEEDED = ("cpu", "memory", "io", "pids")

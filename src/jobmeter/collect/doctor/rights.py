@@ -7,7 +7,8 @@ import os
 from collections.abc import Iterator
 
 from jobmeter.collect import files
-from jobmeter.collect.doctor.base import Check, Machine, Status
+from jobmeter.collect.doctor.base import Check, Status
+from jobmeter.collect.machine import Machine
 
 _SYS_PTRACE = 19
 CAPABILITIES = {

@@ -10,7 +10,8 @@ import msgspec
 
 from jobmeter.collect import files
 from jobmeter.collect.discover.clusters import own_cluster
-from jobmeter.collect.doctor.base import Check, Machine, Status
+from jobmeter.collect.doctor.base import Check, Status
+from jobmeter.collect.machine import Machine
 from jobmeter.collect.scheduler.flink.rest import Rest
 from jobmeter.errors import ConfigurationError, JobmeterError
 

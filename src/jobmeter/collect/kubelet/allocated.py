@@ -3,27 +3,40 @@
 import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
+from jobmeter.collect.accelerators.registry import vendor_of_resource
+from jobmeter.collect.accelerators.vendor import Device, Vendor
 from jobmeter.collect.base import Owner
-from jobmeter.collect.discover.devices import Device
 from jobmeter.collect.discover.member import Member
 from jobmeter.collect.kubelet.client import PodDevices, PodResources
+from jobmeter.collect.machine import Machine
 from jobmeter.errors import UnavailableError
 from jobmeter.model.job import AllocationSource
 from jobmeter.model.pod import job_of_pod
 
-PODS = "/var/log/pods"
-"""Folder in which the kubelet has a folder ``NAMESPACE_NAME_UID`` for each pod of the node."""
 _LIST_MS = 10_000
 _log = logging.getLogger(__name__)
 
 
+def pods_folder(machine: Machine) -> str:
+    """Return the folder in which the kubelet has a folder ``NAMESPACE_NAME_UID`` for each pod of the node."""
+    return f"{machine.var}/log/pods"
+
+
 class KubeletAllocations:
-    """Allocations by the kubelet, read at most every 10 s. For one thread."""
+    """Allocations of one vendor's devices by the kubelet, read at most every 10 s. For one thread.
+
+    Resources of other vendors are left out. A resource of no known vendor counts by the UUIDs in its ids.
+    """
 
     source = AllocationSource.KUBELET
 
-    def __init__(self, kubelet: PodResources, members: Callable[[], Iterable[Member]], folder: str = PODS) -> None:
+    def __init__(
+        self, vendor: Vendor[Any], kubelet: PodResources, members: Callable[[], Iterable[Member]], folder: str
+    ) -> None:
+        """``folder`` is that of the pods, see ``pods_folder``."""
+        self._vendor = vendor
         self._kubelet = kubelet
         self._members = members
         self._folder = folder
@@ -46,7 +59,7 @@ class KubeletAllocations:
             if uid is None:
                 continue
             owner = runs.get(uid) or Owner(job_of_pod(uid), "worker-0")
-            for index in indices(given.ids, devices):
+            for index in indices(self._vendor, given.ids, devices):
                 if owner not in found.setdefault(index, []):
                     found[index].append(owner)
         return found
@@ -62,7 +75,7 @@ class KubeletAllocations:
             self._problem = error.message
             return []
         self._problem = ""
-        return given
+        return [one for one in given if vendor_of_resource(one.resource) in (self._vendor, None)]
 
     def _uids(self, living: Iterable[str]) -> dict[tuple[str, str], str]:
         """Return the uid of each pod by namespace and name; among pods of one name the one with processes."""
@@ -80,14 +93,8 @@ class KubeletAllocations:
         return found
 
 
-def indices(ids: Iterable[str], devices: Sequence[Device]) -> list[int]:
-    """Return the distinct device numbers in a plug-in's ids.
-
-    An id is a device's UUID; ``UUID::N`` is one of several that share it in turns, ``UUID/N`` a part of it, and
-    ``MIG-GPU-UUID/N/M`` an instance of it. A CDI name has the id after its last ``=``.
-    https://github.com/NVIDIA/k8s-device-plugin#with-cuda-time-slicing.
-    """
+def indices(vendor: Vendor[Any], ids: Iterable[str], devices: Sequence[Device]) -> list[int]:
+    """Return the distinct device numbers in a plug-in's ids. A CDI name has the id after its last ``=``."""
     by_uuid = {device.uuid: device.index for device in devices}
-    names = (one.rpartition("=")[2].partition("::")[0].partition("/")[0].removeprefix("MIG-GPU") for one in ids)
-    plain = (f"GPU{name}" if name.startswith("-") else name for name in names)
-    return list(dict.fromkeys(by_uuid[name] for name in plain if name in by_uuid))
+    names = (vendor.uuid_of_id(one.rpartition("=")[2]) for one in ids)
+    return list(dict.fromkeys(by_uuid[name] for name in names if name in by_uuid))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jobmeter.collect.machine import Machine
 from jobmeter.errors import InvalidRequestError, UnavailableError
 from jobmeter.wire.protobuf import BYTES, fields
 
@@ -30,8 +31,9 @@ _log = logging.getLogger(__name__)
 _PODS = 1 << 3 | BYTES
 _POD_NAME, _POD_NAMESPACE, _POD_CONTAINERS = 1 << 3 | BYTES, 2 << 3 | BYTES, 3 << 3 | BYTES
 _CONTAINER_DEVICES, _CONTAINER_DYNAMIC = 2 << 3 | BYTES, 5 << 3 | BYTES
-_DEVICE_IDS = 2 << 3 | BYTES
-_CLAIM_RESOURCES, _CDI_DEVICES, _CLAIM_DEVICE = 4 << 3 | BYTES, 1 << 3 | BYTES, 4 << 3 | BYTES
+_RESOURCE_NAME, _DEVICE_IDS = 1 << 3 | BYTES, 2 << 3 | BYTES
+_CLAIM_RESOURCES, _CDI_DEVICES = 4 << 3 | BYTES, 1 << 3 | BYTES
+_CLAIM_DRIVER, _CLAIM_DEVICE = 2 << 3 | BYTES, 4 << 3 | BYTES
 _CDI_NAME = 1 << 3 | BYTES
 
 
@@ -40,11 +42,13 @@ class PodDevices:
     """Devices allocated to a container of a pod.
 
     ``ids`` come from a device plug-in; for a resource claim they are the driver's device names and their CDI names.
+    ``resource`` is the name of the plug-in's resource, or of the driver of a claim.
     """
 
     namespace: str
     pod: str
     ids: tuple[str, ...]
+    resource: str = ""
 
 
 def read_devices(body: bytes) -> list[PodDevices]:
@@ -58,10 +62,12 @@ def _pod(parts: list[tuple[int, bytes]]) -> Iterator[PodDevices]:
         for kind, given in _parts(content) if tag == _POD_CONTAINERS else ():
             inner = list(_parts(given)) if kind in {_CONTAINER_DEVICES, _CONTAINER_DYNAMIC} else []
             if kind == _CONTAINER_DEVICES:
-                yield PodDevices(namespace, name, tuple(_decoded(one) for key, one in inner if key == _DEVICE_IDS))
-            for key, claim in inner:
+                ids = tuple(_decoded(one) for key, one in inner if key == _DEVICE_IDS)
+                yield PodDevices(namespace, name, ids, _text(inner, _RESOURCE_NAME))
+            for key, body in inner:
                 if kind == _CONTAINER_DYNAMIC and key == _CLAIM_RESOURCES:
-                    yield PodDevices(namespace, name, _claim(list(_parts(claim))))
+                    claim = list(_parts(body))
+                    yield PodDevices(namespace, name, _claim(claim), _text(claim, _CLAIM_DRIVER))
 
 
 def _claim(parts: list[tuple[int, bytes]]) -> tuple[str, ...]:
@@ -88,6 +94,11 @@ class PodResources:
         self._socket = socket
         self._channel: grpc.Channel | None = None
         self._missing = False
+
+    @classmethod
+    def of(cls, machine: Machine) -> "PodResources":
+        """Return the client of a machine's kubelet."""
+        return cls(Path(machine.var, SOCKET.relative_to("/var")))
 
     @property
     def present(self) -> bool:

@@ -10,7 +10,6 @@ from pathlib import Path
 from threading import Event, Thread
 
 from jobmeter.collect import files
-from jobmeter.collect.agent_metrics import AgentMetrics
 from jobmeter.collect.base import Owner, Place, Samples
 from jobmeter.collect.cgroup.paths import Hierarchies
 from jobmeter.collect.clock import SampleClock
@@ -24,17 +23,16 @@ from jobmeter.collect.launch.family import Family
 from jobmeter.collect.launch.figures import Figures
 from jobmeter.collect.launch.plan import Plan
 from jobmeter.collect.launch.records import JobRecorder, ReplicaLife
-from jobmeter.collect.launch.requests import run_poller
 from jobmeter.collect.launch.result import Result, counted_by
 from jobmeter.collect.loop import Loop
+from jobmeter.collect.measurement import Measurement, turn_seconds
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.process.count import Ended
-from jobmeter.collect.process.stat import read_io, read_stat, user_name
+from jobmeter.collect.process.stat import read_io, user_name
 from jobmeter.collect.process.surroundings import own_limits
 from jobmeter.collect.registry import job_collectors
 from jobmeter.collect.spool import Spool
 from jobmeter.collect.text import valid_text
-from jobmeter.collect.worker import Worker
 from jobmeter.errors import ConflictError, NotFoundError
 from jobmeter.model.job import JobState
 
@@ -93,12 +91,12 @@ class Attachment:
         self._target = target
         self._place = place
         self._clock = clock
-        self._outbox = Outbox(spool)
-        self._delivery = Delivery(self._outbox, connect, clock)
+        self._delivery = Delivery(Outbox(spool), connect, clock)
         self._owner = Owner(plan.job, _REPLICA, plan.attempt)
         family = Family(plan.job)
         family.add(target.end.stat.key.pid, Member(owner=self._owner, source=Source.TAGS, rank=0))
         self._collectors = job_collectors(place, family, clock, alone=True)
+        self._measurement = Measurement(place, self._collectors, self._delivery, clock, plan.job)
         self._network = NetworkCollector(place)
         self._figures = Figures()
         self._incidents = IncidentWatch()
@@ -117,7 +115,7 @@ class Attachment:
         with _leaving() as signals:
             ticking.start()
             self._delivery.start()
-            poller = run_poller(self._place, self._plan.job, self._delivery, self._collectors, interval_ms)
+            poller = self._measurement.poller(interval_ms)
             poller.start()
             self._wait(signals)
             poller.stop()
@@ -148,10 +146,8 @@ class Attachment:
 
     def _finish(self, loop: Loop, recorder: JobRecorder, start: int, last: int) -> Result:
         life = self._life
-        remaining = self._living()
-        for allocations in self._collectors.allocations:
-            allocations.close(last)
-            loop.spool_records(allocations.records(last))
+        remaining = self._measurement.living()
+        self._measurement.close_allocations(loop, last)
         if self._detached:
             records = recorder.detached(life, last, self._target.end.stat.key.pid)
         elif life.exit_code is None:
@@ -176,26 +172,13 @@ class Attachment:
         )
 
     def _loop(self, interval_ms: int) -> Loop:
-        timeout = max(0.8 * interval_ms / 1000, 0.5)
-        return Loop(
-            [Worker(planned.collector, planned.every_ms, self._clock, timeout) for planned in self._collectors.planned],
-            [*self._collectors.allocations, self._collectors.device_events, self._incidents],
-            self._outbox,
-            AgentMetrics(self._place, self._plan.job),
-            self._clock,
-            watch=[self._watch],
-            refused=lambda: self._delivery.refused,
-        )
+        sources = [*self._collectors.allocations, *self._collectors.device_events, self._incidents]
+        return self._measurement.loop(turn_seconds(interval_ms), sources, [self._watch])
 
     def _watch(self, samples: Samples) -> None:
         self._incidents.watch(samples)
         if samples:
             self._figures.watch([*samples, *self._network.collect(samples[-1].time_ms)])
-
-    def _living(self) -> frozenset[int]:
-        """The processes of the tree that still run."""
-        found = (read_stat(_PROC, process.stat.key.pid) for process in self._collectors.table.processes())
-        return frozenset(stat.key.pid for stat in found if stat and not stat.ended)
 
 
 @contextmanager

@@ -4,10 +4,13 @@ import re
 import secrets
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import PurePath
 
+import msgspec
+
+from jobmeter.collect.launch.tracking import RUN_CONTEXT, TRACKING_URI, run_tags
 from jobmeter.model.time import Clock
 
 _INTERPRETERS = re.compile(
@@ -28,6 +31,7 @@ class Plan:
     ``attempt`` numbers the runs of a job id, 0 for the first; a later one sets the job's name only where it
     is ``named``. ``logs`` says whether its output is stored as log lines, ``pass_key`` whether the command finds
     ``JOBMETER_KEY`` in its environment. ``lease_owner`` is the random name by which this run renews the job's lease.
+    ``node`` is the machine. ``tracking`` are the variables with which MLflow logs to the job.
     """
 
     job: str
@@ -41,6 +45,8 @@ class Plan:
     logs: bool = True
     pass_key: bool = False
     lease_owner: str = ""
+    node: str = ""
+    tracking: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def names(self) -> list[str]:
@@ -70,12 +76,15 @@ def new_job_id(name: str, clock: Clock) -> str:
 
 
 def environments(plan: Plan, base: Mapping[str, str]) -> list[dict[str, str]]:
-    """The environment of each replica: the caller's without credentials, the job's tags, and the ranks of several."""
+    """The environment of each replica: the caller's without credentials, the job's tags, and the ranks of several.
+
+    Where MLflow logs to a server, its runs get the job's tags.
+    """
     closed = SECRET_VARIABLES - {KEY_VARIABLE} if plan.pass_key else SECRET_VARIABLES
-    own = {name: value for name, value in base.items() if name not in closed}
+    own = {**{name: value for name, value in base.items() if name not in closed}, **plan.tracking}
     common = {**own, "JOBMETER_JOB_ID": plan.job, "JOBMETER_ATTEMPT": str(plan.attempt), "JOBMETER_MEASURED": "run"}
     if plan.replicas == 1:
-        return [{**common, "JOBMETER_REPLICA": plan.names[0]}]
+        return [{**common, "JOBMETER_REPLICA": plan.names[0], **_run_context(plan, plan.names[0], own)}]
     common |= {
         "WORLD_SIZE": str(plan.replicas),
         "LOCAL_WORLD_SIZE": str(plan.replicas),
@@ -84,9 +93,21 @@ def environments(plan: Plan, base: Mapping[str, str]) -> list[dict[str, str]]:
         "MASTER_PORT": str(_free_port()),
     }
     return [
-        {**common, "JOBMETER_REPLICA": name, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+        {
+            **common,
+            "JOBMETER_REPLICA": name,
+            "RANK": str(rank),
+            "LOCAL_RANK": str(rank),
+            **_run_context(plan, name, own),
+        }
         for rank, name in enumerate(plan.names)
     ]
+
+
+def _run_context(plan: Plan, replica: str, variables: Mapping[str, str]) -> dict[str, str]:
+    if TRACKING_URI not in variables or RUN_CONTEXT in variables:
+        return {}
+    return {RUN_CONTEXT: msgspec.json.encode(run_tags(plan.job, replica, plan.attempt, plan.node)).decode()}
 
 
 def _free_port() -> int:

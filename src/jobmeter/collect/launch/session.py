@@ -8,7 +8,6 @@ from signal import SIGTERM
 from threading import Event, Thread
 from typing import TypeVar
 
-from jobmeter.collect.agent_metrics import AgentMetrics
 from jobmeter.collect.base import Owner, Place, Samples
 from jobmeter.collect.cgroup.paths import Groups, Hierarchies, groups_of
 from jobmeter.collect.clock import SampleClock
@@ -26,9 +25,9 @@ from jobmeter.collect.launch.memory import OomWatch
 from jobmeter.collect.launch.output import Output
 from jobmeter.collect.launch.plan import Plan, environments
 from jobmeter.collect.launch.records import JobRecorder, ReplicaLife, end_state, exit_status
-from jobmeter.collect.launch.requests import run_poller
 from jobmeter.collect.launch.result import Result, counted_by
 from jobmeter.collect.loop import Loop
+from jobmeter.collect.measurement import Measurement, turn_seconds
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.process.count import Ended
 from jobmeter.collect.process.stat import Key, read_high_water, read_io, read_stat
@@ -36,7 +35,6 @@ from jobmeter.collect.process.surroundings import own_limits
 from jobmeter.collect.registry import job_collectors
 from jobmeter.collect.spool import Spool
 from jobmeter.collect.stacks.collect import GoneRank
-from jobmeter.collect.worker import Worker
 from jobmeter.errors import JobmeterError
 from jobmeter.model.record import Records
 
@@ -126,12 +124,13 @@ class Session:
         self._guard = Guard(warn)
         self._children = Children()
         self._hierarchies = Hierarchies()
-        self._outbox = Outbox(spool)
-        self._logs = LogSender(plan, place, self._outbox, now_ns=clock.now_ns) if plan.logs else None
+        outbox = Outbox(spool)
+        self._logs = LogSender(plan, place, outbox, now_ns=clock.now_ns) if plan.logs else None
         self._output = Output(self._take) if self._logs else None
-        self._delivery = Delivery(self._outbox, lambda: self._connected(connect), clock)
+        self._delivery = Delivery(outbox, lambda: self._connected(connect), clock)
         self._family = Family(plan.job, plan.attempt)
         self._collectors = job_collectors(place, self._family, clock, alone=True)
+        self._measurement = Measurement(place, self._collectors, self._delivery, clock, plan.job)
         self._network = NetworkCollector(place)
         self._figures = Figures()
         self._incidents = RunIncidents(self._was_killed)
@@ -198,9 +197,7 @@ class Session:
         for life in self._lives:
             if life.exit_code == _KILLED and self._oom:
                 life.reason = self._oom.evidence(self._oom_kills.get(life.name, 0.0))
-        for allocations in self._collectors.allocations:
-            allocations.close(end)
-            loop.spool_records(allocations.records(end))
+        self._measurement.close_allocations(loop, end)
         out_of_memory = {life.name for life in self._lives if life.exit_code == _KILLED and life.reason}
         loop.spool_records(self._incidents.finish(out_of_memory.__contains__))
         records = self._recorder.ended(self._lives, end, stopped=stopped)
@@ -216,10 +213,7 @@ class Session:
 
     def _living(self) -> frozenset[int]:
         """The processes of the command that still run."""
-        found = self._groups.remaining() if self._groups else set()
-        found |= {process.stat.key.pid for process in self._collectors.table.processes()}
-        stats = (read_stat(_PROC, pid) for pid in found)
-        return frozenset(stat.key.pid for stat in stats if stat and not stat.ended)
+        return self._measurement.living(self._groups.remaining() if self._groups else ())
 
     @property
     def _lives(self) -> list[ReplicaLife]:
@@ -273,23 +267,11 @@ class Session:
 
     def _lines_dropped(self) -> int:
         given_up = self._logs.dropped if self._logs else 0
-        return given_up + self._outbox.dropped_lines + self._delivery.refused_lines
+        return given_up + self._delivery.outbox.dropped_lines + self._delivery.refused_lines
 
     def _loop(self, interval_ms: int) -> Loop:
-        timeout = max(0.8 * interval_ms / 1000, 0.5)
-        workers = [
-            Worker(planned.collector, planned.every_ms, self._clock, timeout) for planned in self._collectors.planned
-        ]
-        cost = AgentMetrics(self._place, self._plan.job)
-        return Loop(
-            workers,
-            [*self._collectors.allocations, self._collectors.device_events, self._incidents],
-            self._outbox,
-            cost,
-            self._clock,
-            watch=[self._watch],
-            refused=lambda: self._delivery.refused,
-        )
+        sources = [*self._collectors.allocations, *self._collectors.device_events, self._incidents]
+        return self._measurement.loop(turn_seconds(interval_ms), sources, [self._watch])
 
     def _measure(self, loop: Loop | None, interval_ms: int) -> int:
         """Sample and deliver in threads while the replicas run; the time of the last sample."""
@@ -298,9 +280,7 @@ class Session:
         ticking = Thread(target=self._tick, args=(loop, stop, interval_ms), name="loop", daemon=True)
         guard("measuring", ticking.start, None)
         guard("delivering", self._delivery.start, None)
-        poller = run_poller(
-            self._place, self._plan.job, self._delivery, self._collectors, interval_ms, self._gone_ranks
-        )
+        poller = self._measurement.poller(interval_ms, self._gone_ranks)
         guard("polling for requests", poller.start, None)
         while self._children.running:
             for ended in self._children.wait(1.0, self._read_final_stat):
@@ -384,7 +364,7 @@ class Session:
         failed = self._delivery.request_flush()
         signals = len(self._children.signals)
         warned = False
-        while self._outbox.size:
+        while self._delivery.outbox.size:
             waited = self._clock.monotonic() - begin
             if self._delivery.failed_attempts > failed:
                 return self._delivery.last_error

@@ -17,6 +17,7 @@ from jobmeter.collect.syslog.watch import FileWatch, is_gone
 from jobmeter.model.event import Level
 from jobmeter.model.log import LogLine
 from jobmeter.model.syslog import level_of_severity
+from jobmeter.model.token_bucket import TokenBucket
 from jobmeter.wire.native.logs import logs_frame
 
 _INTERVAL = 0.25
@@ -24,6 +25,8 @@ _SCAN_EVERY = 8
 """Rounds between two scans for new files."""
 _BREATH = 0.01
 """Seconds between two readings of the kernel's events, so that a busy folder costs little."""
+_BURST_SECONDS = 10
+"""Lines that may come at once, in seconds of the rate limit."""
 _READINGS = 8
 """Readings of one source in a round, before the others follow."""
 _log = logging.getLogger(__name__)
@@ -66,25 +69,6 @@ class LogSettings:
     lines_a_second: float = 10_000.0
 
 
-class LineRate:
-    """Rate limit: a bucket of lines that fills at ``rate`` per second, up to ten seconds' lines. For one thread."""
-
-    def __init__(self, rate: float, monotonic: Callable[[], float]) -> None:
-        self.rate = rate
-        self._monotonic = monotonic
-        self._lines = 10 * rate
-        self._at = monotonic()
-
-    def take(self, wanted: int) -> int:
-        """Return how many of ``wanted`` lines may pass now."""
-        now = self._monotonic()
-        self._lines = min(self._lines + (now - self._at) * self.rate, 10 * self.rate)
-        self._at = now
-        taken = min(wanted, int(self._lines))
-        self._lines -= taken
-        return taken
-
-
 class SystemLogReader:
     """Reads sources in turn. Positions are stored in ``state`` (None: not at all).
 
@@ -124,7 +108,7 @@ class SystemLogReader:
         self._unsaveable = False
         self._waits = False
         self._rounds = 0
-        self._rates: dict[str, LineRate] = {}
+        self._buckets: dict[str, TokenBucket] = {}
         self._failing: set[str] = set()
         self._stopping = Event()
         self._thread = Thread(target=self._run, name="system logs", daemon=True)
@@ -232,7 +216,7 @@ class SystemLogReader:
     def _forget(self, keys: Sequence[str]) -> None:
         for key in keys:
             self._saved.places.pop(key, None)
-            self._rates.pop(key, None)
+            self._buckets.pop(key, None)
             self._failing.discard(key)
             self._unsaved = True
 
@@ -260,8 +244,12 @@ class SystemLogReader:
     def _hand_on(self, source: Source, reading: Reading) -> None:
         entries = reading.entries
         if entries:
-            rate = self._rates.setdefault(source.key, LineRate(self._rate, self._monotonic))
-            intent = Intent(reading.end, max(self._now_ns(), self._saved.last_ns + 1), rate.take(len(entries)))
+            now = self._monotonic()
+            bucket = self._buckets.get(source.key)
+            if bucket is None:
+                bucket = self._buckets[source.key] = TokenBucket(self._rate, _BURST_SECONDS * self._rate, now)
+            taken = bucket.take(len(entries), now)
+            intent = Intent(reading.end, max(self._now_ns(), self._saved.last_ns + 1), taken)
             self._saved.last_ns = intent.first_ns + len(entries)
             if source.key in self._saved.places:
                 self._saved.places[source.key].intent = intent

@@ -36,6 +36,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
 
 RULE = Rule(
     name="agent_gap",
+    title="Agent gap",
     sees="Samples of a replica are missing for a part of its life.",
     advice="Look at the agent of its node (agent.dropped, agent.spool.size), and whether the node was paused.",
     source="https://github.com/ROCm/omnistat",

@@ -27,6 +27,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:  # noqa: ARG001 
 
 RULE = Rule(
     name="allocation_mismatch",
+    title="Allocation mismatch",
     sees="A replica computes on a device that was not given to it, or sources disagree on whose a device is.",
     advice="Let the launcher choose devices from what the scheduler gives, and constrain devices by control group.",
     source="https://slurm.schedmd.com/gres.html#Constraining_Devices",

@@ -47,6 +47,7 @@ def _room(case: Case, metrics: Sequence[str], numbers: Numbers) -> Iterator[Evid
 
 RULE = Rule(
     name="batch_small",
+    title="Batch small",
     sees="Devices, their memory and the CPU all have room, so a larger batch would fit.",
     advice="Double the batch until one of them is nearly full, and scale the learning rate with it.",
     source="https://docs.aws.amazon.com/sagemaker/latest/dg/debugger-built-in-profiler-rules.html#batch-size",

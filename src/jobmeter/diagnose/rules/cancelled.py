@@ -6,6 +6,7 @@ from jobmeter.model.job import JobState
 
 RULE = Cause(
     name="cancelled",
+    title="Cancelled",
     sees="The job was stopped by a user or an operator.",
     advice="Nothing is wrong with the job itself.",
     lines=(r"\bCANCELLED AT\b", "^KeyboardInterrupt$"),

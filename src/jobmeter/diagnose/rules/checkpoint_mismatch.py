@@ -4,6 +4,7 @@ from jobmeter.diagnose.causes import Cause
 
 RULE = Cause(
     name="checkpoint_mismatch",
+    title="Checkpoint mismatch",
     sees="A checkpoint and the model have other parameters.",
     advice=("Load the checkpoint with the configuration that it was made with, or leave the parts out that differ."),
     raised=(

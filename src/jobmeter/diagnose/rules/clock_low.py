@@ -112,6 +112,7 @@ def _hertz(value: float) -> str:
 
 RULE = Rule(
     name="clock_low",
+    title="Clock low",
     sees="A device computes at a low clock, and neither its power cap nor heat holds it back.",
     advice="See `nvidia-smi -q -d CLOCK,PERFORMANCE`: clocks may be locked (`nvidia-smi -rgc`); else reset the device.",
     source="https://github.com/facebookresearch/gcm",

@@ -48,6 +48,7 @@ def _ahead(case: Case) -> Iterator[tuple[int, str, int]]:
 
 RULE = Rule(
     name="clock_skew",
+    title="Clocks apart",
     sees="The clock of a node differs from the server's, or was set by seconds while the job ran.",
     advice="Let the node's clock be set over the network (chrony, systemd-timesyncd).",
     source="https://github.com/prometheus/node_exporter/blob/master/docs/node-mixin/alerts/alerts.libsonnet",

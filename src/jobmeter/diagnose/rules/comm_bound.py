@@ -80,6 +80,7 @@ def _mean(signals: list[Signal], node: str) -> Signal:
 
 RULE = Rule(
     name="comm_bound",
+    title="Comm bound",
     sees="A network link of a node carries nearly what it can, while the job's devices there have little to do.",
     advice="Exchange less (gradient accumulation, compression), overlap it with computing, or use faster links.",
     source="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",

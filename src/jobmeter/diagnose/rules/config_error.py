@@ -4,6 +4,7 @@ from jobmeter.diagnose.causes import Cause
 
 RULE = Cause(
     name="config_error",
+    title="Config error",
     sees="Arguments or a configuration file are wrong.",
     advice="Compare the command with the program's --help, and the file with its schema.",
     lines=(

@@ -36,6 +36,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
 
 RULE = Rule(
     name="cpu_bound_input",
+    title="CPU bound input",
     sees="The CPU of a replica is full while its devices wait.",
     advice="More CPU for the replica, more loader workers, or preprocessing done before the job.",
     source="https://docs.aws.amazon.com/sagemaker/latest/dg/debugger-built-in-profiler-rules.html#cpu-bottleneck",

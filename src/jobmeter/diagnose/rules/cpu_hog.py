@@ -116,6 +116,7 @@ def _waits(case: Case, total: Signal, pressure: Sequence[Signal], count: float, 
 
 RULE = Rule(
     name="cpu_hog",
+    title="CPU hog",
     sees="Processes outside the job take CPUs of a node that the job asked for, while it waits for them.",
     advice="Look on the node for who that is (top, systemd-cgtop); ask for the node alone, or for CPUs that are bound.",
     source="https://docs.kernel.org/accounting/psi.html",

@@ -29,6 +29,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
 
 RULE = Rule(
     name="cpu_overrequest",
+    title="CPU overrequest",
     sees="A CPU limit lies far above what the replica ever uses.",
     advice="Ask for fewer cores: others wait for them.",
     source="https://github.com/PrincetonUniversity/jobstats",

@@ -20,6 +20,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
 
 RULE = Rule(
     name="cpu_throttled",
+    title="CPU throttled",
     sees="A replica is throttled by its CPU quota.",
     advice="Raise the CPU limit, or start as many threads as the limit has cores (OMP_NUM_THREADS, loader workers).",
     source="https://github.com/kubernetes-monitoring/kubernetes-mixin/blob/master/alerts/resource_alerts.libsonnet",

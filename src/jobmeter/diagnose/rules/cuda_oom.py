@@ -4,6 +4,7 @@ from jobmeter.diagnose.causes import Cause
 
 RULE = Cause(
     name="cuda_oom",
+    title="GPU out of memory",
     sees="An allocation of device memory failed.",
     advice=(
         "Smaller batches, gradient checkpointing or sharding; look at gpu_mem_leak, and at who else is on the device."

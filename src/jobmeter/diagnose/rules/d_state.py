@@ -23,6 +23,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
 
 RULE = Rule(
     name="d_state",
+    title="Stuck in the kernel",
     sees="Processes of a node are in uninterruptible sleep for long.",
     advice="A disk or a network mount does not answer: look at /proc/PID/stack and at the kernel's log.",
     source="https://github.com/facebookresearch/gcm",

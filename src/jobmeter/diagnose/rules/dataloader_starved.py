@@ -106,6 +106,7 @@ def _evidence(load: Signal, then: float, otherwise: float) -> Evidence:
 
 RULE = Rule(
     name="dataloader_starved",
+    title="Dataloader starved",
     sees="The devices of a replica work and wait in turn, and it reads or prepares data while they wait.",
     advice="Load ahead while the devices work: more loader workers, a larger prefetch factor, pinned memory.",
     source="https://docs.aws.amazon.com/sagemaker/latest/dg/debugger-built-in-profiler-rules.html#low-gpu-utilization",

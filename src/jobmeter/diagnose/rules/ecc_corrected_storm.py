@@ -18,6 +18,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
 
 RULE = Rule(
     name="ecc_corrected_storm",
+    title="Many corrected ECC errors",
     sees="Memory errors of a device are corrected repeatedly.",
     advice="Nothing is lost yet; test the device when the job has ended.",
     source="https://github.com/facebookresearch/gcm",

@@ -23,6 +23,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:  # noqa: ARG001 
 
 RULE = Rule(
     name="ecc_uncorrected",
+    title="Uncorrected ECC error",
     sees="Memory errors of a device that could not be corrected.",
     advice="Start again from a checkpoint on another device; reset this one, and have it replaced if it happens again.",
     source="https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/index.html",

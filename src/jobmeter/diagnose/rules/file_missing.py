@@ -4,6 +4,7 @@ from jobmeter.diagnose.causes import Cause
 
 RULE = Cause(
     name="file_missing",
+    title="File missing",
     sees="A file or a program was not found.",
     advice="Look at the path, at the working directory and at what is mounted on that node.",
     raised=(

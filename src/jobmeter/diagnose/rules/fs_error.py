@@ -50,6 +50,7 @@ def _device(text: str) -> str:
 
 RULE = Rule(
     name="fs_error",
+    title="File system error",
     sees="The kernel of a node reports errors of a filesystem, of the disk below it, or of a server that it is on.",
     advice="Take jobs off the node; look at the disk (smartctl, nvme smart-log) or the storage server before fsck.",
     source="https://docs.kernel.org/filesystems/ext4/index.html",

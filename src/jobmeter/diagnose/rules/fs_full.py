@@ -72,6 +72,7 @@ def _severity(most: float, numbers: Numbers) -> Severity:
 
 RULE = Cause(
     name="fs_full",
+    title="File system full",
     sees="A filesystem that the job uses is full or nearly: of a node, or the ephemeral storage of a pod.",
     advice="Make room: old checkpoints, caches and logs first; or ask for more (quota, ephemeral-storage).",
     source="https://github.com/prometheus/node_exporter/blob/master/docs/node-mixin/alerts/alerts.libsonnet",

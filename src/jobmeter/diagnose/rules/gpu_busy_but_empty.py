@@ -58,6 +58,7 @@ def _is_used(tensor: Float64s, numbers: Numbers) -> bool:
 
 RULE = Rule(
     name="gpu_busy_but_empty",
+    title="GPU busy but empty",
     sees="A device is busy all the time with kernels that fill little of it.",
     advice="Larger batches, mixed precision and fused kernels give each launch more to do; a profiler tells which.",
     source="https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/feature-overview.html#metrics",

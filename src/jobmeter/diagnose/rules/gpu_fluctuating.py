@@ -87,6 +87,7 @@ def _in_window(part: Signal, numbers: Numbers) -> Bursts | None:
 
 RULE = Rule(
     name="gpu_fluctuating",
+    title="GPU fluctuating",
     sees="Devices swing between high utilization and idle, many times an hour.",
     advice="Something holds up each step: read ahead (more workers, prefetch), write checkpoints in the background.",
     source="https://docs.aws.amazon.com/sagemaker/latest/dg/debugger-built-in-profiler-rules.html#low-gpu-utilization",

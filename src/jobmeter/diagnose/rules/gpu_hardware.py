@@ -4,6 +4,7 @@ from jobmeter.diagnose.causes import Cause
 
 RULE = Cause(
     name="gpu_hardware",
+    title="GPU hardware",
     sees="An error of a device's hardware ended a replica.",
     advice="Take the device out of service and start again on another; see xid and ecc_uncorrected.",
     lines=(

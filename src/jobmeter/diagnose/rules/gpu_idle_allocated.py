@@ -30,6 +30,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
 
 RULE = Rule(
     name="gpu_idle_allocated",
+    title="GPU idle allocated",
     sees="A GPU or NPU that the job has computes nothing for long.",
     advice="End the job if it is done, ask for fewer devices, or find what its processes wait for.",
     source="https://github.com/PrincetonUniversity/job_defense_shield",

@@ -61,6 +61,7 @@ def _while_allocated(case: Case, signal: Signal) -> Iterator[Signal]:
 
 RULE = Rule(
     name="gpu_leftover_memory",
+    title="GPU leftover memory",
     sees="Memory of a device is in use, though no process of a job is there.",
     advice="Look for processes of earlier jobs (`fuser -v /dev/nvidia*`) and end them; else reset the device.",
     source="https://github.com/facebookresearch/gcm",

@@ -28,6 +28,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
 
 RULE = Rule(
     name="gpu_low_util",
+    title="GPU low utilization",
     sees="Mean utilization of the job's devices is low.",
     advice="Look at the input pipeline first (cpu_bound_input, io_bound_input), then at the batch size.",
     source="https://github.com/PrincetonUniversity/jobstats",

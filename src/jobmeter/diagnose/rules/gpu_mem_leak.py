@@ -8,6 +8,7 @@ from jobmeter.diagnose.signal import device
 
 RULE = Rule(
     name="gpu_mem_leak",
+    title="GPU memory leak",
     sees="Memory of a device grows on a straight line without an end.",
     advice="Tensors are retained: losses summed without .item() or .detach(), outputs collected in a list.",
     source="https://docs.aws.amazon.com/sagemaker/latest/dg/debugger-built-in-profiler-rules.html#gpu-memory-increase",

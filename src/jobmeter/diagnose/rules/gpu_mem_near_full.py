@@ -9,6 +9,7 @@ from jobmeter.model.finding import Severity
 
 RULE = Rule(
     name="gpu_mem_near_full",
+    title="GPU memory near full",
     sees="Memory of a device is nearly full.",
     advice="A little more and an allocation fails: smaller batches, gradient checkpointing, or a larger device.",
     source="https://support.huaweicloud.com/intl/en-us/usermanual-standard-modelarts/modelarts_24_0081.html",

@@ -84,6 +84,7 @@ def _faults(case: Case) -> Iterator[Event]:
 
 RULE = Rule(
     name="gpu_missing",
+    title="GPU missing",
     sees="A GPU of the job was lost, needs a reset, does not answer, or cannot be measured by the node's agent.",
     advice="Start again on another node. Drain this one, see its kernel's log for XIDs, and reset or replace the GPU.",
     source="https://docs.nvidia.com/deploy/gpu-debug-guidelines/index.html",

@@ -27,6 +27,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
 
 RULE = Rule(
     name="gpu_no_process",
+    title="GPU no process",
     sees="No process of the job, nor any other, computes on a device that the job has.",
     advice="Ask for as many devices as there are processes, or start one for each (torchrun --nproc-per-node).",
     source="https://github.com/PrincetonUniversity/job_defense_shield",

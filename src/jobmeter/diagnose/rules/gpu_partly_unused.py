@@ -28,6 +28,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
 
 RULE = Rule(
     name="gpu_partly_unused",
+    title="GPU partly unused",
     sees="Some of the job's devices never work while others do.",
     advice="Ask for as many devices as the program uses, or let it use all (torchrun --nproc-per-node, device lists).",
     source="https://github.com/PrincetonUniversity/job_defense_shield",

@@ -4,6 +4,7 @@ from jobmeter.diagnose.causes import Cause
 
 RULE = Cause(
     name="gpu_peer_access",
+    title="GPU peer access",
     sees="Access from one device to another failed.",
     advice="Look at the topology (nvidia-smi topo -m), at IOMMU and ACS, and at NCCL_P2P_DISABLE.",
     lines=(

@@ -25,6 +25,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
 
 RULE = Rule(
     name="gpu_underused_p95",
+    title="GPU underused p95",
     sees="Utilization of the job's devices is never high, though they work all the time.",
     advice="A larger batch, more workers that prepare input, or fewer devices: each waits for a part of every step.",
     source="https://docs.aws.amazon.com/sagemaker/latest/dg/debugger-built-in-profiler-rules.html#low-gpu-utilization",

@@ -23,6 +23,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
 
 RULE = Rule(
     name="hang_log",
+    title="Hang log",
     sees="No replica writes anything for long, in a job that did write.",
     advice="Look where each rank is (jobmeter diagnose JOB --stacks); see hang_hw.",
     source="https://help.aliyun.com/zh/pai/user-guide/aimaster-elastic-automatic-fault-tolerance-engine",

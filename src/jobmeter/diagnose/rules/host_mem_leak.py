@@ -8,6 +8,7 @@ from jobmeter.diagnose.signal import replica
 
 RULE = Rule(
     name="host_mem_leak",
+    title="Host memory leak",
     sees="Memory of a replica grows on a straight line without an end.",
     advice="Something is retained: tensors with their graph in a list, caches without a bound, one more object a step.",
     source="https://docs.aws.amazon.com/sagemaker/latest/dg/debugger-built-in-profiler-rules.html#gpu-memory-increase",

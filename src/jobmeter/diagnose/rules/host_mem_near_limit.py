@@ -9,6 +9,7 @@ from jobmeter.model.finding import Severity
 
 RULE = Rule(
     name="host_mem_near_limit",
+    title="Host memory near limit",
     sees="Memory of a replica is near its limit.",
     advice="Raise the memory limit, or use less memory at a time (smaller batches, fewer loader workers, memory maps).",
     source="https://support.huaweicloud.com/intl/en-us/usermanual-standard-modelarts/modelarts_24_0081.html",

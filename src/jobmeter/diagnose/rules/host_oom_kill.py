@@ -126,6 +126,7 @@ def _finding(rule: Rule, case: Case, replica: str, kills: int, evidence: list[Ev
 
 RULE = Rule(
     name="host_oom_kill",
+    title="Killed: host out of memory",
     sees="The kernel killed a process of the job because memory ran out.",
     advice="Raise the memory limit or use less memory at a time; see host_mem_leak for memory that only grows.",
     source="https://docs.kernel.org/admin-guide/cgroup-v2.html#memory-interface-files",

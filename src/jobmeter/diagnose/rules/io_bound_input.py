@@ -54,6 +54,7 @@ def _pressure(case: Case, numbers: Numbers) -> list[Signal]:
 
 RULE = Rule(
     name="io_bound_input",
+    title="I/O bound input",
     sees="A replica waits for storage while its devices (without any: its CPU) have little to do.",
     advice="Cache or stage the data set on a local disk, read larger blocks, prefetch more.",
     source="https://docs.aws.amazon.com/sagemaker/latest/dg/debugger-built-in-profiler-rules.html#io-bottleneck",

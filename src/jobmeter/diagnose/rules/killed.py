@@ -6,6 +6,7 @@ from jobmeter.model.job import JobState
 
 RULE = Cause(
     name="killed",
+    title="Killed",
     sees="A replica ended by SIGKILL, or by SIGTERM without a request to stop the job, for no visible reason.",
     advice="Ask who did it: the kernel's log (memory), the scheduler's log, other users.",
     exits=frozenset({128 + 9, 128 + 15}),

@@ -53,6 +53,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
 
 RULE = Rule(
     name="link_flap",
+    title="Link up and down",
     sees="The kernel of a node reported that a network link went down.",
     advice="Look at the cable, the transceiver and the switch port; ethtool -S and ibstat show the link's errors.",
     source="https://github.com/facebookresearch/gcm",

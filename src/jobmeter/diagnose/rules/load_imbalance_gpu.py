@@ -85,6 +85,7 @@ def _by_level(value: Float64s) -> list[int]:
 
 RULE = Rule(
     name="load_imbalance_gpu",
+    title="Load imbalance GPU",
     sees="A good part of the job's devices always does much less than the others of their role.",
     advice="Give each rank as much work: equal shards, balanced pipeline stages, sequences sorted by length.",
     source="https://docs.aws.amazon.com/sagemaker/latest/dg/debugger-built-in-profiler-rules.html#load-balancing",

@@ -35,6 +35,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
 
 RULE = Rule(
     name="mem_overrequest",
+    title="Memory overrequest",
     sees="A memory limit lies far above the most that the replica ever uses.",
     advice="Ask for less memory: others wait for it. Leave room for the file cache where the job reads files again.",
     source="https://github.com/PrincetonUniversity/job_defense_shield",

@@ -55,6 +55,7 @@ def _is_large(case: Case, numbers: Numbers) -> bool:
 
 RULE = Rule(
     name="mig_candidate",
+    title="MIG candidate",
     sees="A job has a whole GPU and needs a small part of it.",
     advice="Ask for a slice (MIG on A30, A100, H100 and newer), or share the device with MPS or time slicing.",
     source="https://github.com/PrincetonUniversity/job_defense_shield",

@@ -4,6 +4,7 @@ from jobmeter.diagnose.causes import Cause
 
 RULE = Cause(
     name="nan_loss",
+    title="NaN loss",
     sees="The loss or the gradients became NaN or infinite.",
     advice="Lower the learning rate, clip gradients, look at the batch; with fp16, at the loss scale.",
     lines=(

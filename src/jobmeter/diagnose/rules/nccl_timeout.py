@@ -6,6 +6,7 @@ from jobmeter.model.finding import Severity
 
 RULE = Cause(
     name="nccl_timeout",
+    title="NCCL timeout",
     sees="A collective operation waited for a rank that did not come.",
     advice="Look for the rank that failed first or hangs (jobmeter diagnose JOB --stacks, while the job runs); "
     "if there is none, at the network between the nodes.",

@@ -77,6 +77,7 @@ def _share(case: Case, part: Signal, whole: Signal, limit: float, numbers: Numbe
 
 RULE = Rule(
     name="net_errors",
+    title="Net errors",
     sees="A network interface of a node of the job loses packets, or the node sends many TCP segments again.",
     advice="Look at cable, transceiver and switch port (ethtool -S); drops alone are full buffers (ethtool -g).",
     source="https://github.com/prometheus/node_exporter/blob/master/docs/node-mixin/alerts/alerts.libsonnet",

@@ -4,6 +4,7 @@ from jobmeter.diagnose.causes import Cause
 
 RULE = Cause(
     name="node_failure",
+    title="Node failure",
     sees="A node that the job was on does not answer any more.",
     advice="Start again from the last checkpoint; the operator looks at the node.",
     lines=(

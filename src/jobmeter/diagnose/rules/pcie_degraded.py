@@ -79,6 +79,7 @@ def _low(case: Case, metric: str, signals: Sequence[Signal], numbers: Numbers) -
 
 RULE = Rule(
     name="pcie_degraded",
+    title="PCIe degraded",
     sees="The PCIe link of a device has fewer lanes or a lower generation than it could, or repeats what it sends.",
     advice="Reset the device once it is idle; if it stays so, reseat the card or its riser, and check BIOS settings.",
     source="https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/feature-overview.html#background-health-checks",

@@ -39,6 +39,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
 
 RULE = Rule(
     name="power_implausible",
+    title="Power implausible",
     sees="The power that a device reports is too low for its work, or far above its power limit.",
     advice="Do not trust its power and energy; look for firmware updates, and test or exchange the device.",
     source="https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html",

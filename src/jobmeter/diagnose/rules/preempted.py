@@ -4,6 +4,7 @@ from jobmeter.diagnose.causes import Cause
 
 RULE = Cause(
     name="preempted",
+    title="Preempted",
     sees="The scheduler or the provider took the machine back.",
     advice="Write checkpoints often enough and let the scheduler queue the job again.",
     lines=(

@@ -5,6 +5,7 @@ from jobmeter.diagnose.rule import Weight
 
 RULE = Cause(
     name="python_exception",
+    title="Python exception",
     sees="An exception that no other rule explains ended a replica.",
     advice="Read the traceback from its last line upwards.",
     exception=True,

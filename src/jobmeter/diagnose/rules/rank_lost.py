@@ -80,6 +80,7 @@ def _gone(rule: Rule, replica: str, since: int, last: int) -> Finding:
 
 RULE = Rule(
     name="rank_lost",
+    title="Rank lost",
     sees="A rank's processes went away while those of other ranks stayed.",
     advice="Look at the node of that rank; what the others report is a consequence. Where they wait for it: "
     "jobmeter diagnose JOB --stacks.",

@@ -87,6 +87,7 @@ def _networks(lines: Iterable[LogLine]) -> Mapping[str, tuple[bool, LogLine]]:
 
 RULE = Rule(
     name="rdma_fallback",
+    title="RDMA fallback",
     sees="NCCL exchanges data between nodes over TCP sockets instead of InfiniBand or RoCE.",
     advice="Give the job the devices (/dev/infiniband, rdma/hca resources, unlimited memlock); look at NCCL_IB_HCA "
     "and NCCL_IB_DISABLE, and at ibv_devinfo inside the job. NCCL_DEBUG=INFO shows what it chose.",

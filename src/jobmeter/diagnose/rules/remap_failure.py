@@ -8,6 +8,7 @@ from jobmeter.model.finding import Severity
 
 RULE = Rule(
     name="remap_failure",
+    title="Remap failure",
     sees="Device memory cannot be repaired any more.",
     advice="Take the device out of service: it has to be replaced.",
     source="https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/index.html",

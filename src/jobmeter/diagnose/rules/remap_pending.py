@@ -8,6 +8,7 @@ from jobmeter.model.finding import Severity
 
 RULE = Rule(
     name="remap_pending",
+    title="Remap pending",
     sees="Device memory waits for a reset to be repaired.",
     advice="Reset the device when nobody uses it.",
     source="https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/index.html",

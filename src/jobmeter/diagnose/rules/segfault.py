@@ -4,6 +4,7 @@ from jobmeter.diagnose.causes import Cause
 
 RULE = Cause(
     name="segfault",
+    title="Segfault",
     sees="A replica ended by SIGSEGV or SIGBUS.",
     advice="Run it with PYTHONFAULTHANDLER=1; a native library or too small a /dev/shm is the usual cause.",
     lines=(

@@ -4,6 +4,7 @@ from jobmeter.diagnose.causes import Cause
 
 RULE = Cause(
     name="shape_mismatch",
+    title="Shape mismatch",
     sees="An operation got arrays whose shapes do not fit.",
     advice=(
         "Print the shapes before the line that the traceback names; look at the last batch and at the vocabulary size."

@@ -60,6 +60,7 @@ def _covered(work: Course, span: PhaseSpan) -> float:
 
 RULE = Rule(
     name="slow_start",
+    title="Slow start",
     sees="The devices of a job wait long before they work for the first time, or after a restart.",
     advice=(
         "See what it does meanwhile: loading data or a model (read from a local copy), compiling (cache it), "

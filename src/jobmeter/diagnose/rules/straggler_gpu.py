@@ -161,6 +161,7 @@ def _evidence(peers: Peers, one: Outlier, signs: list[str]) -> Iterator[Evidence
 
 RULE = Rule(
     name="straggler_gpu",
+    title="Straggler GPU",
     sees="One device differs from the others of the job, in several hardware metrics or far in one.",
     advice="Exclude its node and compare; then look at its temperature, power cap, PCIe link and memory errors.",
     source="https://github.com/ROCm/omnistat",

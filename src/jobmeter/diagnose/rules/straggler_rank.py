@@ -82,6 +82,7 @@ def _evidence(case: Case, peers: Peers, one: Outlier, waits: Sequence[Signal]) -
 
 RULE = Rule(
     name="straggler_rank",
+    title="Straggler rank",
     sees="One rank computes while the others of its role wait for it, or the other way round.",
     advice="Look at that rank's node and data shard: uneven shards, a busy neighbour, a slow disk or clock.",
     source="https://github.com/NVIDIA/nvidia-resiliency-ext",

@@ -48,6 +48,7 @@ def _conditions(case: Case, numbers: Numbers) -> Iterator[tuple[Signal, Bools, l
 
 RULE = Rule(
     name="swap",
+    title="Swap",
     sees="A node of the job writes to swap for long, or reads pages again and again while tasks wait for memory.",
     advice="Use less memory on the node (smaller batches, fewer loader workers), or ask for a node with more.",
     source="https://github.com/prometheus/node_exporter/blob/master/docs/node-mixin/alerts/alerts.libsonnet",

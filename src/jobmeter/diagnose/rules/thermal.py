@@ -30,6 +30,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
 
 RULE = Rule(
     name="thermal",
+    title="Too hot",
     sees="A device is hot, or throttled because of it.",
     advice="Look at fans, air flow and the neighbours in the rack; lower the power limit until then.",
     source="https://github.com/facebookresearch/gcm",

@@ -28,6 +28,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
 
 RULE = Rule(
     name="throttle_power",
+    title="Slowed by its power limit",
     sees="A device is throttled by its power cap, or by the power supply.",
     advice="Under a cap this is normal; a brake means that the power supply or the rack is at its limit.",
     source="https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html",

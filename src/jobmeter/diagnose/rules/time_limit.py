@@ -4,6 +4,7 @@ from jobmeter.diagnose.causes import Cause
 
 RULE = Cause(
     name="time_limit",
+    title="Time limit",
     sees="The scheduler ended the job at its time limit.",
     advice="Ask for more time, or write checkpoints and go on in another job.",
     lines=(

@@ -22,6 +22,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
 
 RULE = Rule(
     name="unknown_exit",
+    title="Unknown exit",
     sees="A replica failed, and neither its lines nor its status show why.",
     advice="Let the program say why it ends: the last lines and the exit status are all there is.",
     source="https://github.com/NVIDIA/nvidia-resiliency-ext",

@@ -62,6 +62,7 @@ def _reports(case: Case) -> Iterator[tuple[str, XidReport, Report]]:
 
 RULE = Rule(
     name="xid",
+    title="GPU error (XID)",
     sees="The NVIDIA driver reported an error (XID) in the kernel's log of a node of the job.",
     advice="The vendor's catalogue names what to do for each code; critical ones need a reset or more.",
     source="https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html",

@@ -1,8 +1,8 @@
 """The fallback of the vendor's dialects: calls of its SDKs for an unsupported product or version."""
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.alibaba.operation import url_form
-from jobmeter.dialects.alibaba.product import Product, named, never
+from jobmeter.dialects.alibaba.common.operation import url_form
+from jobmeter.dialects.alibaba.common.product import Product, named, never
 from jobmeter.dialects.base import Match
 from jobmeter.errors import NotFoundError
 

@@ -1,10 +1,11 @@
 """Baseten v1: its training API, in the form that ``truss`` and the ``baseten`` SDK use. Sources and gaps: SPEC.md."""
 
 from jobmeter.access.signatures import BEARER
+from jobmeter.dialects.base.path_dialect import PathDialect
+from jobmeter.dialects.base.request import operations_of
 from jobmeter.dialects.baseten import errors, names
 from jobmeter.dialects.baseten.gaps import GAPS
-from jobmeter.dialects.baseten.operations import OPERATIONS
-from jobmeter.dialects.path_dialect import PathDialect
+from jobmeter.dialects.baseten.view import view_call
 
 _OWN = frozenset({"training_projects", "training_jobs", "training"})
 
@@ -21,8 +22,9 @@ BASETEN = PathDialect(
     name=names.NAME,
     title="Baseten training API, v1",
     schemes=(BEARER,),
-    operations=OPERATIONS,
+    operations=operations_of(f"{__name__}.operations"),
     gaps=GAPS,
+    view_call=view_call,
     render=errors.render,
     wrong_method="This path takes {allowed}, not {method}.",
     wrong_path="There is nothing at {path}.",

@@ -1,6 +1,6 @@
 """Baseten's call for the data of a chart."""
 
-from jobmeter.dialects.base import KEY, View, ViewCall, encoded, target
+from jobmeter.dialects.base.view import KEY, View, ViewCall, encoded, target
 from jobmeter.dialects.baseten.names import METRICS
 from jobmeter.model.time import SECOND
 

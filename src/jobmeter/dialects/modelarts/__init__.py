@@ -1,11 +1,12 @@
 """Huawei Cloud ModelArts v2: training jobs. Sources and readings: SPEC.md."""
 
 from jobmeter.access.signatures import HUAWEI
+from jobmeter.dialects.base.path_dialect import PathDialect
+from jobmeter.dialects.base.request import operations_of
 from jobmeter.dialects.modelarts import errors, names
 from jobmeter.dialects.modelarts.gaps import GAPS
-from jobmeter.dialects.modelarts.operations import OPERATIONS
 from jobmeter.dialects.modelarts.operations.projects import PROJECTS_PATH
-from jobmeter.dialects.path_dialect import PathDialect
+from jobmeter.dialects.modelarts.view import view_call
 
 _SEGMENTS = 4
 """Fewest segments of a path: ``/v2/{project_id}/...``."""
@@ -20,8 +21,9 @@ MODELARTS = PathDialect(
     name=names.NAME,
     title="Huawei Cloud ModelArts, API v2",
     schemes=HUAWEI,
-    operations=OPERATIONS,
+    operations=operations_of(f"{__name__}.operations"),
     gaps=GAPS,
+    view_call=view_call,
     render=errors.render,
     wrong_method="The method {method} is not allowed here: {allowed}.",
     wrong_path="The path {path} is not found.",

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from jobmeter.dialects.modelarts.arguments import ONLY_TASK, tasks_of
 from jobmeter.dialects.modelarts.flavors import flavor_info, flavor_type
 from jobmeter.dialects.modelarts.names import LOST_PHASE, NAME, PHASES
+from jobmeter.dialects.modelarts.requests import ONLY_TASK, tasks_of
 from jobmeter.model.job import LOST, Job, JobState, JobView, Replica
 from jobmeter.model.order import natural
 from jobmeter.model.time import SECOND

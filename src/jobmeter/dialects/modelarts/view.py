@@ -1,6 +1,6 @@
 """ModelArts' call for the data of a chart."""
 
-from jobmeter.dialects.base import KEY, View, ViewCall, encoded
+from jobmeter.dialects.base.view import KEY, View, ViewCall, encoded
 from jobmeter.dialects.modelarts.names import NAME
 
 _HEADER = f"X-Auth-Token: {KEY}"

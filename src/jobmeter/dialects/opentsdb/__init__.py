@@ -9,6 +9,7 @@ from jobmeter.dialects.base import Answer, Context, Gap, Match, Operation
 from jobmeter.dialects.opentsdb import errors
 from jobmeter.dialects.opentsdb.gaps import GAPS
 from jobmeter.dialects.opentsdb.operations import OPERATIONS
+from jobmeter.dialects.opentsdb.view import view_call
 from jobmeter.errors import JobmeterError, NotFoundError
 
 _VERSIONED = re.compile(r"/api/v[0-9]{1,3}(/.*)")
@@ -24,6 +25,7 @@ class OpenTsdb:
     schemes: Sequence[Scheme] = (*TOKENS, BASIC, SHARE)
     operations: Sequence[Operation] = OPERATIONS
     gaps: Sequence[Gap] = GAPS
+    view_call = staticmethod(view_call)
 
     def __init__(self) -> None:
         self._paths = {operation.path: operation for operation in self.operations}

@@ -2,7 +2,7 @@
 
 import re
 
-from jobmeter.dialects.base import BEARER, View, ViewCall, target
+from jobmeter.dialects.base.view import BEARER, View, ViewCall, target
 from jobmeter.model.catalog import Kind, Scope
 from jobmeter.model.time import SECOND
 from jobmeter.wire.opentsdb.names import to_opentsdb

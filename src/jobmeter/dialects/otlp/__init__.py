@@ -1,10 +1,10 @@
 """OpenTelemetry's protocol (OTLP), receiving: ``/v1/metrics``, ``/v1/traces``, ``/v1/logs``. Sources: SPEC.md."""
 
 from jobmeter.access.signatures import BASIC, TOKENS, TRACE
+from jobmeter.dialects.base.path_dialect import PathDialect
 from jobmeter.dialects.otlp import errors
 from jobmeter.dialects.otlp.gaps import GAPS
 from jobmeter.dialects.otlp.operations import OPERATIONS
-from jobmeter.dialects.path_dialect import PathDialect
 
 OTLP = PathDialect(
     name="otlp",

@@ -11,11 +11,12 @@ from msgspec.structs import replace
 from jobmeter.access.call import Call
 from jobmeter.access.signatures import BASIC, TOKENS, Scheme
 from jobmeter.dialects.base import Answer, Context, Gap, Match, Operation
+from jobmeter.dialects.base.routes import Routes
+from jobmeter.dialects.base.view import no_view_call
 from jobmeter.dialects.prometheus import errors
 from jobmeter.dialects.prometheus.arguments import FORM
 from jobmeter.dialects.prometheus.gaps import GAPS
 from jobmeter.dialects.prometheus.operations import OPERATIONS
-from jobmeter.dialects.routes import Routes
 from jobmeter.errors import JobmeterError, NotFoundError
 
 _PREFIX = "/prometheus"
@@ -31,6 +32,7 @@ class Prometheus:
     schemes: Sequence[Scheme] = (*TOKENS, BASIC)
     operations: Sequence[Operation] = OPERATIONS
     gaps: Sequence[Gap] = GAPS
+    view_call = staticmethod(no_view_call)
 
     def __init__(self) -> None:
         each = [(one, method) for one in self.operations for method in one.method.split(", ")]

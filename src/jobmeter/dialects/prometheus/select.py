@@ -1,4 +1,4 @@
-"""The series and samples of selectors, by questions."""
+"""The series and samples of selectors, by questions: stored series, and series made of facts."""
 
 from collections.abc import Generator, Sequence
 from typing import Any
@@ -7,12 +7,13 @@ import msgspec
 import numpy as np
 
 from jobmeter.dialects.base import execute
+from jobmeter.dialects.prometheus.facts import FACTS, MOST_SAMPLES, Span, find_facts, samples_of
 from jobmeter.dialects.prometheus.names import APP, JOB, PREFIX, PROJECT, Exposed, exposed, names_of, stored_names
 from jobmeter.model.batch import Float64s
 from jobmeter.model.question import Question
 from jobmeter.model.series import NamePart, Series, job_key
 from jobmeter.model.time import MAX_TIME_MS, TimeRange
-from jobmeter.promql.labels import value_of
+from jobmeter.promql.labels import Labels, value_of
 from jobmeter.promql.nodes import NAME, Match, Matcher, Node, Selector
 from jobmeter.promql.reads import reads
 from jobmeter.promql.regex import full_matches
@@ -23,13 +24,22 @@ MOST_NAMES = 10_000
 _DIGITS = 12
 """Digits of a value in an exporter's unit: a division makes noise beyond them."""
 
-Found = Generator[Question[Any], Any, list[Exposed]]
+
+class FactSeries(msgspec.Struct, frozen=True):
+    """A series that is made of facts."""
+
+    labels: Labels
+    spans: tuple[Span, ...]
+
+
+Row = Exposed | FactSeries
+Found = Generator[Question[Any], Any, list[Row]]
 Matchers = Sequence[Matcher]
 
 
 def find(alternatives: Sequence[Matchers], since_ms: int | None, project: str | None) -> Found:
     """Find the series that fulfil one of the alternatives, sorted by their labels."""
-    found: dict[Exposed, None] = {}
+    found: dict[Row, None] = {}
     for matchers in alternatives:
         found.update(dict.fromkeys((yield from _find(matchers, since_ms, project))))
     return sorted(found, key=lambda one: one.labels)
@@ -37,12 +47,18 @@ def find(alternatives: Sequence[Matchers], since_ms: int | None, project: str | 
 
 def _find(matchers: Matchers, since_ms: int | None, project: str | None) -> Found:
     name = next((one.value for one in matchers if one.label == NAME and one.match is Match.EQUAL), "")
+    if name in FACTS:
+        named = _named(matchers)
+        where = named.get(PROJECT) or project
+        ids = (named[JOB],) if named.get(JOB) else ()
+        spans = yield from find_facts(name, since_ms or 0, frozenset({where}) if where else None, ids)
+        return _matching(matchers, [FactSeries(labels, tuple(one)) for labels, one in spans.items()])
     metrics = yield from _metrics(matchers, name)
     if not metrics:
         return []
     jobs = _jobs(matchers, project)
     answer = yield from execute(SeriesQuestion(metrics=metrics, jobs=jobs, since_ms=since_ms))
-    rows = [row for series in answer.series for row in exposed(series, name)]
+    rows: list[Row] = [row for series in answer.series for row in exposed(series, name)]
     return _matching(matchers, rows)
 
 
@@ -64,9 +80,14 @@ def _metrics(matchers: Matchers, name: str) -> Generator[Question[Any], Any, fro
 
 def _jobs(matchers: Matchers, project: str | None) -> tuple[int, ...] | None:
     """Return the keys of the one job that is asked for, where its project is known."""
-    named = {one.label: one.value for one in matchers if one.match is Match.EQUAL}
+    named = _named(matchers)
     where = named.get(PROJECT) or project
     return (job_key(where, named[JOB]),) if where and named.get(JOB) else None
+
+
+def _named(matchers: Matchers) -> dict[str, str]:
+    """Return the labels whose value is asked for."""
+    return {one.label: one.value for one in matchers if one.match is Match.EQUAL}
 
 
 def _fulfils(matcher: Matcher, texts: Sequence[str]) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
@@ -79,7 +100,7 @@ def _fulfils(matcher: Matcher, texts: Sequence[str]) -> "np.ndarray[tuple[int], 
     return ~found if matcher.match in {Match.NOT_EQUAL, Match.NOT_REGEX} else found
 
 
-def _matching(matchers: Matchers, rows: list[Exposed]) -> list[Exposed]:
+def _matching(matchers: Matchers, rows: list[Row]) -> list[Row]:
     kept = np.ones(len(rows), bool)
     for matcher in matchers:
         kept &= _fulfils(matcher, [value_of(row.labels, matcher.label) for row in rows])
@@ -107,8 +128,29 @@ def prefetch(
     return Prefetched(found)
 
 
-def read_samples(rows: Sequence[Exposed], start_ms: int, end_ms: int) -> Generator[Question[Any], Any, Samples]:
-    """Read the samples in ``(start_ms, end_ms]`` of each row that has any."""
+def read_samples(rows: Sequence[Row], start_ms: int, end_ms: int) -> Generator[Question[Any], Any, Samples]:
+    """Read the samples in ``(start_ms, end_ms]`` of each row that has any, facts behind stored series."""
+    stored = yield from _read_stored([row for row in rows if isinstance(row, Exposed)], start_ms, end_ms)
+    facts = [row for row in rows if isinstance(row, FactSeries)]
+    return _with_facts(stored, facts, start_ms, end_ms) if facts else stored
+
+
+def _with_facts(stored: Samples, rows: Sequence[FactSeries], start_ms: int, end_ms: int) -> Samples:
+    room = MOST_SAMPLES
+    labels, times, values = list(stored.labels), [stored.times], [stored.values]
+    starts = stored.starts.tolist()
+    for row in rows:
+        some, their = samples_of(row.spans, start_ms, end_ms, room)
+        if len(some):
+            room -= len(some)
+            labels.append(row.labels)
+            times.append(some)
+            values.append(their)
+            starts.append(starts[-1] + len(some))
+    return Samples(labels, np.concatenate(times), np.concatenate(values), np.array(starts, np.int64))
+
+
+def _read_stored(rows: Sequence[Exposed], start_ms: int, end_ms: int) -> Generator[Question[Any], Any, Samples]:
     begin, end = max(start_ms + 1, 0), min(end_ms + 1, MAX_TIME_MS)
     if not rows or begin >= end:
         return Samples([], np.empty(0, np.int64), np.empty(0), np.zeros(1, np.int64))

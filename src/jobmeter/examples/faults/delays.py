@@ -6,7 +6,8 @@ import numpy as np
 
 from jobmeter.diagnose.examine import examine
 from jobmeter.diagnose.open import OpenFindings
-from jobmeter.diagnose.rule import Rule, rules
+from jobmeter.diagnose.registry import rules
+from jobmeter.diagnose.rule import Rule
 from jobmeter.diagnose.running import RUNNING
 from jobmeter.diagnose.thresholds import Thresholds
 from jobmeter.examples.faults.build import START, Made

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from jobmeter.errors import InvalidRequestError
 from jobmeter.ingest.exporters.resolve import ResolvedSeries, resolve
 from jobmeter.ingest.join import distinct, used
-from jobmeter.kernel.table import Texts, new_table
+from jobmeter.kernel.table import Texts, TextTable
 from jobmeter.model.batch import Float64s, Int64s, SampleBatch, Uint32s
 from jobmeter.model.interner import SeriesInterner, SeriesList, current, listed
 from jobmeter.model.time import MAX_TIME_MS
@@ -65,7 +65,7 @@ class _LabelCache:
 
     def __init__(self, interner: SeriesInterner) -> None:
         self.interner = interner
-        self.table = new_table()
+        self.table = TextTable()
         self._series: Int64s = np.empty(_FIRST, np.int64)
         self._rules: Float64s = np.empty((3, _FIRST))
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from jobmeter.model.catalog import accelerator, agent, flink, host, replica
-from jobmeter.model.catalog.metric import Aggregate, Kind, Metric, Scope
+from jobmeter.model.catalog.metric import Aggregate, Display, Kind, Metric, MetricGroup, NumberFormat, Scope
 
 OPEN_PREFIXES = ("app.", "external.")
 
@@ -34,6 +34,11 @@ def find(name: str) -> Metric | None:
     return None
 
 
+def shown_in(views: Display) -> tuple[str, ...]:
+    """Return the names of the metrics that people see in any of these places, in the order of the rows."""
+    return tuple(metric.name for metric in METRICS if metric.views & views)
+
+
 def by_dialect_name(dialect: str) -> Mapping[str, Metric]:
     """Map a dialect's own metric names to metrics."""
     return MappingProxyType({metric.names[dialect]: metric for metric in METRICS if dialect in metric.names})
@@ -52,10 +57,14 @@ __all__ = [
     "METRICS",
     "OPEN_PREFIXES",
     "Aggregate",
+    "Display",
     "Kind",
     "Metric",
+    "MetricGroup",
+    "NumberFormat",
     "Scope",
     "by_dialect_name",
     "find",
+    "shown_in",
     "with_derived",
 ]

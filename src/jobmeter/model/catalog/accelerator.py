@@ -2,10 +2,21 @@
 
 from collections.abc import Mapping
 from functools import partial
+from typing import Unpack
 
 from msgspec.structs import replace
 
-from jobmeter.model.catalog.metric import NO_NAMES, Aggregate, Kind, Metric, Scope, utilization
+from jobmeter.model.catalog.metric import (
+    NO_NAMES,
+    Aggregate,
+    Display,
+    Kind,
+    Metric,
+    MetricGroup,
+    Presentation,
+    Scope,
+    utilization,
+)
 from jobmeter.model.device import STATES
 
 _AMOUNTS = frozenset({"By", "W", "J", "{error}", "{row}", "{process}"})
@@ -51,6 +62,7 @@ def _metric(
     read_unit: str = "",
     minimum: float = 0.0,
     maximum: float | None = None,
+    **presentation: Unpack[Presentation],
 ) -> Metric:
     return Metric(
         name,
@@ -64,6 +76,8 @@ def _metric(
         minimum=minimum,
         maximum=maximum,
         names=_NAMES.get(name, NO_NAMES),
+        group=MetricGroup.ACCELERATORS,
+        **presentation,
     )
 
 
@@ -72,27 +86,100 @@ _counter = partial(_metric, kind=Kind.COUNTER)
 _time = partial(_counter, unit="s", read_unit="1")
 
 
+def _titled(prefix: str, title: str) -> str:
+    return f"NPU {title[0].lower()}{title[1:]}" if prefix == "npu" else title
+
+
 def _core(prefix: str) -> tuple[Metric, ...]:
     memory = f"{prefix}.memory"
     return (
-        _ratio(f"{prefix}.utilization", text="Share of time in which any kernel ran."),
-        _metric(f"{memory}.usage", "By", "Device memory in use."),
-        _metric(f"{memory}.limit", "By", "Total device memory."),
+        _ratio(
+            f"{prefix}.utilization",
+            text="Share of time in which any kernel ran.",
+            title=_titled(prefix, "Utilization"),
+            phrase="utilization",
+            column=prefix.upper(),
+            views=Display.FIRST | Display.RANKS | Display.NODE | Display.USE | Display.CORE,
+        ),
+        _metric(
+            f"{memory}.usage",
+            "By",
+            "Device memory in use.",
+            title=_titled(prefix, "Device memory in use"),
+            phrase="device memory in use",
+            column=f"{prefix.upper()} memory",
+            views=Display.FIRST | Display.NODE | Display.CORE,
+        ),
+        _metric(
+            f"{memory}.limit",
+            "By",
+            "Total device memory.",
+            title=_titled(prefix, "Device memory limit"),
+            views=Display.HIDDEN,
+        ),
         utilization(
             memory,
             "Device memory in use over total device memory.",
             Scope.DEVICE,
             names=_NAMES[f"{memory}.utilization"],
+            group=MetricGroup.ACCELERATORS,
+            title=_titled(prefix, "Device memory in use, share"),
+            phrase="device memory in use",
+            views=Display.CHART | Display.CORE,
         ),
         _ratio(
             f"{prefix}.sm.active",
             text="Share of time in which a streaming multiprocessor (or core) had work, over all of them.",
+            title=_titled(prefix, "Multiprocessor activity"),
+            phrase="multiprocessor activity",
+            views=Display.FIRST | Display.RANKS,
         ),
-        _ratio(f"{prefix}.tensor.active", text="Share of time in which the tensor (matrix) pipe worked."),
-        _ratio(f"{prefix}.dram.active", text="Share of time in which device memory moved data."),
-        _metric(f"{prefix}.power", "W", "Power drawn."),
-        _counter(f"{prefix}.energy", "J", "Energy used.", read_unit="W"),
-        _metric(f"{prefix}.temperature", "Cel", "Core temperature.", minimum=-60.0),
+        _ratio(
+            f"{prefix}.tensor.active",
+            text="Share of time in which the tensor (matrix) pipe worked.",
+            title=_titled(prefix, "Tensor core activity"),
+            phrase="tensor core activity",
+            views=Display.FIRST,
+        ),
+        _ratio(
+            f"{prefix}.dram.active",
+            text="Share of time in which device memory moved data.",
+            title=_titled(prefix, "Memory interface activity"),
+            phrase="memory interface activity",
+        ),
+        *_physics(prefix),
+    )
+
+
+def _physics(prefix: str) -> tuple[Metric, ...]:
+    return (
+        _metric(
+            f"{prefix}.power",
+            "W",
+            "Power drawn.",
+            title=_titled(prefix, "Power"),
+            phrase="power",
+            column="Power" if prefix == "gpu" else "",
+            views=Display.FIRST | Display.RANKS | Display.NODE | Display.CORE,
+        ),
+        _counter(
+            f"{prefix}.energy",
+            "J",
+            "Energy used.",
+            read_unit="W",
+            title=_titled(prefix, "Power, by energy"),
+            phrase=f"{prefix} energy",
+            views=Display.CORE,
+        ),
+        _metric(
+            f"{prefix}.temperature",
+            "Cel",
+            "Core temperature.",
+            minimum=-60.0,
+            title=_titled(prefix, "Temperature"),
+            phrase="temperature",
+            views=Display.FIRST | Display.NODE | Display.CORE,
+        ),
     )
 
 
@@ -108,11 +195,11 @@ METRICS: tuple[Metric, ...] = (
     _ratio("gpu.encoder.utilization", text="Share of time in which the video encoder worked."),
     _ratio("gpu.decoder.utilization", text="Share of time in which the video decoder worked."),
     _ratio("gpu.fan", text="Fan speed over its maximum."),
-    _metric("gpu.power.limit", "W", "Power that the device may draw."),
+    _metric("gpu.power.limit", "W", "Power that the device may draw.", views=Display.HIDDEN),
     _metric("gpu.temperature.memory", "Cel", "Memory temperature.", minimum=-60.0),
-    _metric("gpu.clock.sm", "Hz", "Clock of the streaming multiprocessors."),
+    _metric("gpu.clock.sm", "Hz", "Clock of the streaming multiprocessors.", title="Clock"),
     _metric("gpu.clock.memory", "Hz", "Clock of the memory."),
-    _metric("gpu.clock.sm.limit", "Hz", "Highest clock of the streaming multiprocessors."),
+    _metric("gpu.clock.sm.limit", "Hz", "Highest clock of the streaming multiprocessors.", views=Display.HIDDEN),
     replace(
         _metric("gpu.state", "", f"Whether it is measured: {', '.join(f'{one.code} {one}' for one in STATES)}."),
         over=Aggregate.MAX,
@@ -133,15 +220,20 @@ METRICS: tuple[Metric, ...] = (
     _metric("gpu.remapped.rows.uncorrectable", "{row}", "Memory rows remapped for uncorrectable errors."),
     _metric("gpu.remapped.rows.pending", "", "1 while a remapping waits for a reset."),
     _metric("gpu.remapped.rows.failed", "", "1 after a remapping failed."),
-    _counter("gpu.pcie.receive", "By", "Bytes received over PCIe."),
-    _counter("gpu.pcie.transmit", "By", "Bytes sent over PCIe."),
+    _counter("gpu.pcie.receive", "By", "Bytes received over PCIe.", title="PCIe traffic received"),
+    _counter("gpu.pcie.transmit", "By", "Bytes sent over PCIe.", title="PCIe traffic sent"),
     _counter("gpu.pcie.replay", "{error}", "PCIe replays."),
     _metric("gpu.pcie.generation", "{generation}", "Generation of the PCIe link; an idle device may lower it."),
-    _metric("gpu.pcie.generation.limit", "{generation}", "Highest generation that the device and its slot allow."),
+    _metric(
+        "gpu.pcie.generation.limit",
+        "{generation}",
+        "Highest generation that the device and its slot allow.",
+        views=Display.HIDDEN,
+    ),
     _metric("gpu.pcie.width", "{lane}", "Lanes that the PCIe link uses."),
-    _metric("gpu.pcie.width.limit", "{lane}", "Most lanes that the device and its slot allow."),
-    _counter("gpu.nvlink.receive", "By", "Bytes received over NVLink."),
-    _counter("gpu.nvlink.transmit", "By", "Bytes sent over NVLink."),
+    _metric("gpu.pcie.width.limit", "{lane}", "Most lanes that the device and its slot allow.", views=Display.HIDDEN),
+    _counter("gpu.nvlink.receive", "By", "Bytes received over NVLink.", title="NVLink traffic received"),
+    _counter("gpu.nvlink.transmit", "By", "Bytes sent over NVLink.", title="NVLink traffic sent"),
     _metric("gpu.processes", "{process}", "Processes that compute on the device."),
     _metric("gpu.processes.foreign", "{process}", "Processes that compute on the device and belong to no job."),
     _metric("gpu.process.memory.usage", "By", "Device memory that the processes of one replica use."),

@@ -4,7 +4,7 @@ Source: the metric table of the operation GetInstanceMetric in the documentation
 distinct names; it spells ``niagara_seek.meam`` that way).
 """
 
-from jobmeter.model.catalog.metric import Aggregate, Metric, Scope
+from jobmeter.model.catalog.metric import Aggregate, Display, Metric, Scope
 
 _TABLE: tuple[tuple[str, str, str], ...] = (
     ("delay", "ms", "Business delay."),
@@ -49,7 +49,25 @@ _TABLE: tuple[tuple[str, str, str], ...] = (
     ("Status.JVM.Threads.Count", "", "Threads."),
 )
 
+_FIRST = frozenset(
+    {
+        "delay",
+        "tps.rate",
+        "numRecordsInPerSecond.rate",
+        "numRecordsOutPerSecond.rate",
+        "lastCheckpointDuration",
+    }
+)
 METRICS: tuple[Metric, ...] = tuple(
-    Metric(f"flink.{name}", unit, text, Scope.REPLICA, minimum=None, parts=Aggregate.MEAN, names={"foas": name})
+    Metric(
+        f"flink.{name}",
+        unit,
+        text,
+        Scope.REPLICA,
+        minimum=None,
+        parts=Aggregate.MEAN,
+        names={"foas": name},
+        views=Display.FIRST if name in _FIRST else Display.CHART,
+    )
     for name, unit, text in _TABLE
 )

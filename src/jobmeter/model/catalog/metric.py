@@ -1,11 +1,13 @@
 """Form of a catalogue entry."""
 
 from collections.abc import Mapping
-from enum import StrEnum
+from enum import Flag, StrEnum, auto
 from math import inf
 from types import MappingProxyType
+from typing import TypedDict, Unpack
 
 import msgspec
+from msgspec.structs import force_setattr
 
 
 class Kind(StrEnum):
@@ -40,11 +42,60 @@ class Aggregate(StrEnum):
     """For a whole job, combined like members of one node: amounts add up. Not used in the catalogue itself."""
 
 
+class NumberFormat(StrEnum):
+    """Form in which people see a value."""
+
+    RATIO = "ratio"
+    """A ratio of 0 to 1, shown in percent."""
+    NUMBER = "number"
+    """A plain number without a unit: a load, a flag, a code."""
+    QUANTITY = "quantity"
+    """A number with its unit."""
+
+
+class MetricGroup(StrEnum):
+    """Heading under which people see a metric, in the order of the headings."""
+
+    ACCELERATORS = "accelerators"
+    APPLICATION = "application"
+    CPU = "cpu"
+    MEMORY = "memory"
+    NETWORK = "network"
+    DISK = "disk"
+    NODE = "node"
+    AGENT = "agent"
+
+    @property
+    def heading(self) -> str:
+        """Text of the heading."""
+        return "CPU" if self is MetricGroup.CPU else self.value.capitalize()
+
+
+class Display(Flag):
+    """Places where people see a metric."""
+
+    HIDDEN = 0
+    CHART = auto()
+    """A chart of a job, behind the first ones of its group."""
+    FIRST = auto()
+    """A chart of a job at first sight."""
+    RANKS = auto()
+    """The heat map of ranks."""
+    NODE = auto()
+    """A chart of a node."""
+    USE = auto()
+    """The curves in the list of jobs, and the order of the busiest jobs."""
+    CORE = auto()
+    """The default metrics of a question about a job."""
+    SUMMARY = auto()
+    """The summary of a job."""
+
+
 NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 
 class Metric(msgspec.Struct, frozen=True):
-    """Metric: its name, its unit, and how it is read.
+    """Metric: its name, its unit, how it is read, and how people see it.
 
     ``unit`` is the unit of a stored sample (UCUM: ``By``, ``s``, ``W``, ``Cel``, ``Hz``, ``{core}``). ``1`` is a ratio
     0 to 1, shown in percent; a plain number (a load, a flag) has no unit. ``read_unit`` is the unit of an answer, which
@@ -54,6 +105,10 @@ class Metric(msgspec.Struct, frozen=True):
     metric may be derived: ``rate_of`` names a counter whose rate it is, without parts that bear a label of
     ``rate_but``; ``ratio`` a (usage, limit) pair; ``difference`` a (whole, rest) pair. ``minimum`` and ``maximum``
     bound a stored sample: a value outside has the wrong unit. ``names`` maps a dialect to its name.
+
+    ``title`` is the heading of a chart or column within its ``group``; by default it is made from the name. ``phrase``
+    names the metric within a sentence; by default it is made from the title. ``column`` is the short heading in tables
+    of usage; empty: no column. ``views`` says where people see it. Rows stand in the order in which people see them.
     """
 
     name: str
@@ -72,6 +127,18 @@ class Metric(msgspec.Struct, frozen=True):
     minimum: float | None = 0.0
     maximum: float | None = None
     names: Mapping[str, str] = msgspec.field(default_factory=lambda: NO_NAMES)
+    group: MetricGroup = MetricGroup.APPLICATION
+    title: str = ""
+    phrase: str = ""
+    column: str = ""
+    views: Display = Display.CHART
+
+    def __post_init__(self) -> None:
+        """Fill in the phrase and the title."""
+        if not self.phrase:
+            force_setattr(self, "phrase", _lowered(self.title) or self.name.replace(".", " "))
+        if not self.title:
+            force_setattr(self, "title", _title(self.name))
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -85,6 +152,32 @@ class Metric(msgspec.Struct, frozen=True):
             return self.read_unit
         return f"{self.unit}/s" if self.kind is Kind.COUNTER else self.unit
 
+    @property
+    def format(self) -> NumberFormat:
+        """Form of an answer."""
+        return {"1": NumberFormat.RATIO, "": NumberFormat.NUMBER}.get(self.answer_unit, NumberFormat.QUANTITY)
+
+
+def _title(name: str) -> str:
+    prefix, _, rest = name.partition(".")
+    short = rest if prefix in {"app", "external", "flink", "gpu", "npu"} else name
+    words = short.replace(".", " ").replace("_", " ")
+    return f"NPU {words}" if prefix == "npu" else words[:1].upper() + words[1:]
+
+
+def _lowered(title: str) -> str:
+    """Lower the first letter, unless it begins an abbreviation."""
+    return title if title[1:2].isupper() else title[:1].lower() + title[1:]
+
+
+class Presentation(TypedDict, total=False):
+    """Fields of a metric that say how people see it."""
+
+    title: str
+    phrase: str
+    column: str
+    views: Display
+
 
 def utilization(
     name: str,
@@ -94,6 +187,9 @@ def utilization(
     minimum: float = 0.0,
     maximum: float = 1.5,
     names: Mapping[str, str] = NO_NAMES,
+    *,
+    group: MetricGroup = MetricGroup.APPLICATION,
+    **presentation: Unpack[Presentation],
 ) -> Metric:
     """Build ``NAME.utilization``: the share of ``NAME.usage`` in ``whole``, by default in ``NAME.limit``."""
     return Metric(
@@ -107,4 +203,6 @@ def utilization(
         minimum=minimum,
         maximum=maximum,
         names=names,
+        group=group,
+        **presentation,
     )

@@ -1,4 +1,4 @@
-"""Exports with Arrow: Parquet, and text if the kernel is missing."""
+"""Exports as Parquet."""
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from io import BytesIO
@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from jobmeter.model.batch import SampleColumns
@@ -27,8 +26,6 @@ _LINES = pa.schema([_TIME, *_NAMES, _VALUE])
 _SAMPLES: list[tuple[str, pa.DataType]] = [
     _TIME, *_NAMES, ("attempt", pa.int32()), ("labels", pa.string()), _VALUE
 ]  # fmt: skip
-# Its stub does not know that arrays and scalars may be joined.
-_join: Any = pc.binary_join_element_wise
 
 
 def lines(result: MetricResult) -> Iterator[bytes]:
@@ -41,28 +38,6 @@ def lines(result: MetricResult) -> Iterator[bytes]:
             writer.write_table(pa.table(columns, schema=_LINES))
             yield _drain(sink)
     yield _drain(sink)
-
-
-def texts(found: Readings, before: Texts, between: Texts, after: Texts) -> Generator[bytes]:
-    """Write the samples as text without the kernel; see ``raw``."""
-    parts = [_part(column) for column in (before, between, after)]
-    for block in batches(found.blocks, raw.ROWS):
-        index: Any = pa.array(block.index)
-        first, middle, last = (part if isinstance(part, pa.Scalar) else part.take(index) for part in parts)
-        time, value = (pa.array(column).cast(pa.string()) for column in (block.time, block.value))
-        yield _bytes(_join(first, time, middle, value, last, ""))
-
-
-def _part(texts: Texts) -> "pa.Array[Any] | pa.Scalar[Any]":
-    """Return one scalar if all texts are equal; else an array."""
-    return pa.scalar(texts[0]) if len(set(texts)) == 1 else pa.array(texts, pa.string())
-
-
-def _bytes(texts: "pa.Array[Any]") -> bytes:
-    """Concatenate all texts."""
-    buffers: list[Any] = texts.buffers()
-    ends = np.frombuffer(buffers[1], np.int32, len(texts) + 1, texts.offset * 4)
-    return bytes(buffers[2][int(ends[0]) : int(ends[-1])].to_pybytes())
 
 
 def samples(found: Readings) -> Generator[bytes]:

@@ -4,15 +4,18 @@ from collections.abc import Mapping
 
 import msgspec
 
-from jobmeter.model.catalog import METRICS, Aggregate, Kind, Metric, Scope
+from jobmeter.model.catalog import METRICS, Aggregate, Kind, Metric, MetricGroup, NumberFormat, Scope
 from jobmeter.server.native.bodies import copied
 from jobmeter.server.native.endpoint import CallContext, Endpoint, tagged
 
 
 class MetricBody(msgspec.Struct, frozen=True):
-    """A metric: its unit as stored and as read, and its name in each dialect."""
+    """A metric: its title, its unit as stored and as read, and its name in each dialect."""
 
     name: str
+    title: str
+    group: MetricGroup
+    format: NumberFormat
     unit: str
     read_unit: str
     kind: Kind
@@ -43,7 +46,8 @@ def _body(metric: Metric) -> MetricBody:
 def _catalog(context: CallContext) -> CatalogBody:  # noqa: ARG001 - the shape of every work function
     """List all metrics.
 
-    Each has a name, unit, kind, scope, and its name in each dialect.
+    Each has a name, title, group, unit, kind, scope, and its name in each dialect. `format` is the form of an answer:
+    `ratio` (0 to 1, shown in percent), `number` (a plain number), or `quantity` (a number with a unit).
     """
     return CatalogBody([_body(metric) for metric in METRICS])
 

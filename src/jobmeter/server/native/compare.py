@@ -13,8 +13,8 @@ from jobmeter.model.phase import Difference
 from jobmeter.model.series import check_job_id
 from jobmeter.model.time import TimeRange, floor_to
 from jobmeter.query.defaults import default_step, life
-from jobmeter.query.request import By, JobRef, MetricQuery, MetricResult
-from jobmeter.query.summary import JobSummary
+from jobmeter.query.request import By, HeadQuestion, JobRef, MetricQuery
+from jobmeter.query.summary import JobSummary, SummaryQuestion
 from jobmeter.server.native.arguments import Query
 from jobmeter.server.native.bodies import JobBody, copied
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagged
@@ -45,14 +45,13 @@ def _compare(context: CallContext) -> Comparison:
     """
     refs = _refs(context)
     metrics = requested_metrics(context.arguments.texts("metric"))
-    executor, now_ms = context.services.executor, context.services.clock.now_ms()
-    jobs = [executor.head(ref, context.scope) for ref in refs]
+    now_ms = context.services.clock.now_ms()
+    jobs = [context.ask(HeadQuestion(ref)) for ref in refs]
     spans = [life(job, now_ms) for job in jobs]
     step_ms = context.arguments.duration("step") or max(map(default_step, spans))
     return Comparison(
         jobs=[
-            ComparedJob(copied(JobBody, job), executor.summary(JobRef(job.id, job.project), context.scope))
-            for job in jobs
+            ComparedJob(copied(JobBody, job), context.ask(SummaryQuestion(JobRef(job.id, job.project)))) for job in jobs
         ],
         step=step_ms,
         lines=[
@@ -87,7 +86,7 @@ def _lines(context: CallContext, job: Job, span: TimeRange, metrics: Sequence[st
         by=By.JOB,
         aggregate=Aggregate.WHOLE,
     )
-    result: MetricResult = context.services.executor.run(query, context.scope)
+    result = context.ask(query)
     # Buckets begin at whole steps since the epoch: the bucket with the start is the first of every job.
     first = floor_to(span.start_ms, step_ms)
     return [

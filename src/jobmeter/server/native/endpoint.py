@@ -15,10 +15,12 @@ from jobmeter.access.signatures import NATIVE, Scheme
 from jobmeter.dialects.base import Answer, drive
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.question import Question
-from jobmeter.model.series import NO_JOB, check_job_id, check_name, job_key
+from jobmeter.model.series import check_job_id, check_name
+from jobmeter.query.administration import DamageQuestion
 from jobmeter.query.meter import QueryCost
 from jobmeter.query.request import JobRef, NodeRef
 from jobmeter.server.admission import QueuedQuestion, Ticket
+from jobmeter.server.commands import perform
 from jobmeter.server.exchange import MEMORY_BYTES, decoded_body
 from jobmeter.server.live import Feed
 from jobmeter.server.native.arguments import Arguments, Query
@@ -112,6 +114,11 @@ class CallContext(msgspec.Struct, kw_only=True, eq=False):
     path: Mapping[str, str]
     most_bytes: int
     """Largest uncompressed body."""
+
+    def ask(self, question: Question[T]) -> T:
+        """Return the result of a question or command, within the caller's scope. Raises any JobmeterError."""
+        result: T = perform(self.services, question, self.principal, self.scope)
+        return result
 
     def renew(self) -> None:
         """Raise UnauthenticatedError or ForbiddenError if the caller has lost access to the answer."""
@@ -317,31 +324,25 @@ def work(endpoint: Endpoint, context: CallContext) -> Result:
     """Answer an authorised call."""
     answer = endpoint.work(context)
     if isinstance(answer, Generator):
-        executor = context.services.executor
-        answer = drive(answer, lambda question: executor.run(question, context.scope))
+        answer = drive(answer, context.ask)
     if isinstance(answer, Stream):
         answer = _renewed(answer, context)
     if not isinstance(answer, Answer | Stream | Feed | Awaitable):
         answer = Answer(200, msgspec.json.encode(answer))
-    damaged = context.services.store.damaged()
-    return _warned(answer, damaged, context) if damaged and endpoint.is_question else answer
+    subject = _subject(context)
+    if subject is None or not endpoint.is_question or not isinstance(answer, Answer | Stream):
+        return answer
+    return _warned(answer, context.ask(DamageQuestion(subject)))
 
 
-def _warned(answer: Result, damaged: Sequence[DamagedPart], context: CallContext) -> Result:
-    """Add an ``X-Jobmeter-Damaged`` header for each damaged part that may have held samples of the job or node.
-
-    At most ten headers.
-    """
-    keys = _job_keys(context)
-    touching = [part for part in damaged if any(map(part.may_concern, keys))]
-    headers = tuple(("X-Jobmeter-Damaged", part.summary) for part in touching[:_MOST_DAMAGED])
-    return replace(answer, headers=(*answer.headers, *headers)) if isinstance(answer, Answer | Stream) else answer
+def _warned(answer: Answer | Stream, damaged: Sequence[DamagedPart]) -> Result:
+    """Add an ``X-Jobmeter-Damaged`` header for each damaged part, at most ten."""
+    headers = tuple(("X-Jobmeter-Damaged", part.summary) for part in damaged[:_MOST_DAMAGED])
+    return replace(answer, headers=(*answer.headers, *headers)) if headers else answer
 
 
-def _job_keys(context: CallContext) -> Sequence[int]:
-    """Job keys whose samples are in an answer; empty for calls about neither a job nor a node."""
+def _subject(context: CallContext) -> JobRef | NodeRef | None:
+    """Job or node in the path, whose samples are in the answer."""
     if "job" in context.path:
-        projects = context.scope.projects if context.project is None else frozenset({context.project})
-        heads = context.services.registry.job_head(projects, context.path["job"], context.services.clock.now_ms())
-        return [job_key(head.project, head.id) for head in heads]
-    return (NO_JOB,) if "node" in context.path else ()
+        return JobRef(context.path["job"], context.project)
+    return NodeRef(context.path["node"]) if "node" in context.path else None

@@ -7,6 +7,7 @@ import msgspec
 from jobmeter.access.decide import authorize
 from jobmeter.errors import ForbiddenError, NotFoundError
 from jobmeter.model.event import EventFilter, EventPage, EventSource, EventType, Level
+from jobmeter.query.request import HeadQuestion, NodeRecordsQuestion
 from jobmeter.server.native.arguments import CLUSTER, RANGE, REPLICA, Query
 from jobmeter.server.native.bodies import EventBody, copied
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, node_ref, tagged
@@ -45,8 +46,7 @@ class NodeEvents(msgspec.Struct, frozen=True):
 
 def _of_job(context: CallContext) -> JobEvents:
     """List the events of a job and its replicas."""
-    executor = context.services.executor
-    job = executor.head(job_ref(context), context.scope)
+    job = context.ask(HeadQuestion(job_ref(context)))
     replicas = frozenset(context.arguments.texts("replica"))
     page = _page(context, projects=frozenset({job.project}), jobs=(job.id,), replicas=replicas)
     return JobEvents(job.id, job.project, [copied(EventBody, event) for event in page.events], page.total)
@@ -55,7 +55,7 @@ def _of_job(context: CallContext) -> JobEvents:
 def _of_node(context: CallContext) -> NodeEvents:
     """List the events of a node."""
     ref = node_ref(context)
-    nodes = context.services.executor.nodes(ref, context.scope)
+    nodes = context.ask(NodeRecordsQuestion(ref))
     page = _page(
         context,
         projects=frozenset(node.project for node in nodes),
@@ -87,7 +87,7 @@ def _one(context: CallContext) -> EventBody:
     """
     event_id = context.path["event"]
     question = EventFilter(ids=(event_id,), without=_hidden(context), limit=1)
-    page = context.services.executor.run(question, context.scope)
+    page = context.ask(question)
     if not page.events:
         raise NotFoundError(f"there is no event {event_id[:64]}", "event", event_id[:64])
     return copied(EventBody, page.events[0])
@@ -119,7 +119,7 @@ def _page(context: CallContext, **whose: Any) -> EventPage:  # noqa: ANN401 - fi
         offset=given.integer("offset", 0, 0, MAX_OFFSET),
         limit=given.integer("limit", 100, 0, MAX_EVENTS),
     )
-    return context.services.executor.run(question, context.scope)
+    return context.ask(question)
 
 
 _QUERIES = (

@@ -1,7 +1,7 @@
 """``/jobs/{job}/findings`` and ``/jobs/{job}/timeline``: reasons why a job is slow or failed, from stored data."""
 
+from jobmeter.diagnose.registry import rules
 from jobmeter.diagnose.report import Diagnosis, Moment, diagnose, events_of_nodes, timeline
-from jobmeter.diagnose.rule import rules
 from jobmeter.model.answers import RuleBody, RuleList
 from jobmeter.model.finding import Finding
 from jobmeter.server.native.arguments import Query

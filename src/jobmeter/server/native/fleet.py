@@ -7,7 +7,7 @@ import msgspec
 from jobmeter.access.principal import Scope
 from jobmeter.model.answers import FaultBody
 from jobmeter.model.time import MINUTE, SECOND, TimeRange
-from jobmeter.query.fleet import Fleet, FleetNode, FleetQuestion
+from jobmeter.query.fleet import FleetNode, FleetQuestion
 from jobmeter.query.group import Amounts, GroupQuestion, Usage
 from jobmeter.query.request import GroupRef
 from jobmeter.server.live import CONTENT_TYPE, Feed, Update
@@ -134,7 +134,7 @@ def _fleet(context: CallContext) -> FleetBody:
 
 def _body(services: Services, scope: Scope) -> FleetBody:
     question = FleetQuestion(silent_ms=services.settings.node_seconds * SECOND)
-    found: Fleet = services.executor.run(question, scope)
+    found = services.executor.run(question, scope)
     names = sorted({device.type for node in found.nodes for device in node.devices if device.type})
     numbers = {name: at for at, name in enumerate(names)}
     return FleetBody(
@@ -186,9 +186,7 @@ def _users(context: CallContext) -> UserList:
     length = context.arguments.choice("last", LAST, "15m")
     now_ms = context.services.clock.now_ms()
     span = TimeRange(max(0, now_ms - length), now_ms)
-    found = context.services.executor.run(
-        GroupQuestion(group=GroupRef(group, context.project), range=span), context.scope
-    )
+    found = context.ask(GroupQuestion(group=GroupRef(group, context.project), range=span))
     return UserList(
         resource_group=group,
         start=span.start_ms,

@@ -51,7 +51,7 @@ class IdleBody(msgspec.Struct, frozen=True):
 
 def _idle(context: CallContext) -> IdleBody:
     """Show the idle time of a job's devices and its cost."""
-    found = context.services.executor.run(IdleQuestion(job_ref(context)), context.scope)
+    found = context.ask(IdleQuestion(job_ref(context)))
     job = found.view.job
     # The holder of a share link sees the times but not the prices.
     prices = None if context.scope.job is not None else context.services.prices

@@ -5,19 +5,19 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from jobmeter.access.decide import write_project
-from jobmeter.diagnose.rule import rules
+from jobmeter.diagnose.registry import rules
 from jobmeter.dialects.base import DeleteJob
-from jobmeter.errors import ConflictError, InvalidRequestError
+from jobmeter.errors import InvalidRequestError
 from jobmeter.model.finding import Severity
 from jobmeter.model.job import Condition, JobFilter, JobState, Operator
 from jobmeter.model.nearest import did_you_mean
 from jobmeter.model.record import JobRecord, Records, check_record, decode_record, decode_records
 from jobmeter.model.series import check_job_id
-from jobmeter.model.time import iso
+from jobmeter.query.records import FindingsQuestion, NextAttemptQuestion
 from jobmeter.query.request import JobQuestion, JobRef
+from jobmeter.query.summary import SummaryQuestion
 from jobmeter.registry.conditions import FINDING, OPEN_FINDING, SORTS
 from jobmeter.registry.finding_filter import values as finding_values
-from jobmeter.server.commands import delete_job
 from jobmeter.server.native.arguments import Query
 from jobmeter.server.native.bodies import (
     Deleted,
@@ -69,10 +69,10 @@ def _list(context: CallContext) -> JobList:
         offset=given.integer("offset", 0, 0, MAX_OFFSET),
         limit=given.integer("limit", 100, 1, 1000),
     )
-    page = context.services.executor.run(question, context.scope)
+    page = context.ask(question)
     found = None
     if given.flag("findings"):
-        found = context.services.registry.findings((job.project, job.id) for job in page.jobs)
+        found = context.ask(FindingsQuestion(tuple((job.project, job.id) for job in page.jobs)))
     return JobList([copied(JobBody, job) for job in page.jobs], page.total, found)
 
 
@@ -104,10 +104,9 @@ def _check_rules(names: Iterable[str]) -> None:
 
 def _show(context: CallContext) -> JobDetail:
     """Show a job with its replicas, devices, nodes and summary."""
-    executor = context.services.executor
-    view = executor.run(JobQuestion(job_ref(context)), context.scope)
+    view = context.ask(JobQuestion(job_ref(context)))
     with_summary = context.arguments.flag("summary", default=True)
-    summary = executor.summary(JobRef(view.job.id, view.job.project), context.scope) if with_summary else None
+    summary = context.ask(SummaryQuestion(JobRef(view.job.id, view.job.project))) if with_summary else None
     return job_detail(view, summary)
 
 
@@ -140,17 +139,12 @@ def _attempt(context: CallContext) -> NextAttempt:
     """
     job = check_job_id(context.path["job"], "job")
     project = write_project(context.principal, context.project)
-    now_ms = context.services.clock.now_ms()
-    until_ms, owner = context.services.registry.lease(project, job) or (0, "")
-    if now_ms < until_ms and owner not in {"", context.arguments.text("owner")}:
-        raise ConflictError(f"job {job} is still running: its lease lasts until {iso(until_ms)}")
-    views = context.services.registry.job(frozenset({project}), job, now_ms)
-    return NextAttempt(1 + max((replica.attempt for view in views for replica in view.replicas), default=-1))
+    return NextAttempt(context.ask(NextAttemptQuestion(project, job, context.arguments.text("owner"))))
 
 
 def _delete(context: CallContext) -> Deleted:
     """Delete a job and all its data."""
-    delete_job(context.services, DeleteJob(job_ref(context)), context.scope)
+    context.ask(DeleteJob(job_ref(context)))
     return Deleted(deleted=True)
 
 

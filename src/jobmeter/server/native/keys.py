@@ -6,12 +6,13 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from jobmeter.access.decide import key_project
-from jobmeter.access.keys import change_policies, create_key, list_keys, policies_of, revoke_key
+from jobmeter.access.keys import change_policies, create_key, revoke_key
 from jobmeter.access.policy import MOST_POLICIES, attached
 from jobmeter.access.principal import Role
 from jobmeter.access.system_policies import SYSTEM_POLICIES
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.answers import WhoAmI
+from jobmeter.query.administration import KeyPoliciesQuestion, KeysQuestion
 from jobmeter.server.native.bodies import Deleted, copied
 from jobmeter.server.native.endpoint import CallContext, Endpoint, tagged
 
@@ -107,8 +108,7 @@ class CreatedKeyBody(msgspec.Struct, frozen=True):
 
 def _list(context: CallContext) -> KeyList:
     """List keys."""
-    keys = list_keys(context.services.registry, context.scope.projects)
-    return KeyList([copied(KeyBody, key) for key in keys])
+    return KeyList([copied(KeyBody, key) for key in context.ask(KeysQuestion())])
 
 
 def _attached(given: Sequence[str | OwnPolicy]) -> str:
@@ -135,8 +135,8 @@ def _create(context: CallContext) -> CreatedKeyBody:
     if new_key.role is None and not new_key.policies:
         raise InvalidRequestError("a key needs a role, policies, or both", "role")
     policies, role = _attached(new_key.policies), Role(new_key.role or Role.ADMIN)
-    registry, vault, clock = services.registry, services.vault, services.clock
-    made = create_key(registry, vault, clock, new_key.name, role, project, policies, actor=context.principal.id)
+    actor, vault, clock = context.principal.id, services.vault, services.clock
+    made = create_key(services.registry, vault, clock, new_key.name, role, project, policies, actor=actor)
     names = tuple(one if isinstance(one, str) else one.name for one in new_key.policies)
     return copied(CreatedKeyBody, made, policies=names)
 
@@ -174,7 +174,7 @@ def _key_policies(context: CallContext) -> KeyPolicies:
 
     Each with its document, including built-in ones. A key without policies may do everything that its role allows.
     """
-    found = policies_of(context.services.registry, context.path["key"], context.scope.projects)
+    found = context.ask(KeyPoliciesQuestion(context.path["key"]))
     return KeyPolicies([PolicyDocument(name, document) for name, document in found])
 
 

@@ -1,13 +1,15 @@
-"""``/jobs/{job}/links`` and ``/jobs/{job}/share``: links and tokens that open one job to their holder."""
+"""``/jobs/{job}/links``, ``share`` and ``run-token``: links and tokens that open one job to their holder."""
 
 import msgspec
 
-from jobmeter.access.links import create_link, end_link, list_links
+from jobmeter.access.links import create_link, end_link, open_link
 from jobmeter.access.share import DEFAULT_LIFE_SECONDS
+from jobmeter.access.trace import issue
 from jobmeter.dialects.base import ShareQuestion
 from jobmeter.model.answers import Shared
 from jobmeter.model.job import Job
-from jobmeter.server.commands import share
+from jobmeter.query.administration import LinksQuestion
+from jobmeter.query.request import HeadQuestion
 from jobmeter.server.native.bodies import Deleted, copied
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, tagged
 
@@ -40,7 +42,7 @@ class LinkList(msgspec.Struct, frozen=True):
 
 
 def _job(context: CallContext) -> Job:
-    return context.services.executor.head(job_ref(context), context.scope)
+    return context.ask(HeadQuestion(job_ref(context)))
 
 
 def _life_seconds(context: CallContext) -> int:
@@ -55,15 +57,15 @@ def _create(context: CallContext) -> LinkBody:
     """
     services, job = context.services, _job(context)
     seconds = _life_seconds(context)
-    registry, vault, clock = services.registry, services.vault, services.clock
-    made = create_link(registry, vault, clock, job.project, job.id, context.principal, seconds)
+    vault, clock = services.vault, services.clock
+    made = create_link(services.registry, vault, clock, job.project, job.id, context.principal, seconds)
     return copied(LinkBody, made, public_url=services.public_url)
 
 
 def _list(context: CallContext) -> LinkList:
     """List the valid links to a job."""
-    services, job = context.services, _job(context)
-    found = list_links(services.registry, services.vault, services.clock, job.project, job.id)
+    services = context.services
+    found = [open_link(services.vault, key) for key in context.ask(LinksQuestion(job_ref(context)))]
     return LinkList([copied(LinkBody, link, public_url=services.public_url) for link in found])
 
 
@@ -84,8 +86,19 @@ def _share(context: CallContext) -> Shared:
     The holder may read this job's metrics until the token expires, and nothing else.
     """
     seconds = _life_seconds(context)
-    made = share(context.services, ShareQuestion(job_ref(context), seconds), context.scope)
+    made = context.ask(ShareQuestion(job_ref(context), seconds))
     return Shared(token=made.token, expires=made.expires_ms)
+
+
+def _run_token(context: CallContext) -> Shared:
+    """Create a token for the runs of MLflow in one job.
+
+    The holder may write and read these runs until the token expires in a year or the key is revoked, and nothing else.
+    The job need not exist yet.
+    """
+    services, ref = context.services, job_ref(context)
+    token, expires_ms = issue(services.vault, context.principal, services.clock.now_ms(), ref.id, ref.project)
+    return Shared(token=token, expires=expires_ms)
 
 
 ENDPOINTS = tagged(
@@ -111,4 +124,5 @@ ENDPOINTS = tagged(
         body=NewLink,
         example={"expires_in": 3600},
     ),
+    Endpoint("createRunToken", "POST /jobs/{job}/run-token", "runs:write", _run_token, queries=(PROJECT,)),
 )

@@ -7,11 +7,14 @@ import msgspec
 from jobmeter.access.principal import Scope
 from jobmeter.errors import JobmeterError
 from jobmeter.model.answers import LatestValue
+from jobmeter.model.catalog import Display, shown_in
 from jobmeter.model.finding import FindingSummary, Severity
 from jobmeter.model.job import Condition, Job, JobFilter, JobState, Operator
 from jobmeter.model.time import SECOND, TimeRange, floor_to
 from jobmeter.query.defaults import CORE_METRICS
-from jobmeter.query.request import By, JobRef, MetricQuery, MetricResult
+from jobmeter.query.latest import LatestQuestion
+from jobmeter.query.records import FindingsQuestion
+from jobmeter.query.request import By, HeadQuestion, JobRef, MetricQuery
 from jobmeter.registry.conditions import OPEN_FINDING
 from jobmeter.server.live import CONTENT_TYPE, Feed, Update
 from jobmeter.server.native.arguments import Query
@@ -30,7 +33,7 @@ MEASURED = 40
 MOST_TROUBLED = 2_000
 """Most running jobs with findings that are counted."""
 IDLE_RULE = "gpu_idle_allocated"
-USE = ("cpu.usage", "gpu.utilization", "npu.utilization")
+USE = shown_in(Display.USE)
 _BY = {by.value: by for by in (By.REPLICA, By.DEVICE, By.JOB)}
 
 
@@ -79,7 +82,7 @@ def _follow_job(context: CallContext) -> Feed:
     step_ms = given.choice("step", STEPS, "5s")
     by = given.choice("by", _BY, By.DEVICE.value)
     bodies = given.choice("format", LINE_FORMATS, "json")
-    job = context.services.executor.head(job_ref(context), context.scope)
+    job = context.ask(HeadQuestion(job_ref(context)))
     ref = JobRef(job.id, job.project)
     question = partial(_job_now, context.services, context.scope, ref, metrics, step_ms, by, bodies)
     return Feed(("job", ref, context.scope, metrics, step_ms, by, bodies), question, context.renew)
@@ -89,10 +92,10 @@ def _job_now(
     services: Services, scope: Scope, ref: JobRef, metrics: tuple[str, ...], step_ms: int, by: By, bodies: LineBodies
 ) -> Update:
     now_ms = services.clock.now_ms()
-    job = services.executor.head(ref, scope)
+    job = services.executor.run(HeadQuestion(ref), scope)
     span = TimeRange(max(floor_to(now_ms - max(BACK_BUCKETS * step_ms, BACK_MS), step_ms), 0), now_ms + 1)
     query = MetricQuery(subject=ref, metrics=metrics, range=span, step_ms=step_ms, by=by)
-    result: MetricResult = services.executor.run(query, scope)
+    result = services.executor.run(query, scope)
     body = LiveJob(now_ms, copied(JobBody, job), span.start_ms, span.end_ms, step_ms, by.value, *bodies(result.lines))
     return Update(msgspec.json.encode(body), last=job.state.finished)
 
@@ -115,7 +118,7 @@ def _jobs_now(services: Services, scope: Scope) -> Update:
         bodies,
         running.total,
         use,
-        services.registry.findings(found),
+        executor.run(FindingsQuestion(tuple(found)), scope),
         sum(one.severity is Severity.CRITICAL for one in troubled),
         sum(one.idle_devices for one in troubled),
     )
@@ -127,13 +130,13 @@ def _troubled(services: Services, scope: Scope) -> list[FindingSummary]:
     condition = Condition(OPEN_FINDING, Operator.IN, (f"{Severity.CRITICAL}/", f"/{IDLE_RULE}"))
     running = frozenset({JobState.RUNNING})
     page = services.executor.run(JobFilter(states=running, conditions=(condition,), limit=MOST_TROUBLED), scope)
-    found = services.registry.findings((job.project, job.id) for job in page.jobs)
+    found = services.executor.run(FindingsQuestion(tuple((job.project, job.id) for job in page.jobs)), scope)
     return [one for one in found if one.open]
 
 
 def _use(services: Services, scope: Scope, job: Job) -> list[LatestValue]:
     try:
-        return services.executor.latest(JobRef(job.id, job.project), USE, By.JOB, scope)
+        return services.executor.run(LatestQuestion(JobRef(job.id, job.project), USE, By.JOB), scope)
     except JobmeterError:
         return []  # deleted meanwhile, or too large for one question: the list continues without it
 

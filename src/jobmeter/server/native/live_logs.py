@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from jobmeter.access.principal import Scope
 from jobmeter.model.log import LogLine
 from jobmeter.model.time import SECOND
-from jobmeter.query.request import JobRef, LogQuestion, NodeRef
+from jobmeter.query.logs import LogLinesQuestion
+from jobmeter.query.request import HeadQuestion, JobRef, LogQuestion, NodeRecordsQuestion, NodeRef
 from jobmeter.server.live import CONTENT_TYPE, Feed, Update
 from jobmeter.server.native.arguments import RANGE, REPLICA
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, node_ref, tagged
@@ -82,7 +83,7 @@ class NewestLines:
         if question.start_ns is None:
             return _next_second(newest[-1].time_ns), []
         ended = replace(question, end_ns=newest[0].time_ns + 1)
-        pages = self._executor.log_pages(ended, self._scope, MOST_COUNTED)
+        pages = self._executor.run(LogLinesQuestion(ended, MOST_COUNTED), self._scope)
         times = [line.time_ns for line in chain.from_iterable(pages)]
         start_ns = _next_second(times[-1]) if len(times) == MOST_COUNTED else question.start_ns
         counted = Counter(time_ns // _NS for time_ns in times if time_ns >= start_ns)
@@ -96,7 +97,7 @@ def _next_second(time_ns: int) -> int:
 def _follow_job(context: CallContext) -> Feed:
     """Follow the log of a job while it runs."""
     services, scope = context.services, context.scope
-    job = services.executor.head(job_ref(context), scope)
+    job = context.ask(HeadQuestion(job_ref(context)))
     ref = JobRef(job.id, job.project)
     question = replace(base_question(context, ref, MOST_LINES), replicas=frozenset(context.arguments.texts("replica")))
     newest = NewestLines(services, scope, question)
@@ -104,7 +105,8 @@ def _follow_job(context: CallContext) -> Feed:
 
 
 def _job_now(services: Services, scope: Scope, ref: JobRef, newest: NewestLines) -> Update:
-    job = services.executor.head(ref, scope)  # read before its lines: the lines of an ended job are complete
+    # Read before its lines: the lines of an ended job are complete.
+    job = services.executor.run(HeadQuestion(ref), scope)
     now = newest()
     body = LiveLogList(job.id, job.project, now.lines, None, None, now.start, now.counts)
     return Update(msgspec.json.encode(body), last=job.state.finished)
@@ -114,7 +116,7 @@ def _follow_node(context: CallContext) -> Feed:
     """Follow the system log of a node."""
     services, scope = context.services, context.scope
     ref = node_ref(context)
-    services.executor.nodes(ref, scope)
+    context.ask(NodeRecordsQuestion(ref))
     question = base_question(context, ref, MOST_LINES)
     newest = NewestLines(services, scope, question)
     return Feed(("logs", question, scope), partial(_node_now, ref, newest), context.renew)

@@ -15,7 +15,8 @@ from jobmeter.model.log import LogLine, LogPage, level_of
 from jobmeter.model.log_query import parse_log_query, parse_severity
 from jobmeter.model.syslog import WORDS
 from jobmeter.model.time import MAX_TIME_MS, NS_PER_MS, parse_time_ns
-from jobmeter.query.request import JobRef, LogQuestion, NodeRef
+from jobmeter.query.logs import LogLinesQuestion
+from jobmeter.query.request import HeadQuestion, JobRef, LogQuestion, NodeRef
 from jobmeter.server.native.arguments import RANGE, REPLICA, Query
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream, job_ref, read_json, tagged
 from jobmeter.server.native.jobs import MAX_OFFSET
@@ -90,19 +91,19 @@ def _read(context: CallContext) -> LogList | Stream:
     found = found_lines(context, partial(_question, context))
     if isinstance(found, Stream):
         return found
-    job = context.services.executor.head(job_ref(context), context.scope)
+    job = context.ask(HeadQuestion(job_ref(context)))
     return LogList(job.id, job.project, [line_body(line) for line in found.lines], found.total, found.total_bytes)
 
 
 def found_lines(context: CallContext, question: Callable[[int], LogQuestion]) -> LogPage | Stream:
     """Answer the question with a limit: one page; with ``format`` text or jsonl, all lines as a stream."""
-    given, executor = context.arguments, context.services.executor
+    given = context.arguments
     form = given.choice("format", _FORMATS, "json")
     if form is None:
-        return executor.run(question(given.integer("limit", 100, 0, MAX_LINES)), context.scope)
+        return context.ask(question(given.integer("limit", 100, 0, MAX_LINES)))
     write, content_type = form
     limit = given.integer("limit", 2**53, 1, 2**53)
-    return Stream(write(executor.log_pages(question(0), context.scope, limit)), content_type)
+    return Stream(write(context.ask(LogLinesQuestion(question(0), limit))), content_type)
 
 
 def _question(context: CallContext, limit: int) -> LogQuestion:
@@ -202,7 +203,7 @@ def _push(context: CallContext) -> Pushed:
     KiB is truncated and marked. Without `level`, a line gets the level that its text states, if any. The job must
     exist: by a record or its samples.
     """
-    job = context.services.executor.head(job_ref(context), context.scope)
+    job = context.ask(HeadQuestion(job_ref(context)))
     now_ns = context.services.clock.now_ms() * NS_PER_MS
     lines = [_pushed(line, job, now_ns + at) for at, line in enumerate(pushed_lines(context, PushBody).lines)]
     return stored(context, lines)

@@ -1,7 +1,7 @@
 """``/jobs/{job}/metrics``, ``/jobs/{job}/latest`` and ``/nodes/{node}/metrics``."""
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypedDict
 
 import msgspec
@@ -15,14 +15,17 @@ from jobmeter.model.catalog import CATALOG, Aggregate, find
 from jobmeter.model.nearest import did_you_mean
 from jobmeter.model.time import HOUR, MAX_TIME_MS, TimeRange
 from jobmeter.query.defaults import CORE_METRICS, default_range, default_step
+from jobmeter.query.latest import LatestQuestion
 from jobmeter.query.request import (
     By,
     EncodedQuestion,
+    Encoder,
     HeadQuestion,
     JobRef,
     Line,
     LineName,
     LinesInColumns,
+    MeasuredNamesQuestion,
     MetricQuery,
     MetricResult,
     NodeRef,
@@ -31,13 +34,11 @@ from jobmeter.query.request import (
 from jobmeter.server.native import export
 from jobmeter.server.native.arguments import CLUSTER, DEVICE, REPLICA, Arguments, Query
 from jobmeter.server.native.bodies import (
-    Column,
     LatestList,
     LineBody,
     MetricNames,
     MetricsBody,
     NodeMetricsBody,
-    Points,
     Timelines,
 )
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Operation, Stream, job_ref, node_ref, tagged
@@ -128,7 +129,7 @@ def _job_metrics(context: CallContext) -> Operation:
     step_ms = step_ms or default_step(span)
     query = MetricQuery(subject=JobRef(job.id, job.project), range=span, step_ms=step_ms, replicas=replicas, **how)
     if isinstance(answer, _Json):
-        body: bytes = yield EncodedQuestion(query, answer.form, lambda result: answer(result, job.id).body)
+        body = yield from execute(EncodedQuestion(query, answer.form))
         return Answer(200, body)
     result = yield from execute(query)
     return answer(result, job.id)
@@ -145,8 +146,7 @@ def _node_metrics(context: CallContext) -> Answer | Stream:
         subject=node_ref(context), range=span, step_ms=given.duration("step") or default_step(span), **how
     )
     answer = given.choice("format", _FORMATS, "json")
-    result: MetricResult = context.services.executor.run(query, context.scope)
-    return answer(result, context.path["node"])
+    return answer(context.ask(query), context.path["node"])
 
 
 class LinesAsAnswered(NamedTuple):
@@ -158,9 +158,7 @@ class LinesAsAnswered(NamedTuple):
 
 def line_bodies(lines: Sequence[Line]) -> LinesAsAnswered:
     """Encode lines as pairs of times and values."""
-    points: Iterable[Points] = map(_pairs, lines)
-    if kernel.AVAILABLE:
-        points = map(msgspec.Raw, kernel.encode(*_columns(lines)))
+    points = map(msgspec.Raw, kernel.encode(*_columns(lines)))
     return LinesAsAnswered([LineBody(*name, of) for name, of in zip(_names(lines), points, strict=True)], msgspec.UNSET)
 
 
@@ -168,9 +166,7 @@ def line_columns(lines: Sequence[Line]) -> LinesAsAnswered:
     """Encode lines as bare values with shared times: less text, and fewer objects for clients with many points."""
     ends, time, value = _columns(lines)
     spans = list(itertools.pairwise([0, *ends]))
-    values: Iterable[Column] = (value[start:end].tolist() for start, end in spans)
-    if kernel.AVAILABLE:
-        values = map(msgspec.Raw, kernel.encode(ends, None, value))
+    values = map(msgspec.Raw, kernel.encode(ends, None, value))
     places: dict[bytes, int] = {}
     bodies = [
         LineBody(*name, timeline=places.setdefault(time[start:end].tobytes(), len(places)), values=of)
@@ -199,10 +195,6 @@ def _columns(lines: Sequence[Line]) -> tuple[Sequence[int], NDArray[np.int64], N
     return ends, np.concatenate([line.time for line in lines]), np.concatenate([line.value for line in lines])
 
 
-def _pairs(line: Line) -> Points:
-    return list(zip(line.time.tolist(), line.value.tolist(), strict=True))
-
-
 class _Json(msgspec.Struct, frozen=True):
     """JSON answer with the lines in the form of that name."""
 
@@ -210,6 +202,10 @@ class _Json(msgspec.Struct, frozen=True):
     lines: LineBodies
 
     def __call__(self, result: MetricResult, name: str) -> Answer:
+        return Answer(200, self.encode(result, name))
+
+    def encode(self, result: MetricResult, name: str) -> bytes:
+        """Encode lines of the job or node of that name."""
         query = result.query
         lines, timelines = self.lines(result.lines)
         span = (query.range.start_ms, query.range.end_ms, query.step_ms, query.by, query.statistic)
@@ -218,11 +214,19 @@ class _Json(msgspec.Struct, frozen=True):
             body = NodeMetricsBody(name, *span, lines, result.samples, list(result.tiers), timelines)
         else:
             body = MetricsBody(name, result.project, *span, lines, result.samples, list(result.tiers), timelines)
-        return Answer(200, msgspec.json.encode(body))
+        return msgspec.json.encode(body)
+
+    def encode_job(self, result: MetricResult) -> bytes:
+        """Encode lines of a job; see ``EncodedQuestion``."""
+        subject = result.query.subject
+        return self.encode(result, subject.id if isinstance(subject, JobRef) else "")
 
 
+_JSON = {name: _Json(name, lines) for name, lines in LINE_FORMATS.items()}
+ENCODERS: Mapping[str, Encoder] = {name: form.encode_job for name, form in _JSON.items()}
+"""Encoders of the executor, by form."""
 _FORMATS: Mapping[str, Callable[[MetricResult, str], Answer | Stream]] = {
-    **{name: _Json(name, lines) for name, lines in LINE_FORMATS.items()},
+    **_JSON,
     "csv": export.csv,
     "parquet": export.parquet,
 }
@@ -233,8 +237,7 @@ def _latest(context: CallContext) -> LatestList:
     given = context.arguments
     metrics = requested_metrics(given.texts("metric"))
     by = given.choice("by", _JOB_BY, By.REPLICA)
-    found = context.services.executor.latest(job_ref(context), metrics, by, context.scope)
-    return LatestList(found)
+    return LatestList(context.ask(LatestQuestion(job_ref(context), metrics, by)))
 
 
 def _measured(context: CallContext) -> MetricNames:
@@ -242,8 +245,8 @@ def _measured(context: CallContext) -> MetricNames:
 
     Those measured over its life, and those derived from them.
     """
-    job = context.services.executor.head(job_ref(context), context.scope)
-    names = context.services.executor.measured(JobRef(job.id, job.project), context.scope)
+    job = context.ask(HeadQuestion(job_ref(context)))
+    names = context.ask(MeasuredNamesQuestion(JobRef(job.id, job.project)))
     return MetricNames(job.id, job.project, names)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from jobmeter.access.decide import write_project
-from jobmeter.errors import InvalidRequestError
+from jobmeter.errors import InvalidRequestError, NotFoundError
 from jobmeter.model.line_level import level_in
 from jobmeter.model.log import LogLine
 from jobmeter.model.record import NodeRecord, Records
@@ -21,6 +21,7 @@ from jobmeter.model.syslog import (
     severity_of,
 )
 from jobmeter.model.time import NS_PER_MS
+from jobmeter.query.request import NodeRecordsQuestion, NodeRef
 from jobmeter.server.native.arguments import Query
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream, node_ref, tagged
 from jobmeter.server.native.logs import (
@@ -87,9 +88,16 @@ def _push(context: CallContext) -> Pushed:
     pushed = pushed_lines(context, PushNodeBody).lines
     lines = [_line(line, node, project, now_ns + at) for at, line in enumerate(pushed)]
     result = stored(context, lines)
-    if result.accepted and not services.registry.nodes(frozenset({project}), frozenset({node})):
+    if result.accepted and not _is_recorded(context, NodeRef(node, None, project)):
         services.registry.record(project, Records(nodes=[NodeRecord(name=node)]), services.clock.now_ms())
     return result
+
+
+def _is_recorded(context: CallContext, ref: NodeRef) -> bool:
+    try:
+        return bool(context.ask(NodeRecordsQuestion(ref)))
+    except NotFoundError:
+        return False
 
 
 def _line(line: PushedNodeLine, node: str, project: str, now_ns: int) -> LogLine:

@@ -2,11 +2,10 @@
 
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.answers import NodeFaults
-from jobmeter.model.job import Node
 from jobmeter.model.pod import MOST_PODS, NodePods
 from jobmeter.model.series import check_job_id, check_name
-from jobmeter.query.faults import node_faults
-from jobmeter.query.nodes import machines
+from jobmeter.query.nodes import FaultyNode, NodeFaultsQuestion, NodesQuestion
+from jobmeter.query.records import PodsQuestion
 from jobmeter.server.native.arguments import Query
 from jobmeter.server.native.bodies import NodeBody, NodeList, copied, fault_body
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagged
@@ -18,25 +17,18 @@ def _list(context: CallContext) -> NodeList:
     Each machine appears once, even if several projects have a record of it. ``project`` is the project of the record
     with the newest description.
     """
-    groups, names = context.arguments.texts("resource_group"), context.arguments.texts("name")
-    found = [one for one in context.services.registry.nodes(context.scope.projects) if context.scope.shows_node(one)]
-    nodes = [
-        node
-        for node in machines(found)
-        if (not groups or node.resource_group in groups) and (not names or node.name in names)
-    ]
-    return NodeList([copied(NodeBody, node) for node in nodes], _faults(context, nodes))
+    given = context.arguments
+    groups, names = frozenset(given.texts("resource_group")), frozenset(given.texts("name"))
+    nodes = [one.node for one in context.ask(NodesQuestion(names=names))]
+    bodies = [copied(NodeBody, node) for node in nodes if not groups or node.resource_group in groups]
+    if not given.flag("faults"):
+        return NodeList(bodies, None)
+    faulty = context.ask(NodeFaultsQuestion(names=names, resource_groups=groups))
+    return NodeList(bodies, [_faults(one) for one in faulty])
 
 
-def _faults(context: CallContext, nodes: list[Node]) -> list[NodeFaults] | None:
-    if not context.arguments.flag("faults"):
-        return None
-    services, scope = context.services, context.scope
-    found = node_faults(services.registry, nodes, scope.projects, scope, services.clock.now_ms())
-    return [
-        NodeFaults(node=node, cluster=cluster, faults=[fault_body(one) for one in faults])
-        for (cluster, node), faults in found.items()
-    ]
+def _faults(one: FaultyNode) -> NodeFaults:
+    return NodeFaults(node=one.node, cluster=one.cluster, faults=[fault_body(fault) for fault in one.faults])
 
 
 def _pods(context: CallContext) -> NodePods:
@@ -53,7 +45,7 @@ def _pods(context: CallContext) -> NodePods:
         raise LimitExceededError(f"at most {MOST_PODS} pods can be requested at once, got {len(uids)}", "uid")
     for uid in uids:
         check_job_id(uid, "uid")
-    return NodePods(context.services.registry.pods.find(context.scope.projects, cluster, node, uids))
+    return context.ask(PodsQuestion(cluster, node, uids))
 
 
 ENDPOINTS = tagged(

@@ -7,7 +7,7 @@ from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_
 
 def _phases(context: CallContext) -> JobPhases:
     """The phases of a job and how long each took."""
-    return context.services.executor.run(PhasesQuestion(job_ref(context)), context.scope)
+    return context.ask(PhasesQuestion(job_ref(context)))
 
 
 ENDPOINTS = tagged(

@@ -7,7 +7,7 @@ from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_
 
 def _quality(context: CallContext) -> JobQuality:
     """Show how complete the stored data of a job is."""
-    return context.services.executor.run(QualityQuestion(job_ref(context)), context.scope)
+    return context.ask(QualityQuestion(job_ref(context)))
 
 
 ENDPOINTS = tagged(

@@ -1,7 +1,6 @@
 """Raw samples as CSV, JSON lines and Parquet, in pieces and by columns, without a Python object per sample.
 
-Text that all samples of a series share is built once, and the kernel writes it beside times and values. Without the
-kernel Arrow joins the texts, and their contiguous bytes are the answer.
+Text that all samples of a series share is built once, and the kernel writes it beside times and values.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -95,15 +94,7 @@ def _quoted(text: str) -> str:
 
 def _texts(found: Readings, before: Texts, between: Texts, after: Texts) -> Generator[bytes]:
     """Write for each sample the texts of its series before the time, between time and value, and after the value."""
-    if kernel.AVAILABLE:
-        yield from _lines(found, kernel.Lines(list(zip(before, between, after, strict=True))))
-    else:
-        from jobmeter.server.native import arrow  # noqa: PLC0415 - said where Parquet is requested
-
-        yield from arrow.texts(found, before, between, after)
-
-
-def _lines(found: Readings, lines: kernel.Lines) -> Generator[bytes]:
+    lines = kernel.Lines(list(zip(before, between, after, strict=True)))
     for block in found.blocks:
         yield from lines.add(block.index, block.time, block.value)
     yield lines.rest()

@@ -36,7 +36,7 @@ def find_job(context: CallContext, text: str) -> Job:
 
 def _jobs(context: CallContext, **question: object) -> list[Job]:
     job_filter = msgspec.structs.replace(JobFilter(projects=context.scope.projects), **question)
-    return list(context.services.executor.run(job_filter, context.scope).jobs)
+    return list(context.ask(job_filter).jobs)
 
 
 def _beginning(context: CallContext, text: str) -> list[Job]:

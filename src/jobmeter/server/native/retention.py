@@ -5,6 +5,7 @@ import msgspec
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.job import ProjectsQuestion
 from jobmeter.model.retention import Retention
+from jobmeter.query.administration import RetentionQuestion
 from jobmeter.server.native.bodies import Deleted, copied
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagged
 
@@ -43,10 +44,11 @@ def _list(context: CallContext) -> RetentionList:
 
     A key of one project must name it.
     """
-    services, default = context.services, context.services.settings.retention
-    found = services.executor.run(ProjectsQuestion(names=context.scope.projects), context.scope)
+    default = context.services.settings.retention
+    found = context.ask(ProjectsQuestion(names=context.scope.projects))
     names = sorted({one.name for one in found} | ({context.project} if context.project else set()))
-    rows = [_row(name, services.registry.retention(name), default) for name in names]
+    each = context.ask(RetentionQuestion(tuple(names)))
+    rows = [_row(name, own, default) for name, own in zip(names, each, strict=True)]
     return copied(RetentionList, default, projects=rows)
 
 
@@ -56,7 +58,8 @@ def _row(name: str, found: Retention, default: Retention) -> ProjectRetention:
 
 def _retention(context: CallContext) -> RetentionBody:
     """Show the retention of a project."""
-    return copied(RetentionBody, context.services.registry.retention(context.path["project"]))
+    [found] = context.ask(RetentionQuestion((context.path["project"],)))
+    return copied(RetentionBody, found)
 
 
 def _set_retention(context: CallContext) -> RetentionBody:

@@ -11,9 +11,10 @@ from typing import cast
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Answer, Run
-from jobmeter.dialects.routes import Routes
+from jobmeter.dialects.base.routes import Routes
 from jobmeter.errors import JobmeterError, NotFoundError
 from jobmeter.model.series import check_project
+from jobmeter.query.administration import DamageQuestion
 from jobmeter.query.meter import QueryCost
 from jobmeter.server import admission
 from jobmeter.server.exchange import Exchange
@@ -127,7 +128,10 @@ class NativeHandler:
         context = self._context(request)
         if endpoint.begin is not None:
             return endpoint.begin(context)
-        if not endpoint.is_operation or services.store.damaged():
+        if not endpoint.is_operation:
+            return None
+        damaged = services.executor.from_memory(DamageQuestion(), context.scope)
+        if damaged:
             return None  # a worker has to find the damaged parts that the answer names
         operation = cast("Operation", endpoint.work(context))
         run, read = Run(operation), partial(services.executor.from_memory, scope=context.scope)

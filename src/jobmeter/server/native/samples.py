@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from jobmeter.query.defaults import default_range
 from jobmeter.query.readings import Readings, ReadingsQuestion
-from jobmeter.query.request import JobRef
+from jobmeter.query.request import HeadQuestion, JobRef
 from jobmeter.server.native import raw
 from jobmeter.server.native.arguments import DEVICE, REPLICA, Query
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream, job_ref, tagged
@@ -49,7 +49,7 @@ def _samples(context: CallContext) -> Stream:
     given = context.arguments
     metrics = requested_metrics(given.texts("metric"))
     answer = given.choice("format", _FORMATS, "json")
-    job = context.services.executor.head(job_ref(context), context.scope)
+    job = context.ask(HeadQuestion(job_ref(context)))
     start, end, since = given.times()
     span = default_range(job, context.services.clock.now_ms(), start=start, end=end, since=since)
     question = ReadingsQuestion(
@@ -61,7 +61,7 @@ def _samples(context: CallContext) -> Stream:
     )
     give_back = export_slot(context.services, context.request)
     try:
-        found = context.services.executor.run(question, context.scope)
+        found = context.ask(question)
     except BaseException:
         give_back()
         raise

@@ -5,6 +5,7 @@ import msgspec
 from jobmeter.errors import NotFoundError
 from jobmeter.model.answers import ShipperBody, ShipperList
 from jobmeter.model.shipper import Shipper
+from jobmeter.query.administration import ShippersQuestion
 from jobmeter.server.native.bodies import copied
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagged
 from jobmeter.ship.shipping import lag_seconds, shipper_project
@@ -35,7 +36,7 @@ def _list(context: CallContext) -> ShipperList:
     The shippers of the key's project; all of them for a key that sees every project.
     """
     now_ms = context.services.clock.now_ms()
-    found = context.services.shipping.of(context.scope.projects)
+    found = context.ask(ShippersQuestion())
     return ShipperList(shippers=[shipper_body(one, now_ms) for one in found])
 
 
@@ -58,7 +59,7 @@ def _create(context: CallContext) -> ShipperBody:
 
 def _found(context: CallContext) -> Shipper:
     named = context.path["shipper"]
-    for shipper in context.services.shipping.of(context.scope.projects):
+    for shipper in context.ask(ShippersQuestion()):
         if shipper.id == named:
             return shipper
     raise NotFoundError(f"there is no shipper {named[:64]}", "shipper", named)

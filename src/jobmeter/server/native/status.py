@@ -8,6 +8,7 @@ from jobmeter import __version__
 from jobmeter.errors import InvalidRequestError
 from jobmeter.kernel.library import KERNEL
 from jobmeter.model.answers import DamagedBody, Status
+from jobmeter.query.administration import StatisticsQuestion
 from jobmeter.server.backup import back_up
 from jobmeter.server.native.endpoint import CallContext, Endpoint, tagged
 from jobmeter.store.damage import DamagedPart
@@ -40,7 +41,7 @@ def _health(context: CallContext) -> Health:  # noqa: ARG001 - the shape of ever
 def _status(context: CallContext) -> Status:
     """Show sizes, running work, roll-ups and cluster schedulers."""
     services = context.services
-    found = services.store.statistics()
+    found = context.ask(StatisticsQuestion())
     return Status(
         version=__version__,
         kernel=KERNEL.missing or "loaded",

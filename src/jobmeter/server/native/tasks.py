@@ -1,5 +1,7 @@
 """``/tasks``: diagnostic tasks; ``/nodes/{node}/checks``: requests to agents, and their answers."""
 
+from functools import partial
+
 import msgspec
 
 from jobmeter.access.decide import write_project
@@ -20,9 +22,9 @@ from jobmeter.model.task import (
     TaskType,
     Verdict,
 )
+from jobmeter.query.tasks import MAX_PAGE, NodeTasksQuestion, TaskQuestion
 from jobmeter.server.native.arguments import Query
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagged
-from jobmeter.server.tasks import MAX_PAGE, create_task, find_task, find_tasks
 
 _MOST_REQUESTS, _MOST_CHECKS, _LONGEST = 8, 64, 4_096
 
@@ -55,11 +57,7 @@ class AgentRequests(msgspec.Struct, frozen=True):
 
 def _create(context: CallContext) -> DiagnosticTask:
     """Start a diagnosis of nodes, a job, or log lines."""
-    new_task = context.body(NewTask)
-    project = (
-        write_project(context.principal, new_task.project) if new_task.project or context.principal.project else None
-    )
-    return create_task(context.services, msgspec.structs.replace(new_task, project=project), context.scope)
+    return context.ask(context.body(NewTask))
 
 
 def _list(context: CallContext) -> TaskPage:
@@ -75,12 +73,12 @@ def _list(context: CallContext) -> TaskPage:
         after=given.text("after"),
         limit=given.integer("limit", 20, 1, MAX_PAGE),
     )
-    return find_tasks(context.services, question, context.scope)
+    return context.ask(question)
 
 
 def _one(context: CallContext) -> DiagnosticTask:
     """Show a diagnostic task and its findings."""
-    return find_task(context.services, context.path["task"], context.scope)
+    return context.ask(TaskQuestion(context.path["task"]))
 
 
 def _report(context: CallContext) -> AgentRequests:
@@ -88,11 +86,8 @@ def _report(context: CallContext) -> AgentRequests:
     node, report = check_name(context.path["node"], "node"), context.body(AgentReport)
     if report.cluster:
         check_name(report.cluster, "cluster")
-    project, table, now_ms = (
-        write_project(context.principal, report.project or None),
-        context.services.registry.tasks,
-        context.services.clock.now_ms(),
-    )
+    project = write_project(context.principal, report.project or None)
+    services, now_ms = context.services, context.services.clock.now_ms()
     if report.job:
         check_job_id(report.job)
     for answered in report.answers:
@@ -109,10 +104,10 @@ def _report(context: CallContext) -> AgentRequests:
             stacks=answered.stacks,
         )
         kind = TaskType.STACKS if answered.stacks else TaskType.NODE
-        table.answer(project, answered.task, answer, kind)
-    place = (project, report.cluster, node, now_ms, _MOST_REQUESTS)
-    checks = [] if report.job else table.waiting_for(*place)
-    stacks = [one for one in table.waiting_for(*place, TaskType.STACKS) if report.job in {"", one.job}]
+        services.registry.tasks.answer(project, answered.task, answer, kind)
+    waiting = partial(NodeTasksQuestion, project=project, cluster=report.cluster, node=node, limit=_MOST_REQUESTS)
+    checks = [] if report.job else context.ask(waiting(type=TaskType.NODE))
+    stacks = [one for one in context.ask(waiting(type=TaskType.STACKS)) if report.job in {"", one.job}]
     asks = [NodeRequest(task.id, list(CHECKS)) for task in checks]
     return AgentRequests(asks + [NodeRequest(task.id, [], task.job) for task in stacks])
 

@@ -5,7 +5,7 @@ from jobmeter.model.answers import SpanBody, SpanEventBody, SpanLinkBody, SpanLi
 from jobmeter.model.span import Span, SpanStatus, Trace
 from jobmeter.model.time import NS_PER_MS
 from jobmeter.model.trace_filter import MOST_SPANS, MOST_TRACES, Condition, SpanFilter, TraceFilter, TraceOrder
-from jobmeter.query.request import JobRef
+from jobmeter.query.request import HeadQuestion, JobRef
 from jobmeter.server.native.arguments import Query
 from jobmeter.server.native.bodies import copied
 from jobmeter.server.native.cursor import cursor_of, place_of
@@ -24,7 +24,7 @@ def _list(context: CallContext) -> TraceList:
     limit = given.integer("limit", 20, 0, MOST_TRACES - 1)
     order = TraceOrder(given.choice("sort", {one.value: one.value for one in TraceOrder}, TraceOrder.START))
     question = _filter(context, order, limit + 1 if limit else 0)
-    page = context.services.executor.run(question, context.scope)
+    page = context.ask(question)
     shown, more = page.traces[:limit], len(page.traces) > limit
     cursor = None
     if more:
@@ -39,7 +39,7 @@ def _filter(context: CallContext, order: TraceOrder, limit: int) -> TraceFilter:
     projects = context.projects
     job = given.text("job")
     if job:
-        head = context.services.executor.head(JobRef(job, context.project), context.scope)
+        head = context.ask(HeadQuestion(JobRef(job, context.project)))
         job, projects = head.id, frozenset({head.project})
     start, end = context.span()
     at = place_of(context)
@@ -90,7 +90,7 @@ def _spans(context: CallContext) -> SpanList:
     projects = context.projects
     after = None if at is None else (at[0], at[1], at[2], at[3], at[4])
     question = SpanFilter(projects=projects, traces=frozenset({trace}), after=after, limit=limit + 1)
-    found = context.services.executor.run(question, context.scope)
+    found = context.ask(question)
     if not found and at is None:
         raise NotFoundError(f"there is no trace {trace}", "trace", trace)
     shown = found[:limit]

@@ -5,6 +5,7 @@ from decimal import Decimal
 from jobmeter.access.prices import Bill
 from jobmeter.model.answers import UsageBody, UsageRow
 from jobmeter.model.usage import Usage
+from jobmeter.query.administration import UsageQuestion
 from jobmeter.server.native.arguments import Query
 from jobmeter.server.native.bodies import copied
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagged
@@ -27,7 +28,7 @@ def _usage(context: CallContext) -> UsageBody:
     name = context.arguments.text("month")
     month = services.calendar.named(name) if name else services.calendar.at(services.clock.now_ms())
     services.usage.flush()
-    found = services.registry.usage(month.name, context.scope.projects)
+    found = context.ask(UsageQuestion(month.name))
     rows = [(one, services.prices.bill(one.api, one.operation, one.calls)) for one in found]
     return UsageBody(
         month=month.name,

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from jobmeter.dialects.base import View
+from jobmeter.dialects.base.view import View
 from jobmeter.dialects.registry import view_calls
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.catalog import find
@@ -40,7 +40,7 @@ def _calls(context: CallContext) -> CallList:
     The calls are not executed; they contain a placeholder for the key.
     """
     given = context.arguments
-    found = context.services.executor.run(JobQuestion(job_ref(context)), context.scope)
+    found = context.ask(JobQuestion(job_ref(context)))
     start, end = given.time("start"), given.time("end")
     if start is None or end is None or not 0 <= start < end <= MAX_TIME_MS:
         raise InvalidRequestError("give start and end, with the end after the start", "start")

@@ -64,7 +64,7 @@ class Catalog:
         self._countless = not target.exclusive
         self._nameless_until_ms = 0
 
-    def lacks_descriptor(self, ids: Uint64s, since_ms: int = 0) -> Bools:
+    def lacks_descriptor(self, keys: SeriesKeys, since_ms: int = 0) -> Bools:
         """Return bool[k]: series that certainly have no samples since a time, because they have no descriptor.
 
         A descriptor is written with the first sample. Damage can separate the two; ``note_nameless`` then notes a time,
@@ -74,9 +74,9 @@ class Catalog:
         with self._lock:
             if self._all is None and not self._countless:
                 self._read_all()
-            new = np.zeros(len(ids), np.bool_)
+            new = np.zeros(len(keys), np.bool_)
             if self._all is not None and since_ms >= self._nameless_until_ms:
-                new[self._all.older(ids, np.zeros(len(ids), np.int64))] = True
+                new[self._all.older(keys.series, np.zeros(len(keys), np.int64))] = True
             return new
 
     def nameless(self, ids: Uint64s) -> Bools:
@@ -196,7 +196,7 @@ class Catalog:
                 following = (int(row[0]), 0, 0) if row[1] else None
         return SeriesPage(SeriesKeys(jobs[:most], ids[:most]), following)
 
-    def names(self, selector: Selector, part: NamePart, prefix: str) -> list[str]:
+    def names(self, selector: Selector, part: NamePart, prefix: str = "") -> list[str]:
         """Return the distinct names of a field in the matching series, sorted."""
         found = {name for one in self._waiting(selector) for name in names_of(one, part)}
         found = {name for name in found if name and name.startswith(prefix)}

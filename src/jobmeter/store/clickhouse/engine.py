@@ -2,24 +2,18 @@
 
 import logging
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 
 import numpy as np
 from msgspec.structs import replace
 
 from jobmeter.errors import JobmeterError
-from jobmeter.model.batch import Bools, BucketColumns, SampleBatch, SampleColumns, SeriesKeys
-from jobmeter.model.log import LogLine, LogPage
+from jobmeter.model.batch import SampleBatch, SeriesKeys
 from jobmeter.model.retention import Retention
-from jobmeter.model.series import NamePart, Series
-from jobmeter.model.span import Span, TracePage
 from jobmeter.model.time import Clock, TimeRange
-from jobmeter.model.trace_filter import SpanFilter, TraceFilter
 from jobmeter.store.base import (
     NEWEST,
-    LogSelector,
     Memory,
     ReadBudget,
     Selector,
@@ -33,7 +27,7 @@ from jobmeter.store.clickhouse.commit import CommitLog, DirectInserts, Flusher
 from jobmeter.store.clickhouse.damage import Damage, advice
 from jobmeter.store.clickhouse.journal import Journal
 from jobmeter.store.clickhouse.lock import FolderLock
-from jobmeter.store.clickhouse.logs import LogReader, LogWriter
+from jobmeter.store.clickhouse.logs import LogTable
 from jobmeter.store.clickhouse.lookup import Lookup
 from jobmeter.store.clickhouse.maintenance import Maintenance
 from jobmeter.store.clickhouse.mend import mend
@@ -45,9 +39,8 @@ from jobmeter.store.clickhouse.reader import SampleReader
 from jobmeter.store.clickhouse.rollup import RollupJob
 from jobmeter.store.clickhouse.rollup_state import RollupState
 from jobmeter.store.clickhouse.rows import JobHour, SampleRuns
-from jobmeter.store.clickhouse.spans import SpanReader, SpanWriter
+from jobmeter.store.clickhouse.spans import SpanTable
 from jobmeter.store.clickhouse.target import Target
-from jobmeter.store.damage import DamagedPart
 
 _log = logging.getLogger(__name__)
 _JOURNAL = "journal"
@@ -98,15 +91,28 @@ class ClickHouseStore:
         self._reader = SampleReader(read, self._commit_log.pending)
         self._lookup = Lookup(read, self._reader, self._rollup_state, self._commit_log.pending)
         self._rollup_job = RollupJob(write, self._rollup_state, self._commit_log.flush)
-        self._log_writer = LogWriter(write)
-        self._log_reader = LogReader(read, self._reader)
+        self.logs = LogTable(write, read, self._reader)
+        self.spans = SpanTable(write, read)
         self.outbox = OutboxTable(write, read, target)
-        self._span_writer, self._span_reader = SpanWriter(write), SpanReader(read)
         self._maintenance = Maintenance(
             write, target, self._rollup_state, self._catalog, self._rollup_job, self._commit_log
         )
+        self._bind_parts()
         if target.path is not None:
             self._warm(read)
+
+    def _bind_parts(self) -> None:
+        """Make methods of the parts methods of the store."""
+        catalog = self._catalog
+        self.lacks_descriptor, self.find, self.names = catalog.lacks_descriptor, catalog.find, catalog.names
+        self.read = self._reader.read
+        lookup = self._lookup
+        self.read_buckets, self.previous, self.last_times = lookup.read_buckets, lookup.previous, lookup.last_times
+        self.rolled_up_ranges, self.roll_up = self._rollup_job.rolled_up_ranges, self._rollup_job.roll_up
+        maintenance = self._maintenance
+        self.delete_job, self.erase = maintenance.delete_job, maintenance.erase
+        self.backup, self.restore = maintenance.backup, maintenance.restore
+        self.damaged = self._damage.parts
 
     def _warm(self, read: Pool) -> None:
         """Run trivial statements: the first ones after a start of the engine take many times as long."""
@@ -167,14 +173,6 @@ class ClickHouseStore:
         if hours:
             self._rollup_state.mark_after(hours, before)
 
-    def lacks_descriptor(self, keys: SeriesKeys, since_ms: int = 0) -> Bools:
-        """Return bool[k]: the series that certainly have no samples at or after a time."""
-        return self._catalog.lacks_descriptor(keys.series, since_ms)
-
-    def find(self, selector: Selector) -> list[Series]:
-        """Return the series that match, in no order."""
-        return self._catalog.find(selector)
-
     def live(self, since_ms: int, most: int, place: SeriesPlace = NEWEST) -> SeriesPage:
         """Return a page of series that may have samples since a time."""
         if place == NEWEST and self._commit_log is not None:
@@ -182,83 +180,12 @@ class ClickHouseStore:
                 self._commit_log.flush()
         return self._catalog.live(since_ms, most, place)
 
-    def names(self, selector: Selector, part: NamePart, prefix: str = "") -> list[str]:
-        """Return the distinct names of a field in the matching series, sorted."""
-        return self._catalog.names(selector, part, prefix)
-
-    def read(self, keys: SeriesKeys, span: TimeRange, budget: ReadBudget) -> Iterator[SampleColumns]:
-        """Yield raw samples in blocks. The budget's time starts with the first block."""
-        return self._reader.read(keys, span, budget)
-
-    def read_buckets(self, keys: SeriesKeys, span: TimeRange, tier: Tier, budget: ReadBudget) -> BucketColumns:
-        """Return roll-up rows whose bucket start lies in ``span``."""
-        return self._lookup.read_buckets(keys, span, tier, budget)
-
-    def previous(self, keys: SeriesKeys, before_ms: int, budget: ReadBudget) -> SampleColumns:
-        """Return for each series its last sample before that time.
-
-        Of expired samples the last one of each hour is still stored.
-        """
-        return self._lookup.previous(keys, before_ms, budget)
-
-    def rolled_up_ranges(self, jobs: Sequence[int], span: TimeRange) -> list[TimeRange]:
-        """Return the hour-aligned parts of ``span`` with complete roll-ups of all these jobs."""
-        return self._rollup_job.rolled_up_ranges(jobs, span)
-
     def revision(self, jobs: Sequence[int]) -> None:
         """Return None: others may write to the same samples."""
-
-    def roll_up(self, until_ms: int) -> int:
-        """Compute missing roll-ups up to a time, and marked hours. Return the number of hours."""
-        return self._rollup_job.roll_up(until_ms)
-
-    def last_times(self, jobs: Sequence[int]) -> dict[int, tuple[int, int]]:
-        """Return the times of the first and the last sample of each job key that has samples."""
-        return self._lookup.last_times(jobs)
-
-    def append_logs(self, lines: Sequence[LogLine], retention: Retention = Retention()) -> None:  # noqa: B008 - frozen
-        """Store log lines. On return they are durable."""
-        self._log_writer.append(lines, retention)
-
-    def read_logs(self, selector: LogSelector, budget: ReadBudget) -> LogPage:
-        """Return one page of the lines of a job or a node."""
-        return self._log_reader.read(selector, budget)
-
-    def append_spans(self, spans: Sequence[Span], retention: Retention = Retention()) -> None:  # noqa: B008 - frozen
-        """Store spans. On return they are durable."""
-        self._span_writer.append(spans, retention)
-
-    def read_traces(self, selector: TraceFilter, budget: ReadBudget) -> TracePage:
-        """Return one page of traces."""
-        return self._span_reader.traces(selector, budget)
-
-    def read_spans(self, selector: SpanFilter, budget: ReadBudget) -> list[Span]:
-        """Return one page of the spans of some traces, each once."""
-        return self._span_reader.spans(selector, budget)
-
-    def delete_job(self, job: int) -> None:
-        """Delete every sample, roll-up, series, log line and span of a job key."""
-        self._maintenance.delete_job(job)
-
-    def erase(self) -> None:
-        """Delete everything: for tests, and for an operator who starts over. No writes may run meanwhile."""
-        self._maintenance.erase()
-
-    def damaged(self) -> Sequence[DamagedPart]:
-        """Return the unreadable parts, from memory."""
-        return self._damage.parts()
 
     def statistics(self) -> StoreStatistics:
         """Return the sizes of the stored data. A rewritten sample counts twice until its copies are merged."""
         return replace(self._maintenance.statistics(), damaged=self._damage.refresh())
-
-    def backup(self, directory: Path) -> None:
-        """Write a copy of everything into an empty directory, during reads and writes."""
-        self._maintenance.backup(directory)
-
-    def restore(self, directory: Path) -> None:
-        """Restore a backup into an empty store."""
-        self._maintenance.restore(directory)
 
     def close(self) -> None:
         """Finish running work, and close all connections."""

@@ -39,29 +39,23 @@ _ORDER = 6
 _Row = Sequence[Any]
 
 
-class LogWriter:
-    """Writes log lines. Safe for any number of threads."""
+class LogTable:
+    """Implements ``jobmeter.store.base.LogStore``. Safe for any number of threads."""
 
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
+    def __init__(self, write: Pool, read: Pool, reader: SampleReader) -> None:
+        self._writes = write
+        self._pool = read
+        self._reader = reader
 
-    def append(self, lines: Sequence[LogLine], retention: Retention) -> None:
+    def append(self, lines: Sequence[LogLine], retention: Retention = Retention()) -> None:  # noqa: B008 - frozen
         """Insert the lines; on return they are on disk."""
         if not lines:
             return
         from jobmeter.store.clickhouse.log_blocks import blocks  # noqa: PLC0415 - loads Arrow, 30 MiB, for lines alone
 
-        with translated("keep log lines"), self._pool.client() as client:
+        with translated("keep log lines"), self._writes.client() as client:
             for block in blocks(LogBatch.of(lines), retention.raw_days):
                 client.raw_insert("logs", None, block, fmt="ArrowStream")
-
-
-class LogReader:
-    """Reads log lines. Safe for any number of threads."""
-
-    def __init__(self, pool: Pool, reader: SampleReader) -> None:
-        self._pool = pool
-        self._reader = reader
 
     def read(self, selector: LogSelector, budget: ReadBudget) -> LogPage:
         """Return one page, with totals if the query counts."""

@@ -118,8 +118,6 @@ def _merged(parts: Sequence[SampleColumns]) -> SampleColumns:
 
 def _in_order(runs: SeriesSlices, series: int) -> SampleColumns:
     """Sort the rows by (index, time), the index being the run's slot. Of equal samples the last one stays."""
-    if not kernel.AVAILABLE:
-        return _sorted(np.repeat(runs.slots.astype(np.uint32), runs.counts), runs.time, runs.value)
     ordered = kernel.sort_dedupe([runs], series, origin=False)
     return SampleColumns(np.repeat(np.arange(series, dtype=np.uint32), ordered.sizes), ordered.time, ordered.value)
 

@@ -37,26 +37,20 @@ _KINDS = {kind: number for number, kind in enumerate(KINDS)}
 _STATUSES = {status: number for number, status in enumerate(STATUSES)}
 
 
-class SpanWriter:
-    """Writes spans. Safe for any number of threads."""
+class SpanTable:
+    """Implements ``jobmeter.store.base.SpanStore``. Safe for any number of threads."""
 
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
+    def __init__(self, write: Pool, read: Pool) -> None:
+        self._writes = write
+        self._pool = read
 
-    def append(self, spans: Sequence[Span], retention: Retention) -> None:
+    def append(self, spans: Sequence[Span], retention: Retention = Retention()) -> None:  # noqa: B008 - frozen
         """Insert the spans; on return they are on disk."""
         if not spans:
             return
-        with translated("keep spans"), self._pool.client() as client:
+        with translated("keep spans"), self._writes.client() as client:
             for block in _blocks(spans, retention.raw_days):
                 client.raw_insert("spans", None, block, fmt="JSONEachRow")
-
-
-class SpanReader:
-    """Reads traces and spans. Safe for any number of threads."""
-
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
 
     def traces(self, selector: TraceFilter, budget: ReadBudget) -> TracePage:
         """Return one page, with the total if the query counts."""
@@ -67,7 +61,7 @@ class SpanReader:
             return TracePage(found)
         return TracePage(found, int(self._query(*total_sql(selector), meter, budget)[0][0]))
 
-    def spans(self, selector: SpanFilter, budget: ReadBudget) -> list[Span]:
+    def read(self, selector: SpanFilter, budget: ReadBudget) -> list[Span]:
         """Return one page."""
         meter, limit = Meter.of(budget), selector.limit
         while selector.traces and selector.limit:

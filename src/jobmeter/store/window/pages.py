@@ -212,8 +212,6 @@ class PageWriter:
 
     def append(self, row_numbers: Int64s, columns: SampleColumns, keep_from: int) -> SampleColumns:
         """Append samples to their rows (``row_numbers`` by index, -1 for none). Return the others."""
-        if not kernel.AVAILABLE:
-            return columns
         left = kernel.append(
             self._at, self._stock, row_numbers, (columns.index, columns.time, columns.value), keep_from
         )

@@ -9,27 +9,19 @@ import numpy as np
 from msgspec.structs import replace
 
 from jobmeter.errors import LimitExceededError
-from jobmeter.model.batch import Bools, BucketColumns, SampleBatch, SampleColumns, SeriesKeys, Uint64s
-from jobmeter.model.log import LogLine, LogPage
+from jobmeter.model.batch import SampleBatch, SampleColumns, SeriesKeys, Uint64s
 from jobmeter.model.retention import Retention
-from jobmeter.model.series import NamePart, Series
-from jobmeter.model.span import Span, TracePage
+from jobmeter.model.series import Series
 from jobmeter.model.time import DAY, HOUR, MAX_TIME_MS, MINUTE, SECOND, Clock, TimeRange, floor_to
-from jobmeter.model.trace_filter import SpanFilter, TraceFilter
 from jobmeter.store.base import (
     NEWEST,
-    LogSelector,
-    Outbox,
     ReadBudget,
     Selector,
     SeriesPage,
-    SeriesPlace,
     Store,
     StoreStatistics,
-    Tier,
 )
 from jobmeter.store.cache import Cache
-from jobmeter.store.damage import DamagedPart
 from jobmeter.store.meter import BudgetMeter
 from jobmeter.store.window.window import Window
 
@@ -59,6 +51,10 @@ class WindowedStore:
     def __init__(self, engine: Store, clock: Clock, *, length_ms: int, bound: int, cache: Cache | None = None) -> None:
         """``length_ms``: how far the window reaches back; ``bound``: its bytes, without the cache."""
         self._engine = engine
+        self.logs, self.spans, self.outbox = engine.logs, engine.spans, engine.outbox
+        self.lacks_descriptor, self.live, self.names = engine.lacks_descriptor, engine.live, engine.names
+        self.read_buckets, self.last_times = engine.read_buckets, engine.last_times
+        self.damaged, self.backup, self.close = engine.damaged, engine.backup, engine.close
         self._clock = clock
         self.memory = self.window = Window(length_ms, bound)
         self.cache = cache or Cache()
@@ -123,10 +119,6 @@ class WindowedStore:
         self._unfilled = None if self.window.full or not (len(left.keys) or left.following) else left
         return self._unfilled is not None
 
-    def lacks_descriptor(self, keys: SeriesKeys, since_ms: int = 0) -> Bools:
-        """Return bool[k]: the series that certainly have no samples at or after a time."""
-        return self._engine.lacks_descriptor(keys, since_ms)
-
     def find(self, selector: Selector) -> list[Series]:
         """Return the series that match. The list is shared: callers must not change it."""
         if selector.jobs is None:
@@ -137,14 +129,6 @@ class WindowedStore:
             series = self._engine.find(_lasting(selector))
             self.cache.put(name, revision, series, _SERIES_BYTES * len(series))
         return series
-
-    def live(self, since_ms: int, most: int, place: SeriesPlace = NEWEST) -> SeriesPage:
-        """Return a page of series that may have samples since a time."""
-        return self._engine.live(since_ms, most, place)
-
-    def names(self, selector: Selector, part: NamePart, prefix: str = "") -> list[str]:
-        """Return the distinct names of a field in the matching series, sorted."""
-        return self._engine.names(selector, part, prefix)
 
     def read(self, keys: SeriesKeys, span: TimeRange, budget: ReadBudget) -> Iterator[SampleColumns]:
         """Yield raw samples in blocks. The budget's time starts with the first block.
@@ -187,10 +171,6 @@ class WindowedStore:
         found = self.window.previous(keys, before_ms)
         return self._engine.previous(keys, before_ms, budget) if found is None else found
 
-    def read_buckets(self, keys: SeriesKeys, span: TimeRange, tier: Tier, budget: ReadBudget) -> BucketColumns:
-        """Return roll-up rows whose bucket start lies in ``span``."""
-        return self._engine.read_buckets(keys, span, tier, budget)
-
     def rolled_up_ranges(self, jobs: Sequence[int], span: TimeRange) -> list[TimeRange]:
         """Return the hour-aligned parts of ``span`` with complete roll-ups of all these jobs."""
         name, revision = (WindowedStore, tuple(jobs), span), self.revision(jobs)
@@ -222,35 +202,6 @@ class WindowedStore:
                 self._common_revision = next(self._numbers)
         return hours
 
-    def last_times(self, jobs: Sequence[int]) -> dict[int, tuple[int, int]]:
-        """Return the times of the first and the last sample of each job key that has samples."""
-        return self._engine.last_times(jobs)
-
-    @property
-    def outbox(self) -> Outbox:
-        """Log lines that wait for the sinks of shippers."""
-        return self._engine.outbox
-
-    def append_logs(self, lines: Sequence[LogLine], retention: Retention = _DEFAULT) -> None:
-        """Store log lines. On return they are durable."""
-        self._engine.append_logs(lines, retention)
-
-    def read_logs(self, selector: LogSelector, budget: ReadBudget) -> LogPage:
-        """Return one page of the lines of a job or a node."""
-        return self._engine.read_logs(selector, budget)
-
-    def append_spans(self, spans: Sequence[Span], retention: Retention = _DEFAULT) -> None:
-        """Store spans. On return they are durable."""
-        self._engine.append_spans(spans, retention)
-
-    def read_traces(self, selector: TraceFilter, budget: ReadBudget) -> TracePage:
-        """Return one page of traces."""
-        return self._engine.read_traces(selector, budget)
-
-    def read_spans(self, selector: SpanFilter, budget: ReadBudget) -> list[Span]:
-        """Return one page of the spans of some traces, each once."""
-        return self._engine.read_spans(selector, budget)
-
     def delete_job(self, job: int) -> None:
         """Delete every sample, roll-up, series, log line and span of a job key."""
         with self._appending:
@@ -260,28 +211,16 @@ class WindowedStore:
                 self._raise_revision({job})
                 self.window.drop_job(job)
 
-    def damaged(self) -> Sequence[DamagedPart]:
-        """Return the unreadable parts, from memory."""
-        return self._engine.damaged()
-
     def statistics(self) -> StoreStatistics:
         """Return the sizes of the stored data, and of the window."""
         seconds = self.window.length_ms // SECOND
         window = {"series": len(self.window), "bytes": self.window.bytes, "seconds": seconds}
         return replace(self._engine.statistics(), window=window)
 
-    def backup(self, directory: Path) -> None:
-        """Write a copy of everything into an empty directory, during reads and writes."""
-        self._engine.backup(directory)
-
     def restore(self, directory: Path) -> None:
         """Restore a backup into an empty store."""
         self._engine.restore(directory)
         self._common_revision = next(self._numbers)
-
-    def close(self) -> None:
-        """Finish running work and close the engine."""
-        self._engine.close()
 
     def _take_in(self, batches: Sequence[SampleBatch]) -> set[int]:
         """Add series that are not in the window, with their samples in the engine. Return their jobs.

@@ -174,7 +174,7 @@ class Window:
         """Return the samples in buckets; see ``Memory.buckets``. ``most`` is ``MOST_SAMPLES`` by default."""
         with self._lock:
             rows = self._inside(keys, span.start_ms)
-            if rows is None or not kernel.AVAILABLE:
+            if rows is None:
                 return None
             moved = references.copy()
             found = self._reader().buckets(rows, span, step_ms, counters, moved, MOST_SAMPLES if most is None else most)
@@ -185,8 +185,8 @@ class Window:
     def lines(
         self, keys: SeriesKeys, grid: kernel.Grid, span: TimeRange, step_ms: int, most: int
     ) -> kernel.LineColumns | None:
-        """Return the means of gauges in buckets, joined by line. None also without the kernel. See ``Memory.lines``."""
-        if not kernel.AVAILABLE or span.start_ms == span.end_ms:
+        """Return the means of gauges in buckets, joined by line; see ``Memory.lines``."""
+        if span.start_ms == span.end_ms:
             return None
         with self._lock:
             place = self._look_up(keys).place

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jobmeter.kernel.table import Texts, new_table
+from jobmeter.kernel.table import Texts, TextTable
 from jobmeter.model.batch import Int64s, Uint64s
 from jobmeter.wire.protobuf import damaged
 
@@ -24,7 +24,7 @@ class Symbols:
         """``bound``: bytes of all texts together."""
         self._bound = bound
         self._lock = threading.Lock()
-        self._table = new_table()
+        self._table = TextTable()
         self._base = 0
 
     @property
@@ -37,7 +37,7 @@ class Symbols:
         with self._lock:
             if len(self._table) > _MOST or self._table.size > self._bound:
                 self._base += len(self._table)
-                self._table = new_table()
+                self._table = TextTable()
             return (self._table.add(Texts.of(symbols)) + self._base).astype(np.uint64)
 
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.fakes import FakeRegistry, SetClock
+from tests.memory_store import MemoryStore
 
 from jobmeter.access.call import Call
 from jobmeter.access.principal import Scope
@@ -28,7 +29,6 @@ from jobmeter.query.request import JobQuestion, Line, LogQuestion, MetricQuery, 
 from jobmeter.query.series import FoundSeries, SeriesQuestion
 from jobmeter.registry.open import open_registry
 from jobmeter.settings import Limits
-from jobmeter.store.memory import MemoryStore
 from jobmeter.testing.dialect import ERRORS, REQUEST_ID, DialectTests
 
 NOW_MS = 1_795_188_836_000

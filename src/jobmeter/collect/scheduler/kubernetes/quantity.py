@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 
+from jobmeter.collect.accelerators.registry import is_device_resource
 from jobmeter.collect.scheduler.kubernetes.objects import Container
 
 _QUANTITY = re.compile(r"(?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?)(?P<suffix>[numkMGTPE]|[KMGTPE]i)?")
@@ -14,7 +15,6 @@ _SUFFIXES = {
     **{name: Decimal(1000) ** power for name, power in zip("numkMGTPE", (-3, -2, -1, 1, 2, 3, 4, 5, 6), strict=True)},
     **{f"{name}i": Decimal(1024) ** (power + 1) for power, name in enumerate("KMGTPE")},
 }
-_DEVICES = re.compile(r"(?:[a-z0-9.-]+/)(?:gpu|gpu\.shared|mig-.+|Ascend.+|npu)", re.IGNORECASE)
 
 
 def parse_quantity(value: str | float) -> Decimal | None:
@@ -39,7 +39,7 @@ class PodRequests:
                 self.cpu = (self.cpu or 0.0) + float(requests["cpu"])
             if "memory" in requests:
                 self.memory = (self.memory or 0) + int(requests["memory"])
-            for name in filter(_DEVICES.fullmatch, requests):
+            for name in filter(is_device_resource, requests):
                 self.devices[name] = self.devices.get(name, 0) + int(requests[name])
 
     @property

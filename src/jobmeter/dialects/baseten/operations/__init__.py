@@ -1,12 +1,1 @@
-"""Operations, one file a subject; ``OPERATIONS`` lists them all."""
-
-from jobmeter.dialects.baseten.operations import checkpoints, jobs, logs, metrics, projects, search
-
-OPERATIONS = (
-    *metrics.OPERATIONS,
-    *projects.OPERATIONS,
-    *search.OPERATIONS,
-    *jobs.OPERATIONS,
-    *logs.OPERATIONS,
-    *checkpoints.OPERATIONS,
-)
+"""The operations: every file of this folder is read."""

@@ -3,44 +3,57 @@
 https://docs.baseten.co/reference/training-api/get-training-job-checkpoints
 """
 
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import unquote, urlsplit
 
-from jobmeter.access.call import Call
-from jobmeter.dialects.base import Context, Parameter, Steps, execute
-from jobmeter.dialects.baseten.arguments import Arguments
+from msgspec import Meta
+
+from jobmeter.dialects.base import Steps, execute
 from jobmeter.dialects.baseten.bodies import created, view_body
-from jobmeter.dialects.baseten.operations.common import JOB_PATH, answer, job_ref, operation
+from jobmeter.dialects.baseten.requests import JOB_PATH, JobRequest, answer, operation
 from jobmeter.model.job import Checkpoint, Job
 from jobmeter.model.time import iso
 from jobmeter.query.request import JobQuestion
 
 MOST_FILES = 1_000
-_MOST_TOKEN = 2**53
 
 
-def list_checkpoints(call: Call, context: Context) -> Steps:  # noqa: ARG001 - the shape of every operation
-    """Return every checkpoint, oldest first."""
-    view = yield from execute(JobQuestion(job_ref(context)))
-    bodies = [_checkpoint(one, view.job) for one in _sorted(view.job)]
-    return answer({"training_job": view_body(view), "checkpoints": bodies})
+@operation(f"GET {JOB_PATH}/checkpoints", "jobs:read", name="get_training_projects_jobs_checkpoints", by_resource=True)
+class ListCheckpoints(JobRequest, frozen=True, kw_only=True):
+    """The job and the checkpoints that its records report, oldest first. An unknown size is 0."""
+
+    def _steps(self) -> Steps:
+        view = yield from execute(JobQuestion(self.ref))
+        bodies = [_checkpoint(one, view.job) for one in _sorted(view.job)]
+        return answer({"training_job": view_body(view), "checkpoints": bodies})
 
 
-def list_files(call: Call, context: Context) -> Steps:
-    """Return one page of the files of all checkpoints."""
-    arguments = Arguments(call)
-    size = arguments.integer("page_size", 1, MOST_FILES) or MOST_FILES
-    offset = arguments.integer("page_token", 0, _MOST_TOKEN) or 0
-    view = yield from execute(JobQuestion(job_ref(context)))
-    files = [_file(one, url, view.job) for one in _sorted(view.job) for url in one.files]
-    after = offset + size
-    return answer(
-        {
-            "presigned_urls": files[offset:after],
-            "next_page_token": after if after < len(files) else None,
-            "total_count": len(files),
-        }
-    )
+@operation(
+    f"GET {JOB_PATH}/checkpoint_files",
+    "jobs:read",
+    name="get_training_projects_jobs_checkpoint_files",
+    by_resource=True,
+)
+class ListCheckpointFiles(JobRequest, frozen=True, kw_only=True):
+    """The addresses in the records of checkpoints, checkpoint after checkpoint.
+
+    They are returned as they were reported, not signed. The size of one file among several is unknown and 0.
+    """
+
+    page_size: Annotated[int, Meta(ge=1, le=MOST_FILES, description="Files of a page.")] = MOST_FILES
+    page_token: Annotated[int, Meta(ge=0, le=2**53, description="`next_page_token` of the previous page.")] = 0
+
+    def _steps(self) -> Steps:
+        view = yield from execute(JobQuestion(self.ref))
+        files = [_file(one, url, view.job) for one in _sorted(view.job) for url in one.files]
+        after = self.page_token + self.page_size
+        return answer(
+            {
+                "presigned_urls": files[self.page_token : after],
+                "next_page_token": after if after < len(files) else None,
+                "total_count": len(files),
+            }
+        )
 
 
 def _sorted(job: Job) -> list[Checkpoint]:
@@ -81,28 +94,3 @@ def _name(one: Checkpoint, url: str) -> str:
     """Return the path below the checkpoint's folder in the address, else its last part, else the file's number."""
     path = unquote(urlsplit(url).path)
     return path.partition(f"/{one.id}/")[2] or path.rpartition("/")[2] or str(one.files.index(url))
-
-
-OPERATIONS = (
-    operation(
-        "get_training_projects_jobs_checkpoints",
-        "GET",
-        f"{JOB_PATH}/checkpoints",
-        list_checkpoints,
-        "The job and the checkpoints that its records report, oldest first. An unknown size is 0.",
-        by_resource=True,
-    ),
-    operation(
-        "get_training_projects_jobs_checkpoint_files",
-        "GET",
-        f"{JOB_PATH}/checkpoint_files",
-        list_files,
-        (
-            "The addresses in the records of checkpoints, checkpoint after checkpoint. They are returned as they were "
-            "reported, not signed. The size of one file among several is unknown and 0."
-        ),
-        Parameter("page_size", "query", f"1 to {MOST_FILES} files. Default: {MOST_FILES}."),
-        Parameter("page_token", "query", "`next_page_token` of the previous page. Default: 0."),
-        by_resource=True,
-    ),
-)

@@ -4,14 +4,14 @@ https://docs.baseten.co/reference/training-api/get-training-job-logs
 """
 
 from collections.abc import Generator
-from typing import Any
+from typing import Annotated, Any, Literal
 
+from msgspec import Meta
 from msgspec.structs import replace
 
-from jobmeter.access.call import Call
-from jobmeter.dialects.base import Context, Operation, Parameter, Steps, execute
-from jobmeter.dialects.baseten.arguments import Arguments
-from jobmeter.dialects.baseten.operations.common import JOB_PATH, answer, job_ref, operation
+from jobmeter.dialects.base import Steps, execute
+from jobmeter.dialects.base.request import Choice
+from jobmeter.dialects.baseten.requests import JOB_PATH, JobRequest, answer, operation
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.event import Level
 from jobmeter.model.log import LogLine
@@ -20,43 +20,72 @@ from jobmeter.model.time import DAY, MAX_TIME_MS, MINUTE, NS_PER_MS
 from jobmeter.query.request import LogQuestion
 
 MOST_LINES = 1_000
-DEFAULT_LINES = 500
 DEFAULT_WINDOW_MS = 30 * MINUTE
 MOST_WINDOW_MS = 7 * DAY
 MOST_IN_A_MILLISECOND = 10_000
-_DIRECTIONS = {"asc": "asc", "desc": "desc"}
-_LEVELS = {level.value.upper(): level for level in Level}
 
 
-def job_logs(call: Call, context: Context) -> Steps:
-    """Return the lines of a range, newest or oldest first."""
-    arguments = Arguments(call)
-    start, end = _window(arguments, context.now_ms)
-    ascending = arguments.choice("direction", _DIRECTIONS) == "asc"
-    question = LogQuestion(
-        ref=job_ref(context),
-        min_level=arguments.choice("min_level", _LEVELS),
-        start_ns=start * NS_PER_MS,
-        end_ns=end * NS_PER_MS,
-        descending=not ascending,
-        limit=arguments.integer("limit", 1, MOST_LINES) or DEFAULT_LINES,
-    )
-    lines = (yield from execute(question)).lines
-    if ascending and len(lines) == MOST_LINES:
-        lines = yield from _completed(question, lines)
-    return answer({"logs": [_body(line) for line in lines]})
+class JobLogs(JobRequest, frozen=True, kw_only=True):
+    """Log lines: `{logs: [{timestamp, message, replica, request_id, level}]}`.
+
+    `timestamp` is in nanoseconds since the epoch, as text. A full page of the largest size in ascending order is
+    completed to a whole millisecond, at which `truss` continues.
+    """
+
+    start_epoch_millis: Annotated[
+        int | None,
+        Meta(ge=0, le=MAX_TIME_MS, description="Epoch milliseconds, included. Default: 30 minutes before the end."),
+    ] = None
+    end_epoch_millis: Annotated[
+        int | None,
+        Meta(
+            ge=0,
+            le=MAX_TIME_MS,
+            description="Epoch milliseconds, not included, at most 7 days after the start. Default: now.",
+        ),
+    ] = None
+    direction: Annotated[Literal["asc", "desc"], Meta(description="`desc`: the newest first.")] = "desc"
+    limit: Annotated[int, Meta(ge=1, le=MOST_LINES, description="Lines.")] = 500
+    min_level: Annotated[
+        Level | None,
+        Meta(description="Lines of that level or above, none without a level. Default: every line."),
+        Choice({level.value.upper(): level for level in Level}),
+    ] = None
+
+    def _steps(self) -> Steps:
+        start, end = self._window()
+        question = LogQuestion(
+            ref=self.ref,
+            min_level=self.min_level,
+            start_ns=start * NS_PER_MS,
+            end_ns=end * NS_PER_MS,
+            descending=self.direction == "desc",
+            limit=self.limit,
+        )
+        lines = (yield from execute(question)).lines
+        if not question.descending and len(lines) == MOST_LINES:
+            lines = yield from _completed(question, lines)
+        return answer({"logs": [_body(line) for line in lines]})
+
+    def _window(self) -> tuple[int, int]:
+        end = self.context.now_ms if self.end_epoch_millis is None else self.end_epoch_millis
+        start = max(0, end - DEFAULT_WINDOW_MS) if self.start_epoch_millis is None else self.start_epoch_millis
+        if end < start:
+            raise InvalidRequestError("end_epoch_millis is before start_epoch_millis", "end")
+        if end - start > MOST_WINDOW_MS:
+            raise InvalidRequestError("start_epoch_millis and end_epoch_millis may be 7 days apart", "start")
+        return start, end
 
 
-def _window(arguments: Arguments, now_ms: int) -> tuple[int, int]:
-    end = arguments.time("end_epoch_millis")
-    end = now_ms if end is None else end
-    start = arguments.time("start_epoch_millis")
-    start = max(0, end - DEFAULT_WINDOW_MS) if start is None else start
-    if end < start:
-        raise InvalidRequestError("end_epoch_millis is before start_epoch_millis", "end")
-    if end - start > MOST_WINDOW_MS:
-        raise InvalidRequestError("start_epoch_millis and end_epoch_millis may be 7 days apart", "start")
-    return start, end
+get_logs, post_logs = (
+    operation(
+        f"{method} {JOB_PATH}/logs",
+        "jobs:read",
+        name=f"{method.lower()}_training_projects_jobs_logs",
+        by_resource=True,
+    )(JobLogs)
+    for method in ("GET", "POST")
+)
 
 
 def _completed(question: LogQuestion, lines: list[LogLine]) -> Generator[Question[Any], Any, list[LogLine]]:
@@ -78,35 +107,3 @@ def _body(line: LogLine) -> dict[str, Any]:
         "request_id": None,
         "level": None if line.level is None else line.level.value.upper(),
     }
-
-
-def _operation(method: str, where: Any) -> Operation:  # noqa: ANN401 - one of Parameter's literals
-    return operation(
-        f"{method.lower()}_training_projects_jobs_logs",
-        method,
-        f"{JOB_PATH}/logs",
-        job_logs,
-        (
-            "Log lines: `{logs: [{timestamp, message, replica, request_id, level}]}`, `timestamp` in nanoseconds since "
-            f"the epoch as text. A page of {MOST_LINES} lines in ascending order is completed to a whole millisecond, "
-            "at which `truss` continues."
-        ),
-        Parameter("start_epoch_millis", where, "Epoch milliseconds, included. Default: 30 minutes before the end."),
-        Parameter(
-            "end_epoch_millis",
-            where,
-            "Epoch milliseconds, not included, at most 7 days after the start. Default: now.",
-        ),
-        Parameter("direction", where, "`desc`, the newest first, or `asc`. Default: `desc`."),
-        Parameter("limit", where, f"1 to {MOST_LINES} lines. Default: {DEFAULT_LINES}."),
-        Parameter(
-            "min_level",
-            where,
-            f"{', '.join(f'`{level}`' for level in _LEVELS)}: lines of that level or above, none without a level. "
-            "Default: every line.",
-        ),
-        by_resource=True,
-    )
-
-
-OPERATIONS = (_operation("GET", "query"), _operation("POST", "body"))

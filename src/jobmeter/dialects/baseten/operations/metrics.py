@@ -5,14 +5,14 @@ https://docs.baseten.co/reference/training-api/get-training-job-metrics
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Annotated, Any
 
-from jobmeter.access.call import Call
-from jobmeter.dialects.base import Context, Operation, Parameter, Steps, execute
-from jobmeter.dialects.baseten.arguments import Arguments
+from msgspec import Meta
+
+from jobmeter.dialects.base import Steps, execute
 from jobmeter.dialects.baseten.bodies import view_body
 from jobmeter.dialects.baseten.names import CACHE_METRICS, METRICS, NODE_METRICS
-from jobmeter.dialects.baseten.operations.common import JOB_PATH, answer, job_ref, operation
+from jobmeter.dialects.baseten.requests import JOB_PATH, JobRequest, answer, operation
 from jobmeter.model.catalog import CATALOG, Scope
 from jobmeter.model.job import Job, JobView
 from jobmeter.model.order import natural
@@ -23,28 +23,74 @@ from jobmeter.query.request import By, JobQuestion, Line, MetricQuery
 Points = list[dict[str, Any]]
 
 
-def job_metrics(call: Call, context: Context) -> Steps:
-    """Return CPU, memory, GPUs and storage of each node, and the cache of the job."""
-    arguments, ref = Arguments(call), job_ref(context)
-    start, end = arguments.time("start_epoch_millis"), arguments.time("end_epoch_millis")
-    seconds = arguments.integer("step_seconds", 1, MAX_TIME_MS // SECOND)
-    view = yield from execute(JobQuestion(ref))
-    span = requested_range(view.job, context.now_ms, start, end, seconds and seconds * SECOND)
-    step_ms = seconds * SECOND if seconds else default_step(span)
-    of_nodes = yield from execute(
-        MetricQuery(subject=ref, metrics=NODE_METRICS, range=span, step_ms=step_ms, by=By.DEVICE)
-    )
-    of_job = yield from execute(MetricQuery(subject=ref, metrics=CACHE_METRICS, range=span, step_ms=step_ms, by=By.JOB))
-    nodes = _nodes(view, of_nodes.lines)
-    cache = _storage("cache", {line.metric: _points([line]) for line in of_job.lines})
-    return answer(
-        {
-            **nodes.get(_leader(view, nodes), _node({})),
-            "training_job": view_body(view),
-            "cache": cache if any(cache.values()) else None,
-            "per_node_metrics": [{"node_id": name, "metrics": metrics} for name, metrics in nodes.items()],
-        }
-    )
+class JobMetrics(JobRequest, frozen=True, kw_only=True):
+    """The eight keys of the document: CPU, memory, GPUs and storage of each node, and the cache of the job.
+
+    The top level is the leader node (the lowest replica), `per_node_metrics` every node under the replica's name, the
+    keys of `gpu_*` are GPU ranks. Utilisations are fractions, memory and storage bytes, `cpu_usage` cores. A point is
+    the mean of one step, named by the step's start, oldest first; steps without samples are absent. `cache` is null
+    without any samples of it.
+    """
+
+    start_epoch_millis: Annotated[
+        int | None,
+        Meta(
+            ge=0,
+            le=MAX_TIME_MS,
+            description="Epoch milliseconds, included. Default: a finished job's start; for other jobs an hour before "
+            "the end.",
+        ),
+    ] = None
+    end_epoch_millis: Annotated[
+        int | None,
+        Meta(
+            ge=0,
+            le=MAX_TIME_MS,
+            description="Epoch milliseconds, not included: a range with equal ends is empty. Default: a finished job's "
+            "end; else now.",
+        ),
+    ] = None
+    step_seconds: Annotated[
+        int | None,
+        Meta(
+            ge=1,
+            le=MAX_TIME_MS // SECOND,
+            description="Seconds between points. Default: the shortest step with at most 240 points.",
+        ),
+    ] = None
+
+    def _steps(self) -> Steps:
+        ref, step_ms = self.ref, self.step_seconds and self.step_seconds * SECOND
+        view = yield from execute(JobQuestion(ref))
+        span = requested_range(view.job, self.context.now_ms, self.start_epoch_millis, self.end_epoch_millis, step_ms)
+        step_ms = step_ms or default_step(span)
+        of_nodes = yield from execute(
+            MetricQuery(subject=ref, metrics=NODE_METRICS, range=span, step_ms=step_ms, by=By.DEVICE)
+        )
+        of_job = yield from execute(
+            MetricQuery(subject=ref, metrics=CACHE_METRICS, range=span, step_ms=step_ms, by=By.JOB)
+        )
+        nodes = _nodes(view, of_nodes.lines)
+        cache = _storage("cache", {line.metric: _points([line]) for line in of_job.lines})
+        return answer(
+            {
+                **nodes.get(_leader(view, nodes), _node({})),
+                "training_job": view_body(view),
+                "cache": cache if any(cache.values()) else None,
+                "per_node_metrics": [{"node_id": name, "metrics": metrics} for name, metrics in nodes.items()],
+            }
+        )
+
+
+get_metrics, post_metrics = (
+    operation(
+        f"{method} {JOB_PATH}/metrics",
+        "metrics:read",
+        name=f"{method.lower()}_training_projects_jobs_metrics",
+        by_resource=True,
+    )(JobMetrics)
+    for method in ("GET", "POST")
+)
 
 
 def requested_range(job: Job, now_ms: int, start: int | None, end: int | None, step_ms: int | None) -> TimeRange:
@@ -152,32 +198,3 @@ _stamp = lru_cache(maxsize=16_384)(iso)
 
 def _point(time: int, value: float) -> dict[str, Any]:
     return {"value": int(value) if value.is_integer() else value, "timestamp": _stamp(time)}
-
-
-_TEXT = (
-    "The eight keys of the document; the top level is the leader node (the lowest replica), `per_node_metrics` every "
-    "node under the replica's name, the keys of `gpu_*` are GPU ranks. Utilisations are fractions, memory and storage "
-    "bytes, `cpu_usage` cores. A point is the mean of one step, named by the step's start, oldest first; steps without "
-    "samples are absent. `cache` is null without any samples of it."
-)
-_START = "Epoch milliseconds, included. Default: a finished job's start; for other jobs an hour before the end."
-_END = "Epoch milliseconds, not included: a range with equal ends is empty. Default: a finished job's end; else now."
-_STEP = "Seconds between points, at least 1. Default: the shortest step with at most 240 points."
-
-
-def _operation(method: str, where: Any) -> Operation:  # noqa: ANN401 - one of Parameter's literals
-    return operation(
-        f"{method.lower()}_training_projects_jobs_metrics",
-        method,
-        f"{JOB_PATH}/metrics",
-        job_metrics,
-        _TEXT,
-        Parameter("start_epoch_millis", where, _START),
-        Parameter("end_epoch_millis", where, _END),
-        Parameter("step_seconds", where, _STEP),
-        action="metrics:read",
-        by_resource=True,
-    )
-
-
-OPERATIONS = (_operation("GET", "query"), _operation("POST", "body"))

@@ -4,16 +4,16 @@ https://docs.baseten.co/reference/training-api/search-training-jobs
 """
 
 from collections.abc import Generator, Iterator, Sequence
-from typing import Any
+from typing import Annotated, Any
 
+from msgspec import Meta
 from msgspec.structs import replace
 
-from jobmeter.access.call import Call
-from jobmeter.dialects.base import Context, Parameter, Steps, execute
-from jobmeter.dialects.baseten.arguments import Arguments
+from jobmeter.dialects.base import Steps, execute
+from jobmeter.dialects.base.request import Request, Typed, listed
 from jobmeter.dialects.baseten.bodies import created
 from jobmeter.dialects.baseten.names import DEFAULT_STATUS, NAME, STATUS_KEY, STATUSES
-from jobmeter.dialects.baseten.operations.common import MOST_JOBS, answer, job_bodies, operation
+from jobmeter.dialects.baseten.requests import MOST_JOBS, answer, job_bodies, operation
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.job import Condition, Job, JobFilter, JobState, Operator
 from jobmeter.model.question import Question
@@ -22,22 +22,35 @@ _FIELD = f"extra.{NAME}.{STATUS_KEY}"
 Filter = tuple[frozenset[JobState], tuple[Condition, ...]]
 
 
-def search_jobs(call: Call, context: Context) -> Steps:  # noqa: ARG001 - the shape of every operation
-    """Return the jobs that meet every filter, ordered by their creation."""
-    arguments = Arguments(call)
-    project, job = arguments.text("project_id"), arguments.text("job_id")
-    statuses = arguments.texts("statuses")
-    descending = _descending(arguments.objects("order_by"))
-    jobs = yield from _found(
-        JobFilter(
-            projects=frozenset({project}) if project else None,
-            ids=(job,) if job else (),
-            descending=descending,
-            limit=MOST_JOBS,
+@operation("POST /v1/training_jobs/search", "jobs:read", name="post_training_jobs_search", by_resource=True)
+class SearchTrainingJobs(Request, frozen=True, kw_only=True):
+    """The first jobs (at most 1,000) that meet every filter, ordered by their creation."""
+
+    project_id: Annotated[str, Meta(description="Jobs of that project. Default: of all that the key sees.")] = ""
+    job_id: Annotated[str, Meta(description="The job of that id.")] = ""
+    statuses: Annotated[
+        Sequence[str],
+        Meta(
+            description=f"A list of {listed(STATUSES)}; any other status finds nothing. Default, and for an empty "
+            "list: all."
         ),
-        list(filters(statuses)) if statuses else [(frozenset(), ())],
-    )
-    return answer({"training_jobs": (yield from job_bodies(jobs))})
+        Typed(list[str]),
+    ] = ()
+    order_by: Annotated[
+        Sequence[dict[str, Any]],
+        Meta(description='`[{"field": "created_at", "order": "desc" or "asc"}]`. Default: `desc`.'),
+        Typed(list[dict[str, Any]]),
+    ] = ()
+
+    def _steps(self) -> Steps:
+        question = JobFilter(
+            projects=frozenset({self.project_id}) if self.project_id else None,
+            ids=(self.job_id,) if self.job_id else (),
+            descending=_descending(self.order_by),
+            limit=MOST_JOBS,
+        )
+        jobs = yield from _found(question, list(filters(self.statuses)) if self.statuses else [(frozenset(), ())])
+        return answer({"training_jobs": (yield from job_bodies(jobs))})
 
 
 def filters(statuses: Sequence[str]) -> Iterator[Filter]:
@@ -82,24 +95,3 @@ def _descending(orders: Sequence[dict[str, Any]]) -> bool:
             raise InvalidRequestError("order_by: order must be asc or desc", "order_by")
         return str(direction).lower() == "desc"
     return True
-
-
-OPERATIONS = (
-    operation(
-        "post_training_jobs_search",
-        "POST",
-        "/v1/training_jobs/search",
-        search_jobs,
-        f"The first {MOST_JOBS} jobs that meet every filter.",
-        Parameter("project_id", "body", "Jobs of that project. Default: of all that the key sees."),
-        Parameter("job_id", "body", "The job of that id."),
-        Parameter(
-            "statuses",
-            "body",
-            f"A list of {', '.join(f'`{status}`' for status in STATUSES)}; any other status finds "
-            "nothing. Default, and for an empty list: all.",
-        ),
-        Parameter("order_by", "body", '`[{"field": "created_at", "order": "desc" or "asc"}]`. Default: `desc`.'),
-        by_resource=True,
-    ),
-)

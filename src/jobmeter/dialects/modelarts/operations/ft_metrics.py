@@ -7,11 +7,9 @@ and ``training_info`` open; SPEC.md describes the chosen one.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jobmeter.access.call import Call
-from jobmeter.dialects.base import Context, Steps, execute
+from jobmeter.dialects.base import Steps, execute
 from jobmeter.dialects.modelarts.answers import answer, nothing_yet
-from jobmeter.dialects.modelarts.arguments import job_of
-from jobmeter.dialects.modelarts.operations.common import JOB_PATH, operation
+from jobmeter.dialects.modelarts.requests import JOB_PATH, JobRequest, operation
 from jobmeter.model.series import job_key
 from jobmeter.model.time import iso
 from jobmeter.query.defaults import default_step, life
@@ -27,29 +25,36 @@ PROGRESS = ("progress", "train_process")
 _VALIDATION, _TEST = ("eval", "val"), ("test",)
 
 
-def show_ft_metrics(call: Call, context: Context) -> Steps:
-    """Return every reported metric as a curve; 204 if the program reported none."""
-    ref = job_of(call, context)
-    view = yield from execute(JobQuestion(ref))
-    found = yield from execute(SeriesQuestion(jobs=(job_key(view.job.project, view.job.id),)))
-    names = sorted({series.metric for series in found.series if series.metric.startswith(PREFIX)})
-    if not names:
-        return nothing_yet(context)
-    span = life(view.job, context.now_ms)
-    result = yield from execute(
-        MetricQuery(
-            subject=ref,
-            metrics=tuple(names[:MAX_METRICS]),
-            range=span,
-            step_ms=default_step(span, MAX_POINTS),
-            by=By.JOB,
-            statistic=Statistic.LAST,
+@operation(f"GET {JOB_PATH}/ft-metrics", "metrics:read", by_resource=True)
+class ShowFtMetrics(JobRequest, frozen=True, kw_only=True):
+    """`{loss, eval_loss, training_info, train_process, data}` from the values that the program reported as `app.*`.
+
+    `data.metrics` has every metric as a curve `[{timestamp, step, value}]` (milliseconds; `step` where `app.step` was
+    reported at that time). A curve has at most 2,000 points, each the last report of its step, as the mean over
+    replicas. `loss` and `eval_loss` repeat the curves of `app.loss` and `app.eval_loss`, `training_info` has the last
+    value of each other metric, `train_process` the last of `app.progress`. 204 without any reports.
+    """
+
+    def _steps(self) -> Steps:
+        ref, now_ms = self.ref, self.context.now_ms
+        view = yield from execute(JobQuestion(ref))
+        found = yield from execute(SeriesQuestion(jobs=(job_key(view.job.project, view.job.id),)))
+        names = sorted({series.metric for series in found.series if series.metric.startswith(PREFIX)})
+        if not names:
+            return nothing_yet(self.context)
+        span = life(view.job, now_ms)
+        result = yield from execute(
+            MetricQuery(
+                subject=ref,
+                metrics=tuple(names[:MAX_METRICS]),
+                range=span,
+                step_ms=default_step(span, MAX_POINTS),
+                by=By.JOB,
+                statistic=Statistic.LAST,
+            )
         )
-    )
-    lines = {line.metric.removeprefix(PREFIX): line for line in result.lines}
-    if not lines:
-        return nothing_yet(context)
-    return answer(_body(lines, context.now_ms), context)
+        lines = {line.metric.removeprefix(PREFIX): line for line in result.lines}
+        return answer(_body(lines, now_ms), self.context) if lines else nothing_yet(self.context)
 
 
 def _body(lines: Mapping[str, Line], now_ms: int) -> dict[str, Any]:
@@ -111,23 +116,3 @@ def _group(name: str) -> str:
     if name.startswith(_VALIDATION):
         return "validation"
     return "test" if name.startswith(_TEST) else "training"
-
-
-OPERATIONS = (
-    operation(
-        "ShowFtMetrics",
-        "GET",
-        f"{JOB_PATH}/ft-metrics",
-        show_ft_metrics,
-        (
-            "`{loss, eval_loss, training_info, train_process, data}` from what the program reported as `app.*`: "
-            "`data.metrics` has every one as a curve `[{timestamp, step, value}]` (milliseconds; `step` where "
-            f"`app.step` was reported at that time), at most {MAX_POINTS} points, each the last report of its step, "
-            "as the mean over replicas. `loss` and `eval_loss` repeat the curves of `app.loss` and "
-            "`app.eval_loss`, `training_info` has the last value of each other metric, `train_process` the last of "
-            "`app.progress`. 204 without any reports."
-        ),
-        by_resource=True,
-        action="metrics:read",
-    ),
-)

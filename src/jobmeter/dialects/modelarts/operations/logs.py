@@ -6,19 +6,18 @@ https://support.huaweicloud.com/api-modelarts/ShowTrainingJobLogsFromAom.html
 
 import re
 from collections.abc import Generator
-from typing import Any
+from typing import Annotated, Any, Literal
 from urllib.parse import quote, urlencode
 
 import msgspec
+from msgspec import Meta, field
 from msgspec.structs import replace
 
-from jobmeter.access.call import Call
 from jobmeter.access.forwarded import public_address
-from jobmeter.dialects.base import Answer, Context, Parameter, Steps, execute
+from jobmeter.dialects.base import Answer, Context, Steps, execute
 from jobmeter.dialects.modelarts.answers import answer, nothing_yet
-from jobmeter.dialects.modelarts.arguments import job_of, query_choice, query_integer, query_text, replicas_of, task_of
 from jobmeter.dialects.modelarts.errors import INVALID_QUERY, NO_LOG, RefusedError
-from jobmeter.dialects.modelarts.operations.common import JOB_PATH, operation
+from jobmeter.dialects.modelarts.requests import JOB_PATH, TaskRequest, operation
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.job import JobView
 from jobmeter.model.log import LogLine
@@ -27,8 +26,6 @@ from jobmeter.query.request import JobQuestion, LogQuestion
 
 MAX_PREVIEW = 5 * 2**20
 """Most bytes of a preview."""
-MAX_LINES = 500
-DEFAULT_LINES = 50
 _SMALL_PAGE, _LARGE_PAGE = 1_000, 10_000
 _BASE = re.compile(r"(?P<time>[0-9]{1,18}[0-9]?)(?:\.(?P<passed>[0-9]{1,9}))?")
 
@@ -43,51 +40,81 @@ class _Base(msgspec.Struct, frozen=True):
         return f"{self.time_ns}" if self.passed is None else f"{self.time_ns}.{self.passed}"
 
 
-def show_training_job_logs_preview(call: Call, context: Context) -> Steps:
-    """Return the newest lines that fit, in the order in which they were written."""
-    view, question = yield from _job_and_question(call, context)
-    newest = yield from execute(replace(question, descending=True, limit=_SMALL_PAGE, count=True))
-    if not newest.lines:
-        return _no_log(view, context)
-    lines = yield from _preview(question, newest.lines)
-    content = "".join(f"{line.text}\n" for line in reversed(lines))
-    full = (newest.total or 0) + (newest.total_bytes or 0)
-    current = len(content.encode())
-    return answer({"content": content, "current_size": current, "full_size": max(full, current)}, context)
+@operation(f"GET {JOB_PATH}/tasks/{{task_id}}/logs/preview", "jobs:read", by_resource=True)
+class ShowTrainingJobLogsPreview(TaskRequest, frozen=True, kw_only=True):
+    """`{content, current_size, full_size}`: the newest whole lines, up to 5 MB, in their order.
+
+    The sizes are those of the content and of the whole log in bytes. 204 while the log is empty; ModelArts.2818 if the
+    job has ended without a log.
+    """
+
+    def _steps(self) -> Steps:
+        view, question = yield from _job_and_question(self)
+        newest = yield from execute(replace(question, descending=True, limit=_SMALL_PAGE, count=True))
+        if not newest.lines:
+            return _no_log(view, self.context)
+        lines = yield from _preview(question, newest.lines)
+        content = "".join(f"{line.text}\n" for line in reversed(lines))
+        full = (newest.total or 0) + (newest.total_bytes or 0)
+        current = len(content.encode())
+        body = {"content": content, "current_size": current, "full_size": max(full, current)}
+        return answer(body, self.context)
 
 
-def show_training_job_logs_from_aom(call: Call, context: Context) -> Steps:
-    """Return lines from a base line on; the answer's ``end_line`` is the base line of the following lines."""
-    order = query_choice(call, "order", ("asc", "desc"), "desc")
-    most = query_integer(call, "lines", DEFAULT_LINES, 1, MAX_LINES)
-    base = _base(query_text(call, "base_line"))
-    view, question = yield from _job_and_question(call, context)
-    page = yield from execute(replace(_from(question, base, order), limit=most + 1))
-    lines = page.lines[:most]
-    if not lines and base is None:
-        return _no_log(view, context)
-    body = {
-        "start_line": str(lines[0].time_ns if lines else base),
-        "end_line": str(_end(page.lines, most, base) if lines else base),
-        "lines": len(lines),
-        "content": "".join(f"{line.text}\n" for line in lines),
-    }
-    return answer(body, context)
+@operation(f"GET {JOB_PATH}/tasks/{{task_id}}/logs/url", "jobs:read", by_resource=True)
+class ShowObsUrlOfTrainingJobLogs(TaskRequest, frozen=True, kw_only=True):
+    """`{obs_url}`: the address of the whole log as text on this server.
+
+    The vendor's link works without a credential; this one needs a key.
+    """
+
+    content_type: Annotated[
+        str, Meta(description="`text/plain` or `application/octet-stream`; both give the text.")
+    ] = field(default="", name="Content-Type")
+
+    def _steps(self) -> Steps:
+        view, _ = yield from _job_and_question(self)
+        query = {"project": view.job.project, "replica": self.task_id, "format": "text"}
+        path = f"/api/jobmeter/v1/jobs/{quote(view.job.id, safe='')}/logs?{urlencode(query)}"
+        return answer({"obs_url": public_address(self.call, self.context.public).url + path}, self.context)
 
 
-def show_obs_url_of_training_job_logs(call: Call, context: Context) -> Steps:
-    """Return the address of the whole text on this server, for the holder of a key."""
-    view, _ = yield from _job_and_question(call, context)
-    query = {"project": view.job.project, "replica": context.path["task_id"], "format": "text"}
-    path = f"/api/jobmeter/v1/jobs/{quote(view.job.id, safe='')}/logs?{urlencode(query)}"
-    return answer({"obs_url": public_address(call, context.public).url + path}, context)
+@operation(f"GET {JOB_PATH}/logs/{{task_id}}", "jobs:read", by_resource=True)
+class ShowTrainingJobLogsFromAom(TaskRequest, frozen=True, kw_only=True):
+    """`{start_line, end_line, lines, content}`: lines in the requested order, without the base line.
+
+    A line is named by its time in nanoseconds; `end_line` is the `base_line` of the next page. Without a base line
+    `desc` begins with the newest line, `asc` with the oldest.
+    """
+
+    base_line: Annotated[
+        str, Meta(description="`start_line` or `end_line` of an answer. Default: the log's beginning.")
+    ] = ""
+    lines: Annotated[int, Meta(ge=1, le=500)] = 50
+    order: Annotated[
+        Literal["asc", "desc"], Meta(description="`desc`: the lines before, newest first; `asc`: those after.")
+    ] = "desc"
+
+    def _steps(self) -> Steps:
+        base = _base(self.base_line)
+        view, question = yield from _job_and_question(self)
+        page = yield from execute(replace(_from(question, base, self.order), limit=self.lines + 1))
+        lines = page.lines[: self.lines]
+        if not lines and base is None:
+            return _no_log(view, self.context)
+        body = {
+            "start_line": str(lines[0].time_ns if lines else base),
+            "end_line": str(_end(page.lines, self.lines, base) if lines else base),
+            "lines": len(lines),
+            "content": "".join(f"{line.text}\n" for line in lines),
+        }
+        return answer(body, self.context)
 
 
-def _job_and_question(call: Call, context: Context) -> Generator[Question[Any], Any, tuple[JobView, LogQuestion]]:
+def _job_and_question(request: TaskRequest) -> Generator[Question[Any], Any, tuple[JobView, LogQuestion]]:
     """Return the job, and the query for all lines of the task."""
-    view = yield from execute(JobQuestion(job_of(call, context)))
-    task = task_of(view, context)
-    return view, LogQuestion(ref=job_of(call, context), replicas=replicas_of(view, task))
+    view = yield from execute(JobQuestion(request.ref))
+    return view, LogQuestion(ref=request.ref, replicas=request.replicas(view))
 
 
 def _preview(question: LogQuestion, newest: list[LogLine]) -> Generator[Question[Any], Any, list[LogLine]]:
@@ -150,45 +177,3 @@ def _no_log(view: JobView, context: Context) -> Answer:
     if view.job.state.finished:
         raise RefusedError(NO_LOG, "No log of this task was generated, or it is no longer kept.")
     return nothing_yet(context)
-
-
-OPERATIONS = (
-    operation(
-        "ShowTrainingJobLogsPreview",
-        "GET",
-        f"{JOB_PATH}/tasks/{{task_id}}/logs/preview",
-        show_training_job_logs_preview,
-        (
-            "`{content, current_size, full_size}`: the newest whole lines, up to 5 MB, their size, and the size of the "
-            "whole log in bytes. 204 while the log is empty; ModelArts.2818 if the job has ended without a log."
-        ),
-        by_resource=True,
-    ),
-    operation(
-        "ShowObsUrlOfTrainingJobLogs",
-        "GET",
-        f"{JOB_PATH}/tasks/{{task_id}}/logs/url",
-        show_obs_url_of_training_job_logs,
-        (
-            "`{obs_url}`: the address of the whole log as text on this server. The vendor's link works without a "
-            "credential; this one needs a key."
-        ),
-        Parameter("Content-Type", "query", "`text/plain` or `application/octet-stream`; both give the text."),
-        by_resource=True,
-    ),
-    operation(
-        "ShowTrainingJobLogsFromAom",
-        "GET",
-        f"{JOB_PATH}/logs/{{task_id}}",
-        show_training_job_logs_from_aom,
-        (
-            "`{start_line, end_line, lines, content}`: lines in the requested order, without the base line. "
-            "A line is named by its time in nanoseconds; `end_line` is the `base_line` of the next page. Without "
-            "a base line `desc` begins with the newest line, `asc` with the oldest."
-        ),
-        Parameter("base_line", "query", "`start_line` or `end_line` of an answer. Default: the log's beginning."),
-        Parameter("lines", "query", f"1 to {MAX_LINES}. Default: {DEFAULT_LINES}."),
-        Parameter("order", "query", "`desc`: the lines before, newest first; `asc`: those after. Default: `desc`."),
-        by_resource=True,
-    ),
-)

@@ -6,13 +6,11 @@ https://support.huaweicloud.com/intl/en-us/api-modelarts/ShowTrainingJobMetrics.
 from collections.abc import Generator
 from typing import Any
 
-from jobmeter.access.call import Call
-from jobmeter.dialects.base import Context, Steps, execute
+from jobmeter.dialects.base import Steps, execute
 from jobmeter.dialects.modelarts.answers import answer, nothing_yet
-from jobmeter.dialects.modelarts.arguments import job_of, replicas_of, task_of
 from jobmeter.dialects.modelarts.errors import INVALID_PARAMETER, RefusedError
 from jobmeter.dialects.modelarts.names import METRICS, percent
-from jobmeter.dialects.modelarts.operations.common import JOB_PATH, operation
+from jobmeter.dialects.modelarts.requests import JOB_PATH, TaskRequest, operation
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.job import Job, JobState
 from jobmeter.model.question import Question
@@ -27,28 +25,36 @@ _TOGETHER_MS = 30 * DAY
 """Longest range of one query: a server allows 50,000 buckets a line."""
 
 
-def show_training_job_metrics(call: Call, context: Context) -> Steps:
-    """Return six series of the same length; 204 if there are no samples at all."""
-    ref = job_of(call, context)
-    view = yield from execute(JobQuestion(ref))
-    task = task_of(view, context)
-    span = _life(view.job, context.now_ms)
-    if span is None:
-        return nothing_yet(context)
-    lines = yield from _measured(ref, replicas_of(view, task), span)
-    if not lines:
-        return nothing_yet(context)
-    minutes = -(-span.length_ms // MINUTE)
-    last = span.start_ms + (minutes - 1) * MINUTE
-    if _only_begun(view.job) and max(line.time[-1] for line in lines) < last:
-        minutes -= 1
-    values: dict[str, list[float | int]] = {name: [NOT_MEASURED] * minutes for name in METRICS}
-    names = {metric.name: name for name, metric in METRICS.items()}
-    for line in lines:
-        series = values[names[line.metric]]
-        for time, value in zip(line.time.tolist(), line.value.tolist(), strict=True):
-            series[(time - span.start_ms) // MINUTE] = percent(value)
-    return answer({"metrics": [{"metric": name, "value": series} for name, series in values.items()]}, context)
+@operation(f"GET {JOB_PATH}/metrics/{{task_id}}", "metrics:read", by_resource=True)
+class ShowTrainingJobMetrics(TaskRequest, frozen=True, kw_only=True):
+    """`{metrics: [{metric, value}]}` with cpuUsage, memUsage, gpuUtil, gpuMemUsage, npuUtil and npuMemUsage.
+
+    They are in this order and equally long: one mean a minute, in percent (0 to 100), from the minute of the job's
+    start to the minute of its end or to now (the last 90 days of a longer job); -1 for a minute without samples. A
+    metric of devices joins all devices of the task. 204 without any samples.
+    """
+
+    def _steps(self) -> Steps:
+        ref = self.ref
+        view = yield from execute(JobQuestion(ref))
+        replicas, span = self.replicas(view), _life(view.job, self.context.now_ms)
+        if span is None:
+            return nothing_yet(self.context)
+        lines = yield from _measured(ref, replicas, span)
+        if not lines:
+            return nothing_yet(self.context)
+        minutes = -(-span.length_ms // MINUTE)
+        last = span.start_ms + (minutes - 1) * MINUTE
+        if _only_begun(view.job) and max(line.time[-1] for line in lines) < last:
+            minutes -= 1
+        values: dict[str, list[float | int]] = {name: [NOT_MEASURED] * minutes for name in METRICS}
+        names = {metric.name: name for name, metric in METRICS.items()}
+        for line in lines:
+            series = values[names[line.metric]]
+            for time, value in zip(line.time.tolist(), line.value.tolist(), strict=True):
+                series[(time - span.start_ms) // MINUTE] = percent(value)
+        body = {"metrics": [{"metric": name, "value": series} for name, series in values.items()]}
+        return answer(body, self.context)
 
 
 def _measured(ref: JobRef, replicas: frozenset[str], span: TimeRange) -> Generator[Question[Any], Any, list[Line]]:
@@ -92,21 +98,3 @@ def _only_begun(job: Job) -> bool:
     """Return True if the last minute may have no samples: the current one, or one that the job's end only touches."""
     end = job_end(job)
     return end is None or end % MINUTE == 0
-
-
-OPERATIONS = (
-    operation(
-        "ShowTrainingJobMetrics",
-        "GET",
-        f"{JOB_PATH}/metrics/{{task_id}}",
-        show_training_job_metrics,
-        (
-            "`{metrics: [{metric, value}]}` with cpuUsage, memUsage, gpuUtil, gpuMemUsage, npuUtil and npuMemUsage, in "
-            "this order: one mean a minute, in percent (0 to 100), from the minute of the job's start to the minute of "
-            "its end or to now (the last 90 days of a longer job); -1 for a minute without samples. All six are "
-            "equally long. A metric of devices joins all devices of the task. 204 without any samples."
-        ),
-        action="metrics:read",
-        by_resource=True,
-    ),
-)

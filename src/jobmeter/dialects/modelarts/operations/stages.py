@@ -8,12 +8,10 @@ from typing import Any
 
 import msgspec
 
-from jobmeter.access.call import Call
-from jobmeter.dialects.base import Context, Steps, execute
+from jobmeter.dialects.base import Steps, execute
 from jobmeter.dialects.modelarts.answers import answer, iso_with_offset
-from jobmeter.dialects.modelarts.arguments import job_of
 from jobmeter.dialects.modelarts.job_body import started
-from jobmeter.dialects.modelarts.operations.common import JOB_PATH, operation
+from jobmeter.dialects.modelarts.requests import JOB_PATH, JobRequest, operation
 from jobmeter.model.event import Event, EventFilter, EventSource
 from jobmeter.model.job import Job, JobState
 from jobmeter.query.defaults import job_end
@@ -36,23 +34,30 @@ class _Run(msgspec.Struct):
     stages: list[_Stage] = msgspec.field(default_factory=list)
 
 
-def list_training_job_stages(call: Call, context: Context) -> Steps:
-    """Return a record for each start of the job."""
-    view = yield from execute(JobQuestion(job_of(call, context)))
-    page = yield from execute(
-        EventFilter(
-            projects=frozenset({view.job.project}),
-            jobs=(view.job.id,),
-            sources=frozenset({EventSource.STATE}),
-            limit=MAX_CHANGES,
+@operation(f"GET {JOB_PATH}/stages", "jobs:read", by_resource=True)
+class ListTrainingJobStages(JobRequest, frozen=True, kw_only=True):
+    """`{total_count, running_records: [{record_order, stages}]}`: the stages `scheduling`, `running` and `end`.
+
+    They follow from the changes of the job's state, with a record for each start. Jobmeter gets no reports of
+    `preparing`, nor of stages within a stage.
+    """
+
+    def _steps(self) -> Steps:
+        view = yield from execute(JobQuestion(self.ref))
+        page = yield from execute(
+            EventFilter(
+                projects=frozenset({view.job.project}),
+                jobs=(view.job.id,),
+                sources=frozenset({EventSource.STATE}),
+                limit=MAX_CHANGES,
+            )
         )
-    )
-    runs = _runs(_changes(view.job, page.events))
-    records = [
-        {"record_order": number, "stages": [_stage(view.job.id, stage) for stage in run.stages]}
-        for number, run in enumerate(runs, 1)
-    ]
-    return answer({"total_count": len(records), "running_records": records}, context)
+        runs = _runs(_changes(view.job, page.events))
+        records = [
+            {"record_order": number, "stages": [_stage(view.job.id, stage) for stage in run.stages]}
+            for number, run in enumerate(runs, 1)
+        ]
+        return answer({"total_count": len(records), "running_records": records}, self.context)
 
 
 def _changes(job: Job, events: Sequence[Event]) -> list[tuple[int, JobState]]:
@@ -96,19 +101,3 @@ def _stage(job: str, stage: _Stage) -> dict[str, Any]:
         "stage_order": _ORDER[stage.name],
         "sub_stages": [],
     }
-
-
-OPERATIONS = (
-    operation(
-        "ListTrainingJobStages",
-        "GET",
-        f"{JOB_PATH}/stages",
-        list_training_job_stages,
-        (
-            "`{total_count, running_records: [{record_order, stages}]}`: the stages `scheduling`, `running` and `end` "
-            "by the changes of the job's state, with a record for each start. Jobmeter gets no reports of "
-            "`preparing`, nor of stages within a stage."
-        ),
-        by_resource=True,
-    ),
-)

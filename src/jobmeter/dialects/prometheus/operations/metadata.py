@@ -9,6 +9,7 @@ from jobmeter.access.call import Call
 from jobmeter.dialects.base import Context, Operation, Parameter, Steps, execute, only
 from jobmeter.dialects.prometheus import answers
 from jobmeter.dialects.prometheus.arguments import Arguments
+from jobmeter.dialects.prometheus.facts import FACTS
 from jobmeter.dialects.prometheus.names import JOB, PROJECT, metric_of, names_of
 from jobmeter.dialects.prometheus.select import MOST_NAMES, find
 from jobmeter.model.catalog import METRICS, Kind
@@ -91,7 +92,7 @@ def _catalogue() -> dict[str, list[dict[str, str]]]:
         kind = "counter" if metric.kind is Kind.COUNTER else "gauge"
         for name in names_of(metric.name):
             found[name] = [{"type": kind, "help": metric.text, "unit": ""}]
-    return found
+    return found | {name: [{"type": "gauge", "help": text, "unit": ""}] for name, text in FACTS.items()}
 
 
 def metadata(call: Call, context: Context) -> Steps:
@@ -99,7 +100,7 @@ def metadata(call: Call, context: Context) -> Steps:
     arguments = Arguments(call, context.now_ms)
     name, limit = arguments.get("metric"), arguments.limit()
     if name:
-        rows = {name: _catalogue()[name]} if metric_of(name) is not None else {}
+        rows = {name: _catalogue()[name]} if name in FACTS or metric_of(name) is not None else {}
     else:
         rows = dict(list(_catalogue().items())[: limit or None])
     return only(answers.success(rows))

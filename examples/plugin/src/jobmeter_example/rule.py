@@ -1,0 +1,31 @@
+"""A replica has so many threads that they mostly wait for each other."""
+
+from jobmeter.diagnose.case import Case
+from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.signal import replica
+from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.model.finding import Severity
+
+
+def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+    """Yield a finding for each replica that has more threads than ``most`` for the time ``hold``."""
+    for signal in case.levels("thread.count", numbers):
+        longest = case.stretch(signal, signal.value > numbers["most"], numbers)
+        if longest is not None:
+            mean = float(signal.during(longest).mean())
+            text = f"{case.name_of(signal)} has {mean:,.0f} threads"
+            evidence = signal.evidence(text, mean, numbers["most"], "{thread}", time=longest.start)
+            yield rule.finding(replica(signal), Severity.WARNING, (longest.start, longest.end), [evidence])
+
+
+RULE = Rule(
+    name="many_threads",
+    title="Too many threads",
+    sees="A replica has thousands of threads.",
+    advice="Start as many threads as the replica has cores (OMP_NUM_THREADS, loader workers).",
+    source="https://docs.kernel.org/scheduler/sched-design-CFS.html",
+    find=find,
+    metrics=("thread.count",),
+    numbers=(("most", 4_000, "an example"), ("hold", "5m", "an example")),
+    running=True,
+)

@@ -1,0 +1,73 @@
+"""Verbs: only this module names them. Installed packages add theirs as plug-ins."""
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+
+import click
+
+from jobmeter.plugins import Plugin, PluginKind, load_plugins
+
+GROUPS: Mapping[str, Mapping[str, str]] = {
+    "Measure": {
+        "run": "Run a command as a job and measure it.",
+        "agent": "Measure this node and the jobs on it.",
+        "scheduler": "Send a cluster's jobs from its scheduler to a server.",
+        "import": "Import samples and job records from files.",
+        "doctor": "Check what is measured on this machine.",
+    },
+    "Look": {
+        "jobs": "List jobs.",
+        "show": "Show a job: its replicas, devices and summary.",
+        "metrics": "Print metrics of a job.",
+        "top": "Watch the usage of jobs, or of one job, live.",
+        "logs": "Print log lines of a job or a node.",
+        "traces": "Show the slowest traces of a job.",
+        "events": "List events of a job, of a node, or of everything.",
+        "nodes": "List nodes.",
+        "open": "Open the page in a browser, signed in.",
+        "catalog": "List all metrics.",
+    },
+    "Diagnose": {
+        "diagnose": "Find out why a job is slow or failed.",
+        "compare": "Compare jobs side by side.",
+    },
+    "Operate": {
+        "serve": "Start the server.",
+        "status": "Show server status.",
+        "usage": "Show API calls and their cost.",
+        "retention": "Show or set the retention of samples.",
+        "delete": "Delete jobs and their data.",
+        "backup": "Back up a running server.",
+        "restore": "Restore a backup into an empty data folder.",
+    },
+    "Share": {
+        "key": "Create, list and revoke keys.",
+        "share": "Create a share token for a job.",
+        "shippers": "Ship log lines to other systems.",
+    },
+}
+"""Verbs by heading, with their short help."""
+VERBS: Mapping[str, str] = {verb: text for verbs in GROUPS.values() for verb, text in verbs.items()}
+"""Short help of each verb. Verb ``x`` is ``command`` in ``jobmeter.cli.x_`` or ``jobmeter.cli.x``."""
+
+_MODULES = {"import": "import_"}
+
+
+def verb(name: str) -> click.Command | None:
+    """Load a verb; None for an unknown name. Raises ClickException for a broken plug-in."""
+    if name in VERBS:
+        command: click.Command = import_module(f"jobmeter.cli.{_MODULES.get(name, name)}").command
+        command.short_help = VERBS[name]
+        return command
+    plugin = next((one for one in plugin_verbs() if one.name == name), None)
+    if plugin is None:
+        return None
+    if plugin.error:
+        raise click.ClickException(plugin.problem)
+    found: click.Command = plugin.part
+    return found
+
+
+def plugin_verbs() -> Sequence[Plugin]:
+    """Load the verbs of plug-ins, with the broken ones."""
+    return load_plugins(PluginKind.VERBS, VERBS)

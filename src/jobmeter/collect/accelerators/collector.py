@@ -1,0 +1,306 @@
+"""Collect metrics of a vendor's accelerators and attribute them to jobs."""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Generic, TypeVar
+
+from jobmeter.collect.accelerators.names import VendorNames
+from jobmeter.collect.accelerators.states import DeviceStates
+from jobmeter.collect.accelerators.vendor import (
+    Accelerator,
+    D,
+    DeviceLostError,
+    DeviceProcess,
+    Driver,
+    Measure,
+    NotSupportedError,
+)
+from jobmeter.collect.accelerators.visible import VisibleVariable, scheduler_variables
+from jobmeter.collect.base import Owner, Place, Samples
+from jobmeter.collect.discover.devices import (
+    AllocationTracker,
+    Claim,
+    DeviceAllocator,
+    DeviceSet,
+    Permitted,
+    allocations_by_source,
+    claims,
+)
+from jobmeter.collect.discover.disagree import DisagreementWatch, disagreements
+from jobmeter.collect.discover.member import Member, MemberTable
+from jobmeter.collect.discover.permitted import DeviceGroups
+from jobmeter.model.device import DeviceState
+from jobmeter.model.sample import Sample
+from jobmeter.model.time import SystemClock
+
+T = TypeVar("T")
+
+_SLOW_MS = 60_000
+PATIENCE = 1.0
+"""Seconds that each question of a collection waits for the devices."""
+
+_log = logging.getLogger(__name__)
+
+
+class AcceleratorCollector(Generic[D]):
+    """Collector of one vendor's accelerators.
+
+    A whole-device metric belongs to a job if exactly one job has the device, and to its replica if exactly one replica
+    has it. A device of several jobs, or one used by a process without a job, is measured without a job; the share of
+    each replica's processes is measured for the replica. The state is given for each replica that has the device.
+
+    ``names`` are the vendor and the names of its devices. ``alone`` is for ``jobmeter run``: metrics without a job are
+    left to the node's agent. ``allocated`` are the sources of allocations, most trusted first; ``groups`` reads the
+    permissions of control groups. ``patience`` is the time limit in seconds of each of the two queries of a collection:
+    a device that has not answered by then is skipped.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        names: VendorNames[D],
+        driver: Driver[D],
+        members: MemberTable,
+        *,
+        alone: bool = False,
+        allocated: Sequence[DeviceAllocator] = (),
+        groups: DeviceGroups | None = None,
+        patience: float = PATIENCE,
+    ) -> None:
+        self.vendor = vendor = names.vendor
+        self.device_name = names
+        self.allocations = AllocationTracker(place, self.device_name)
+        self.disagreements = DisagreementWatch(place, self.device_name)
+        self.states = DeviceStates(place, vendor, self.device_name, alone=alone)
+        self.devices: Sequence[D] = ()
+        """Devices of the last collection."""
+        self._state, self._memory, self._utilization, self._processes, self._foreign = own = _own_metrics(vendor.prefix)
+        self.metrics = (*vendor.metrics, *own)
+        self._place = place
+        self._driver = driver
+        self._members = members
+        self._alone = alone
+        self._allocated = allocated
+        self._groups = groups
+        self._clock = SystemClock()
+        self._patience = patience
+        self._slow_ms: dict[int, int] = {}
+        self._working: dict[int, list[Member]] = {}
+        self._present: set[int] = set()
+        self._failed: set[int] = set()
+
+    @property
+    def name(self) -> str:
+        """Name of the vendor."""
+        return self.vendor.name
+
+    def collect(self, now_ms: int) -> Samples:
+        """Read all devices. Unavailable values are absent.
+
+        A device that is lost, not permitted or blocked does not stop the others.
+        """
+        vendor = self.vendor
+        self.devices = devices = self._driver.devices(now_ms)
+        users = {
+            index: [(process, self._members.member_of(process.pid)) for process in processes]
+            for index, processes in self._query(devices, _processes_of).items()
+            if processes is not None
+        }
+        owned = self._claims(devices, users, now_ms)
+        whole = self._owners(owned, users)
+        mine = {
+            index: own
+            for index, present in users.items()
+            if (own := [(process, member.owner) for process, member in present if member and not member.measured])
+        }
+        slow = {index for index in owned if not 0 <= now_ms - self._slow_ms.get(index, -_SLOW_MS) < _SLOW_MS}
+
+        def read(device: D) -> tuple[Mapping[str, float], Mapping[int, float] | None]:
+            measures = vendor.measures if device.index not in slow else (*vendor.measures, *vendor.slow_measures)
+            values = _values(device, measures, answers=device.index in users) if device.index in whole else {}
+            return values, _process_utilization(device) if device.index in mine else None
+
+        samples: Samples = []
+        wanted = [device for device in devices if device.index in whole or device.index in mine]
+        for index, (values, shares) in self._query(wanted, read).items():
+            if values and index in slow:
+                self._slow_ms[index] = now_ms
+            samples += [self._sample(metric, index, whole[index], now_ms, value) for metric, value in values.items()]
+            busy = _busy(mine.get(index, ()), shares)
+            samples += [self._sample(self._utilization, index, owner, now_ms, value) for owner, value in busy.items()]
+        for index in whole.keys() & users.keys():
+            foreign = sum(member is None for _, member in users[index])
+            samples.append(self._sample(self._processes, index, whole[index], now_ms, float(len(users[index]))))
+            samples.append(self._sample(self._foreign, index, whole[index], now_ms, float(foreign)))
+        for index, present in mine.items():
+            used = _memory(present)
+            samples += [self._sample(self._memory, index, owner, now_ms, value) for owner, value in used.items()]
+        return samples + self._states(devices, owned, now_ms)
+
+    def _sample(self, metric: str, index: int, owner: Owner | None, now_ms: int, value: float) -> Sample:
+        return Sample(self._place.of_device(metric, self.device_name(index), owner), now_ms, value)
+
+    def _owners(
+        self,
+        owned: Mapping[int, Sequence[Claim]],
+        users: Mapping[int, Sequence[tuple[DeviceProcess, Member | None]]],
+    ) -> dict[int, Owner | None]:
+        """Return the owner of each device measured as a whole, without devices left to the agent."""
+        found: dict[int, Owner | None] = {}
+        for index, some in owned.items():
+            foreign = any(member is None or member.measured for _, member in users.get(index, ()))
+            owner = None if foreign else _single(some)
+            if owner is not None or not self._alone:
+                found[index] = owner
+        return found
+
+    def _query(self, devices: Iterable[D], work: Callable[[D], T]) -> dict[int, T]:
+        """Query all devices at once, within ``patience`` seconds. Returns the answers by device number.
+
+        Lost, blocked and unexpectedly failing devices are left out.
+        """
+        deadline = self._clock.monotonic() + self._patience
+        begun = [device for device in devices if device.attached and device.begin(partial(work, device))]
+        found: dict[int, T] = {}
+        for device in begun:
+            try:
+                found[device.index] = device.finish(deadline - self._clock.monotonic())
+            except (DeviceLostError, TimeoutError):
+                continue
+            except Exception as error:  # noqa: BLE001 - one device may fail in any way and must not take others along
+                if device.index not in self._failed:
+                    self._failed.add(device.index)
+                    _log.exception("%s cannot be read", self.device_name(device.index))
+                device.give_up(NotSupportedError(f"{type(error).__name__}: {error}"))
+        return found
+
+    def _claims(
+        self,
+        devices: Sequence[D],
+        users: Mapping[int, Sequence[tuple[DeviceProcess, Member | None]]],
+        now_ms: int,
+    ) -> dict[int, list[Claim]]:
+        members = [member for member in self._members.members() if not member.measured]
+        alive = {member.owner for member in members}
+        working = {
+            index: [member for _, member in some if member and not member.measured] for index, some in users.items()
+        }
+        for index in {device.index for device in devices} & self._working.keys():
+            # The users of a device that does not answer are unknown: keep the previous ones while they live.
+            working.setdefault(index, [member for member in self._working[index] if member.owner in alive])
+        self._working = working
+        given = allocations_by_source(self._allocated, devices, now_ms)
+        permitted = self._permitted(devices, now_ms)
+        known = DeviceSet(devices, self._variables() if devices else (), self.device_name)
+        found = claims(known, working, members, given, permitted)
+        # Nobody has a device that has disappeared.
+        self.allocations.update(now_ms, {**{index: [] for index in self._present - found.keys()}, **found})
+        self._present = set(found)
+        self.disagreements.update(now_ms, disagreements(known, working, given, members, permitted))
+        return found
+
+    def _variables(self) -> Sequence[VisibleVariable]:
+        """Return the variables that name devices, most specific first; schedulers' if their numbers are these."""
+        vendor = self.vendor
+        schedulers = scheduler_variables(vendor.uuid_prefix) if self.device_name.are_numbers_of_node() else ()
+        return *schedulers, *vendor.variables
+
+    def _permitted(self, devices: Sequence[D], now_ms: int) -> Permitted:
+        """Return the devices that a process may open by its control group, else that ``jobmeter run`` may open."""
+        groups = self._groups
+        openable = [device.index for device in devices if device.state is not DeviceState.NO_PERMISSION]
+        own = openable if self._alone and len(openable) < len(devices) else None
+
+        def permitted(member: Member) -> Sequence[int] | None:
+            found = groups.permitted(member, devices, now_ms) if groups else None
+            return own if found is None else found
+
+        return permitted
+
+    def _states(self, devices: Sequence[D], owned: Mapping[int, Sequence[Claim]], now_ms: int) -> Samples:
+        """Return the state of each device, for each replica that has it, else without a job."""
+        owners = {index: list(dict.fromkeys(claim.owner for claim in some)) for index, some in owned.items()}
+        self.states.update(now_ms, devices, self._driver.problem, owners)
+        return [
+            self._sample(self._state, device.index, owner, now_ms, float(device.state.code))
+            for device in devices
+            if device.state is not DeviceState.MEASURED or (device.attached and not device.busy)
+            for owner in owners[device.index] or (() if self._alone else (None,))
+        ]
+
+
+def _processes_of(device: Accelerator) -> Sequence[DeviceProcess] | None:
+    """Return the processes that compute on a device; None if unknown."""
+    try:
+        return device.processes()
+    except NotSupportedError:
+        return None
+
+
+def _process_utilization(device: Accelerator) -> Mapping[int, float] | None:
+    """Return the utilization by process; None if unknown."""
+    try:
+        return device.process_utilization()
+    except (NotSupportedError, DeviceLostError):
+        return None
+
+
+def _values(device: D, measures: Iterable[Measure[D]], *, answers: bool) -> Mapping[str, float]:
+    """Read the values of a device by metric; a lost device raises at the first. ``answers``: another call succeeded."""
+    found: dict[str, float] = {}
+    errors: list[NotSupportedError] = []
+    for measure in measures:
+        try:
+            found.update(measure.read(device))
+        except NotSupportedError as error:
+            errors.append(error)
+        except DeviceLostError:
+            return found
+    failures = [error for error in errors if not error.lasting]
+    if failures and not found and not answers:
+        device.give_up(failures[0])
+    return found
+
+
+def _own_metrics(prefix: str) -> tuple[str, str, str, str, str]:
+    """Return the metrics that the collector itself gives: the state, then the metrics of processes."""
+    processes = f"{prefix}.process"
+    return (
+        f"{prefix}.state",
+        f"{processes}.memory.usage",
+        f"{processes}.utilization",
+        f"{processes}es",
+        f"{processes}es.foreign",
+    )
+
+
+def _memory(present: Iterable[tuple[DeviceProcess, Owner]]) -> dict[Owner, float]:
+    """Sum the device memory of processes by owner; unknown values are left out."""
+    found: dict[Owner, float] = {}
+    for process, owner in present:
+        if process.memory is not None:
+            found[owner] = found.get(owner, 0.0) + process.memory
+    return found
+
+
+def _busy(present: Iterable[tuple[DeviceProcess, Owner]], shares: Mapping[int, float] | None) -> dict[Owner, float]:
+    """Sum the share of time in which kernels of each owner's processes ran: 0 if idle.
+
+    A client of MPS without a share is unknown: its work may be counted as the server's.
+    """
+    found: dict[Owner, float] = {}
+    for process, owner in present if shares is not None else ():
+        share = shares.get(process.pid, None if process.shared else 0.0) if shares is not None else None
+        if share is not None:
+            found[owner] = min(found.get(owner, 0.0) + share * 0.01, 1.0)
+    return found
+
+
+def _single(claims_of_device: Sequence[Claim]) -> Owner | None:
+    """Return the owner of the device: without a replica if several of one job share it; None for several jobs."""
+    owners = {claim.owner for claim in claims_of_device}
+    if len(owners) == 1:
+        return next(iter(owners))
+    jobs = {owner.job for owner in owners}
+    return Owner(next(iter(jobs)), "", max(owner.attempt for owner in owners)) if len(jobs) == 1 else None

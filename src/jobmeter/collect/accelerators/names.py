@@ -1,0 +1,61 @@
+"""Names of devices on a node: ``gpu0``, and ``amd0`` where another vendor has ``gpu0``."""
+
+from collections.abc import Callable
+from threading import Lock
+from typing import Any, Generic
+
+from jobmeter.collect.accelerators.vendor import D, Vendor
+from jobmeter.collect.machine import Machine
+
+DeviceName = Callable[[int], str]
+"""Function that returns the name of a vendor's device by its number."""
+
+
+def gpu_name(index: int) -> str:
+    """Return the name of a device on a node with one vendor of GPUs."""
+    return f"gpu{index}"
+
+
+class DeviceNames:
+    """Names of the devices of several vendors, unique on the node. For several threads.
+
+    A vendor's prefix names its devices, unless a vendor before it has the same prefix and is present on the machine.
+    Then the vendor's own name takes the place of the prefix. The choice is made once, at the first name.
+    """
+
+    def __init__(self, vendors: tuple[Vendor[Any], ...], machine: Machine) -> None:
+        self._vendors = vendors
+        self._machine = machine
+        self._lock = Lock()
+        self._chosen: dict[str, str] = {}
+
+    def of(self, vendor: Vendor[D]) -> "VendorNames[D]":
+        """Return the names of a vendor's devices."""
+        return VendorNames(self, vendor)
+
+    def prefix(self, vendor: Vendor[Any]) -> str:
+        """Return the text that precedes the number of each device of a vendor."""
+        with self._lock:
+            if vendor.name not in self._chosen:
+                before = self._vendors[: self._vendors.index(vendor)]
+                taken = vendor.prefix in self._chosen.values() or any(
+                    other.prefix == vendor.prefix and other.is_present(self._machine) for other in before
+                )
+                self._chosen[vendor.name] = vendor.name if taken else vendor.prefix
+            return self._chosen[vendor.name]
+
+
+class VendorNames(Generic[D]):
+    """Names of the devices of one vendor."""
+
+    def __init__(self, names: DeviceNames, vendor: Vendor[D]) -> None:
+        self._names = names
+        self.vendor = vendor
+
+    def __call__(self, index: int) -> str:
+        """Return the name of a device."""
+        return f"{self._names.prefix(self.vendor)}{index}"
+
+    def are_numbers_of_node(self) -> bool:
+        """True if Slurm's numbers of GPUs on the node are numbers of these devices."""
+        return self(0) == gpu_name(0)

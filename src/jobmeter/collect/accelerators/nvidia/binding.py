@@ -1,0 +1,218 @@
+"""NVML through ``nvidia-ml-py``: the driver of NVIDIA's GPUs. Imports nothing if the driver's library is missing."""
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from jobmeter.collect.accelerators.nvidia import codes
+from jobmeter.collect.accelerators.nvidia.codes import Failure, failure_of
+from jobmeter.collect.accelerators.nvidia.device import PynvmlDevice, Session
+from jobmeter.collect.accelerators.nvidia.kernel_list import kernel_devices
+from jobmeter.collect.accelerators.nvidia.loader import LIBRARY, LibraryLoader
+from jobmeter.collect.accelerators.threaded import SLOW_SECONDS
+from jobmeter.collect.backoff import Backoff
+from jobmeter.collect.call_thread import CallThread
+from jobmeter.model.time import Clock, SystemClock
+
+PATIENCE = 2.0
+"""Seconds that one collection waits for the library and its devices to open."""
+_FIRST_LOOK = 2
+"""Factor on the first wait: without persistence mode the driver starts each GPU first."""
+_MISSING = Failure(codes.LIBRARY_NOT_FOUND, f"{LIBRARY} cannot be found")
+
+_log = logging.getLogger(__name__)
+
+
+class PynvmlLibrary:
+    """NVML library. ``load`` returns the module ``pynvml`` or one like it, None without a library.
+
+    The library is opened again when it ends, and when no device can be read. A lost device only needs a new handle, so
+    that the others continue with their GPM samples. Every call that may block runs in a thread: one for the library,
+    one for each device.
+    """
+
+    def __init__(
+        self,
+        load: "Callable[[], Any | None] | None" = None,
+        *,
+        proc_root: str = "/proc",
+        clock: Clock | None = None,
+        patience: float = PATIENCE,
+    ) -> None:
+        self._loader = LibraryLoader()
+        self._load = load or self._loader.load
+        self._proc = proc_root
+        self._clock = clock or SystemClock()
+        self._patience = patience
+        self._calls: CallThread[Session | Failure | None] = CallThread("nvml")
+        self._began: float | None = None
+        self._looked = False
+        self._session: Session | None = None
+        self._devices: list[PynvmlDevice] = []
+        self._retry, self._reopen = Backoff(), Backoff()
+        self._problem: Failure | None = None
+
+    @property
+    def problem(self) -> Failure | None:
+        """Reason why the library cannot be used; None while it can."""
+        return self._problem
+
+    def devices(self, now_ms: int | None = None) -> Sequence[PynvmlDevice]:
+        """Return the GPUs, including those that cannot be opened."""
+        deadline = self._clock.monotonic() + self._patience * (1 if self._looked else _FIRST_LOOK)
+        self._looked = True
+        for backoff in (self._retry, self._reopen):
+            backoff.tick(now_ms)
+        for device in self._devices:
+            device.next_look(now_ms)
+        if self._began is not None:
+            self._finish_open(deadline)
+        elif self._session is None:
+            self._open(deadline)
+        elif self._is_over(self._session):
+            self._restart(self._session, deadline)
+        if self._session is not None:
+            self._attach(self._session, deadline)
+        return list(self._devices)
+
+    def close(self) -> None:
+        """Close the library. A library in which a call blocks stays open."""
+        for device in self._devices:
+            device.close()
+        session = self._session
+        if self._calls.busy or (session is not None and not self._is_quiet(session)):
+            return
+        if session is not None:
+            self._session = None
+            self._shut_down(session, self._patience)
+        self._calls.close()
+        if not self._calls.busy:
+            self._loader.unload()
+
+    def _is_quiet(self, session: Session) -> bool:
+        """True while no call of the library is running or between two steps."""
+        return session.quiet and not any(device.busy for device in self._devices)
+
+    def _is_over(self, session: Session) -> bool:
+        """True if the library has to be opened again and no call of it is running."""
+        if not self._is_quiet(session):
+            return False
+        if session.failure is not None:
+            return True
+        # If no device answers, a restart loses nothing and may find them again.
+        return not any(device.attached for device in self._devices) and self._reopen.due
+
+    def _restart(self, session: Session, deadline: float) -> None:
+        """Close the session, and open the next one when it is due."""
+        if session.failure is None:
+            self._reopen.failed()
+        elif session.answered:
+            self._retry.succeeded()
+        else:
+            self._retry.failed()
+        self._session = None
+        self._shut_down(session, deadline - self._clock.monotonic())
+        self._open(deadline)
+
+    def _shut_down(self, session: Session, seconds: float) -> None:
+        """End a session without running calls."""
+        for device in self._devices:
+            device.detach()
+        session.end(Failure(codes.UNINITIALIZED, "the library is closed"))
+        self._calls.begin(partial(_shut_down, session.module))
+        self._calls.wait(seconds)
+
+    def _open(self, deadline: float) -> None:
+        if self._calls.busy or not self._retry.due:
+            return
+        module = self._load()
+        if module is None:
+            self._failed(_MISSING)
+            return
+        self._calls.begin(partial(_start, module))
+        self._began = self._clock.monotonic()
+        self._finish_open(deadline)
+
+    def _finish_open(self, deadline: float) -> None:
+        """Take the result of opening the library, once it is there."""
+        if not self._calls.wait(deadline - self._clock.monotonic()):
+            took = self._clock.monotonic() - (self._began or 0.0)
+            if took >= SLOW_SECONDS:
+                self._explain(Failure(codes.TIMEOUT, f"nvmlInit has not returned for {took:.0f} s"))
+            return
+        self._began = None
+        opened = self._calls.result()
+        if isinstance(opened, Session):
+            self._opened(opened)
+        elif opened is not None:
+            self._failed(opened)
+
+    def _opened(self, session: Session) -> None:
+        if self._problem is not None:
+            _log.info("NVML is open: %d GPUs", session.count)
+        self._session, self._problem = session, None
+        for device in self._devices[session.count :]:
+            device.close()
+        del self._devices[session.count :]
+        self._fill(session.count)
+
+    def _failed(self, failure: Failure) -> None:
+        self._retry.failed()
+        self._explain(failure)
+
+    def _explain(self, failure: Failure) -> None:
+        """Store the reason why nothing is measured, and the devices known to the kernel's driver."""
+        if self._problem is None or self._problem.code != failure.code:
+            present = kernel_devices(self._proc) or self._devices
+            _log.log(logging.WARNING if present else logging.INFO, "NVML cannot be opened: %s", failure.text)
+        self._problem = failure
+        self._fill(len(kernel_devices(self._proc)))
+        for device in self._devices:
+            device.failed(failure.state, failure.text)
+
+    def _fill(self, count: int) -> None:
+        """Create a device for each index, with the kernel driver's data for devices that NVML has not opened."""
+        self._devices += [PynvmlDevice(index, self._clock) for index in range(len(self._devices), count)]
+        listed = kernel_devices(self._proc)
+        if len(listed) == len(self._devices):
+            for device, entry in zip(self._devices, listed, strict=True):
+                device.uuid = device.uuid or entry.uuid
+                device.minor = entry.minor if device.minor is None else device.minor
+                device.name = device.name or entry.name
+                device.pci = device.pci or entry.pci
+
+    def _attach(self, session: Session, deadline: float) -> None:
+        """Open the devices that have no handle, all at once."""
+        waiting = [
+            device
+            for device in self._devices
+            if not device.attached and device.retry.due and device.begin(partial(device.attach, session))
+        ]
+        for device in waiting:
+            try:
+                device.finish(deadline - self._clock.monotonic())
+            except TimeoutError:
+                continue
+        if session.answered and any(device.attached for device in self._devices):
+            self._reopen.succeeded()
+
+
+def _start(module: Any) -> Session | Failure:  # noqa: ANN401 - the module has no types
+    """Open the library."""
+    try:
+        module.nvmlInit()
+    except module.NVMLError as error:
+        return failure_of(error)
+    try:
+        return Session(module, module.nvmlDeviceGetCount())
+    except module.NVMLError as error:
+        _shut_down(module)
+        return failure_of(error)
+
+
+def _shut_down(module: Any) -> None:  # noqa: ANN401
+    try:
+        module.nvmlShutdown()
+    except module.NVMLError as error:
+        _log.info("NVML cannot be closed: %s", error)

@@ -1,0 +1,66 @@
+"""Return codes of NVML, and their meaning for a device or the library. Numbers as in nvml.h (nvmlReturn_t)."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from jobmeter.model.device import DeviceState
+
+SUCCESS = 0
+UNINITIALIZED = 1
+INVALID_ARGUMENT = 2
+NOT_SUPPORTED = 3
+NO_PERMISSION = 4
+NOT_FOUND = 6
+DRIVER_NOT_LOADED = 9
+TIMEOUT = 10
+LIBRARY_NOT_FOUND = 12
+FUNCTION_NOT_FOUND = 13
+GPU_IS_LOST = 15
+RESET_REQUIRED = 16
+OPERATING_SYSTEM = 17
+LIB_RM_VERSION_MISMATCH = 18
+ARGUMENT_VERSION_MISMATCH = 25
+DEPRECATED = 26
+GPU_NOT_FOUND = 28
+UNKNOWN = 999
+
+UNSUPPORTED = frozenset({INVALID_ARGUMENT, NOT_SUPPORTED, FUNCTION_NOT_FOUND, ARGUMENT_VERSION_MISMATCH, DEPRECATED})
+"""Codes of values that the device or its driver never gives; other codes may vanish at the next call."""
+GONE = frozenset({GPU_IS_LOST, RESET_REQUIRED, GPU_NOT_FOUND})
+"""Codes of a lost device: its handle is useless."""
+LIBRARY_ENDED = frozenset({UNINITIALIZED, DRIVER_NOT_LOADED, LIB_RM_VERSION_MISMATCH})
+"""Codes after which the library has to be opened again: every handle is dead."""
+_STATES: Mapping[int, DeviceState] = MappingProxyType(
+    {
+        NO_PERMISSION: DeviceState.NO_PERMISSION,
+        OPERATING_SYSTEM: DeviceState.NO_PERMISSION,  # "blocked by the operating system/cgroups"
+        DRIVER_NOT_LOADED: DeviceState.DRIVER_NOT_LOADED,
+        TIMEOUT: DeviceState.HANGS,
+        LIBRARY_NOT_FOUND: DeviceState.LIBRARY_MISSING,
+        RESET_REQUIRED: DeviceState.RESET_REQUIRED,
+        LIB_RM_VERSION_MISMATCH: DeviceState.LIBRARY_MISMATCH,
+    }
+)
+
+
+class Failure(NamedTuple):
+    """Failed call: the code, and the library's text for it."""
+
+    code: int
+    text: str
+
+    @property
+    def state(self) -> DeviceState:
+        """State of a device that cannot be opened or read for this reason."""
+        return state_of(self.code)
+
+
+def state_of(code: int) -> DeviceState:
+    """Return the state of a device of which every call fails with this code."""
+    return _STATES.get(code, DeviceState.LOST)
+
+
+def failure_of(error: Any) -> Failure:  # noqa: ANN401 - an NVMLError of a module without types
+    """Convert an NVMLError to a failure."""
+    return Failure(getattr(error, "value", UNKNOWN), str(error))

@@ -1,0 +1,332 @@
+"""GPU through ``nvidia-ml-py``: the real ``NvmlDevice``."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from threading import Lock
+from typing import Any, TypeVar
+
+from jobmeter.collect import files
+from jobmeter.collect.accelerators.nvidia import codes
+from jobmeter.collect.accelerators.nvidia.api import Field, NvmlError, Reading
+from jobmeter.collect.accelerators.nvidia.codes import Failure, failure_of
+from jobmeter.collect.accelerators.threaded import ThreadedDevice
+from jobmeter.collect.accelerators.vendor import DeviceLostError, DeviceProcess
+from jobmeter.model.device import pci_address
+from jobmeter.model.time import Clock
+
+T = TypeVar("T")
+
+_UNKNOWN_VALUE = 2**64 - 1
+_MPS_SERVER = b"nvidia-cuda-mps-server"[:15]
+"""The kernel's form of the name, truncated to 15 letters."""
+_VALUES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
+
+
+class Session:
+    """Time between ``nvmlInit`` and ``nvmlShutdown``: its handles and GPM samples die with it.
+
+    ``failure`` is the reason of its end, None before. ``answered``: some device gave a value in it.
+    """
+
+    def __init__(self, module: Any, count: int) -> None:  # noqa: ANN401 - the module has no types
+        self.module = module
+        self.count = count
+        self.failure: Failure | None = None
+        self.answered = False
+        self._lock = Lock()
+        self._inside = 0
+
+    @property
+    def quiet(self) -> bool:
+        """True while no call is running, so that it may end."""
+        return not self._inside
+
+    def enter(self) -> None:
+        """Begin a call, from any thread. Raises DeviceLostError when the session has ended."""
+        with self._lock:
+            if self.failure is not None:
+                raise DeviceLostError(self.failure.text)
+            self._inside += 1
+
+    def leave(self) -> None:
+        """End a call."""
+        with self._lock:
+            self._inside -= 1
+
+    def end(self, failure: Failure) -> None:
+        """Allow no further calls."""
+        with self._lock:
+            self.failure = self.failure or failure
+
+
+class PynvmlDevice(ThreadedDevice):
+    """GPU of NVML. The object is reused over sessions; ``attach`` gives it a session's handle."""
+
+    def __init__(self, index: int, clock: Clock) -> None:
+        super().__init__(index, clock, "nvml gpu")
+        self._session: Session | None = None
+        self._handle: Any = None
+        self._sample: Any = None
+        self._profiled: bool | None = None
+        self._sampled_us = 0
+        self._baseline = False
+
+    @property
+    def attached(self) -> bool:
+        """True while there is a handle to call it with."""
+        return self._handle is not None and self._session is not None and self._session.failure is None
+
+    def attach(self, session: Session) -> None:
+        """Get the handle and the identity of the device; a failure is in ``state`` and ``reason``."""
+        module = session.module
+        try:
+            handle = module.nvmlDeviceGetHandleByIndex(self.index)
+            uuid = _text(_identity(module, module.nvmlDeviceGetUUID, handle, ""))
+            self.minor = _identity(module, module.nvmlDeviceGetMinorNumber, handle, self.minor)
+            self.name = _text(_identity(module, module.nvmlDeviceGetName, handle, self.name))
+            self.pci = _address(_identity(module, module.nvmlDeviceGetPciInfo, handle, None)) or self.pci
+        except module.NVMLError as error:
+            failure = failure_of(error)
+            if failure.code in codes.LIBRARY_ENDED:
+                session.end(failure)
+            self.failed(failure.state, failure.text)
+            self.retry.failed()
+            return
+        self.uuid = uuid or self.uuid
+        self._session, self._handle = session, handle
+
+    def detach(self) -> None:
+        """Drop the handle and its data."""
+        sample, self._sample = self._sample, None
+        if sample is not None and self._session is not None:
+            _free(self._session, sample)
+        self._session = self._handle = None
+        self._profiled, self._sampled_us, self._baseline = None, 0, False
+
+    def read(self, reading: Reading) -> Sequence[int]:
+        """Return the numbers of a reading."""
+        return [int(number) for number in _READINGS[reading](self._module, self._call)]
+
+    def fields(self, requested: Sequence[Field]) -> Mapping[Field, float]:
+        """Return the values of the fields that the device has."""
+        answers = self._call(self._module.nvmlDeviceGetFieldValues, list(requested))
+        if answers and all(answer.nvmlReturn in codes.GONE for answer in answers):
+            raise self._lost(Failure(answers[0].nvmlReturn, "the device is lost"))
+        return {
+            field: float(getattr(answer.value, _VALUES[answer.valueType]))
+            for field, answer in zip(requested, answers, strict=True)
+            if answer.nvmlReturn == codes.SUCCESS and 0 <= answer.valueType < len(_VALUES)
+        }
+
+    def profile(self, requested: Sequence[int]) -> Mapping[int, float]:
+        """Return the available GPM metrics over the time since the last call."""
+        if self._profiled is None:
+            self._profiled = bool(self._call(self._module.nvmlGpmQueryDeviceSupport).isSupportedDevice)
+        if not self._profiled:
+            raise NvmlError("the device has no GPM")
+        session = self._session
+        fresh = self._guarded(self._module.nvmlGpmSampleAlloc)
+        try:
+            self._call(self._module.nvmlGpmSampleGet, fresh)
+        except BaseException:
+            _free(session, fresh)
+            raise
+        last, self._sample = self._sample, fresh
+        if last is None:
+            return {}
+        try:
+            return self._profiled_since(last, fresh, requested)
+        finally:
+            _free(session, last)
+
+    def processes(self) -> Sequence[DeviceProcess]:
+        """Return the processes that compute on it. Clients of MPS are in a separate list; their server is no user.
+
+        https://docs.nvidia.com/deploy/mps/: `nvidia-smi` shows clients as M+C.
+        """
+        found = self._list("nvmlDeviceGetComputeRunningProcesses")
+        try:
+            clients = self._list("nvmlDeviceGetMPSComputeRunningProcesses")
+        except NvmlError as error:
+            if not error.lasting:  # without the list its clients would seem to have left
+                raise
+            clients = []
+        shared = {client.pid for client in clients}
+        by_pid = {process.pid: process for process in (*found, *clients)}
+        return [
+            DeviceProcess(pid, None if memory == _UNKNOWN_VALUE else memory, pid in shared)
+            for pid, memory in ((pid, process.usedGpuMemory) for pid, process in by_pid.items())
+            if not _is_mps_server(pid)
+        ]
+
+    def process_utilization(self) -> Mapping[int, float] | None:
+        """Return the utilization by process. NVML has a sample for each process that worked since a given time."""
+        try:
+            samples = self._call(self._module.nvmlDeviceGetProcessUtilization, self._sampled_us)
+        except NvmlError as error:
+            if error.code not in {codes.SUCCESS, codes.NOT_FOUND}:
+                raise
+            samples = []  # no process worked
+        self._sampled_us = max((sample.timeStamp for sample in samples), default=self._sampled_us)
+        first, self._baseline = not self._baseline, True
+        if first:
+            return None  # older than the last call
+        by_pid: dict[int, list[int]] = {}
+        for sample in samples:
+            by_pid.setdefault(sample.pid, []).append(sample.smUtil)
+        return {pid: sum(shares) / len(shares) for pid, shares in by_pid.items() if pid}
+
+    def _list(self, name: str) -> Sequence[Any]:
+        """Return a list of processes; before driver 510 by the second version of the call."""
+        try:
+            found: Sequence[Any] = self._call(getattr(self._module, name))
+        except NvmlError as error:
+            if error.code != codes.FUNCTION_NOT_FOUND:
+                raise
+            found = self._call(getattr(self._module, f"{name}_v2"))
+        return found
+
+    @property
+    def _module(self) -> Any:  # noqa: ANN401
+        if self._session is None:
+            raise DeviceLostError(self.reason or f"gpu{self.index} is not open")
+        return self._session.module
+
+    def _profiled_since(self, last: Any, fresh: Any, requested: Sequence[int]) -> Mapping[int, float]:  # noqa: ANN401
+        module = self._module
+        question = module.c_nvmlGpmMetricsGet_t()
+        question.version = module.NVML_GPM_METRICS_GET_VERSION
+        question.numMetrics = len(requested)
+        question.sample1, question.sample2 = last, fresh
+        for position, metric in enumerate(requested):
+            question.metrics[position].metricId = metric
+        answer = self._guarded(module.nvmlGpmMetricsGet, question)
+        found = [answer.metrics[position] for position in range(len(requested))]
+        return {metric.metricId: float(metric.value) for metric in found if metric.nvmlReturn == codes.SUCCESS}
+
+    def _lost(self, failure: Failure) -> DeviceLostError:
+        self.failed(failure.state, failure.text)
+        self.retry.failed()
+        return DeviceLostError(failure.text)
+
+    def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:  # noqa: ANN401
+        answer = self._guarded(function, self._handle, *arguments)
+        if self._session is not None:
+            self._session.answered = True
+        self.answered()
+        return answer
+
+    def _guarded(self, function: Callable[..., Any], *arguments: Any) -> Any:  # noqa: ANN401
+        """Call the library, and convert its errors to ours."""
+        session = self._session
+        if session is None:
+            raise DeviceLostError(self.reason or f"gpu{self.index} is not open")
+        session.enter()
+        try:
+            return function(*arguments)
+        except session.module.NVMLError as error:
+            failure = failure_of(error)
+            if failure.code in codes.LIBRARY_ENDED:
+                session.end(failure)
+                raise DeviceLostError(failure.text) from error
+            if failure.code in codes.GONE:
+                raise self._lost(failure) from error
+            raise NvmlError(failure.text, failure.code) from error
+        except session.module.NVMLLibraryMismatchError as error:
+            # Raised by the module if an old driver lacks the version of a call.
+            raise NvmlError(str(error), codes.FUNCTION_NOT_FOUND) from error
+        finally:
+            session.leave()
+
+
+def _free(session: Session | None, sample: Any) -> None:  # noqa: ANN401
+    """Free a GPM sample; a sample of an ended session is already gone."""
+    if session is None or session.failure is not None:
+        return
+    with suppress(session.module.NVMLError):
+        session.module.nvmlGpmSampleFree(sample)
+
+
+def _identity(module: Any, function: Callable[..., T], handle: Any, default: T) -> T:  # noqa: ANN401
+    """Return the answer of the function; the default if the device does not support it."""
+    try:
+        return function(handle)
+    except module.NVMLError as error:
+        if failure_of(error).code not in codes.UNSUPPORTED:
+            raise
+        return default
+
+
+def _address(found: Any) -> str:  # noqa: ANN401
+    """Return the address of ``nvmlPciInfo_t``; empty for None."""
+    return pci_address(_text(found.busId)) if found is not None else ""
+
+
+_Call = Callable[..., Any]
+"""Function that calls the module for the device."""
+
+
+def _utilization(nvml: Any, call: _Call) -> Sequence[int]:  # noqa: ANN401 - the module has no types
+    rates = call(nvml.nvmlDeviceGetUtilizationRates)
+    return rates.gpu, rates.memory
+
+
+def _memory(nvml: Any, call: _Call) -> Sequence[int]:  # noqa: ANN401
+    try:
+        found = call(nvml.nvmlDeviceGetMemoryInfo, nvml.nvmlMemory_v2)
+    except NvmlError as error:
+        if not error.lasting:  # memory reserved by the driver would count as used for one reading
+            raise
+        # Before driver 510, memory reserved by the driver counts as used.
+        found = call(nvml.nvmlDeviceGetMemoryInfo)
+    return found.used, found.total
+
+
+def _performance_state(nvml: Any, call: _Call) -> Sequence[int]:  # noqa: ANN401
+    state = int(call(nvml.nvmlDeviceGetPerformanceState))
+    if not 0 <= state <= 15:
+        raise NvmlError("the P-state is unknown")
+    return [state]
+
+
+def _ecc_errors(nvml: Any, call: _Call) -> Sequence[int]:  # noqa: ANN401
+    kinds = nvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED
+    return [call(nvml.nvmlDeviceGetTotalEccErrors, kind, nvml.NVML_VOLATILE_ECC) for kind in kinds]
+
+
+_READINGS: Mapping[Reading, Callable[[Any, _Call], Sequence[int]]] = {
+    Reading.UTILIZATION: _utilization,
+    Reading.MEMORY: _memory,
+    Reading.POWER: lambda nvml, call: [call(nvml.nvmlDeviceGetPowerUsage)],
+    Reading.POWER_LIMIT: lambda nvml, call: [call(nvml.nvmlDeviceGetEnforcedPowerLimit)],
+    Reading.ENERGY: lambda nvml, call: [call(nvml.nvmlDeviceGetTotalEnergyConsumption)],
+    Reading.TEMPERATURE: lambda nvml, call: [call(nvml.nvmlDeviceGetTemperature, nvml.NVML_TEMPERATURE_GPU)],
+    Reading.FAN: lambda nvml, call: [call(nvml.nvmlDeviceGetFanSpeed)],
+    Reading.CLOCKS: lambda nvml, call: [
+        call(nvml.nvmlDeviceGetClockInfo, clock) for clock in (nvml.NVML_CLOCK_SM, nvml.NVML_CLOCK_MEM)
+    ],
+    Reading.HIGHEST_CLOCK: lambda nvml, call: [call(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_SM)],
+    Reading.PERFORMANCE_STATE: _performance_state,
+    Reading.ENCODER: lambda nvml, call: call(nvml.nvmlDeviceGetEncoderUtilization)[:1],
+    Reading.DECODER: lambda nvml, call: call(nvml.nvmlDeviceGetDecoderUtilization)[:1],
+    Reading.ECC_ERRORS: _ecc_errors,
+    Reading.REMAPPED_ROWS: lambda nvml, call: call(nvml.nvmlDeviceGetRemappedRows),
+    Reading.PCIE_REPLAYS: lambda nvml, call: [call(nvml.nvmlDeviceGetPcieReplayCounter)],
+    Reading.PCIE_LINK: lambda nvml, call: [
+        call(function)
+        for function in (
+            nvml.nvmlDeviceGetCurrPcieLinkGeneration,
+            nvml.nvmlDeviceGetCurrPcieLinkWidth,
+            nvml.nvmlDeviceGetMaxPcieLinkGeneration,
+            nvml.nvmlDeviceGetMaxPcieLinkWidth,
+        )
+    ],
+}
+
+
+def _is_mps_server(pid: int) -> bool:
+    return (files.read(f"/proc/{pid}/comm") or b"").strip() == _MPS_SERVER
+
+
+def _text(value: Any) -> str:  # noqa: ANN401 - old versions give bytes
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)

@@ -1,0 +1,38 @@
+"""Vendors of accelerators: only this module names them."""
+
+import re
+from typing import Any
+
+from jobmeter.collect.accelerators.nvidia.vendor import VENDOR as NVIDIA
+from jobmeter.collect.accelerators.unmeasured import UNMEASURED, UnmeasuredVendor
+from jobmeter.collect.accelerators.vendor import Vendor
+from jobmeter.collect.accelerators.visible import SCHEDULER_VARIABLES
+
+VENDORS: tuple[Vendor[Any], ...] = (NVIDIA,)
+"""Vendors that are measured. Of two with one prefix the first one has the plain names: ``gpu0``."""
+
+
+def unmeasured_vendors() -> list[UnmeasuredVendor]:
+    """Return the known vendors without a collector."""
+    measured = {vendor.name for vendor in VENDORS}
+    return [vendor for vendor in UNMEASURED if vendor.name not in measured]
+
+
+def device_variables() -> list[str]:
+    """Return the variables that name devices of a process, schedulers' first, each vendor's most specific first."""
+    own = (variable.name for vendor in VENDORS for variable in vendor.variables)
+    return list(dict.fromkeys((*SCHEDULER_VARIABLES, *own)))
+
+
+def is_device_resource(name: str) -> bool:
+    """True if a resource of Kubernetes is an accelerator: ``nvidia.com/gpu``, ``huawei.com/Ascend910``."""
+    kinds = [kind for vendor in VENDORS for kind in vendor.resource_kinds]
+    kinds += [kind for unmeasured in UNMEASURED for kind in unmeasured.resource_kinds]
+    pattern = "|".join(("gpu", r"gpu\.shared", "npu", *kinds))
+    return re.fullmatch(rf"[a-z0-9.-]+/(?:{pattern})", name, re.IGNORECASE) is not None
+
+
+def vendor_of_resource(name: str) -> Vendor[Any] | None:
+    """Return the vendor of a resource of Kubernetes or of the driver of a claim; None if it is of no vendor here."""
+    domain = name.partition("/")[0]
+    return next((vendor for vendor in VENDORS if f".{domain}".endswith(f".{vendor.domain}")), None)

@@ -1,0 +1,121 @@
+"""Events about devices that stop being measured, or are measured again."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from jobmeter.collect.accelerators.names import DeviceName
+from jobmeter.collect.accelerators.vendor import Accelerator, Problem, Vendor
+from jobmeter.collect.base import Owner, Place
+from jobmeter.model.device import DeviceState
+from jobmeter.model.event import DEVICE_HANGS, DRIVER_MISMATCH, GPU_BACK, GPU_LOST, GPU_NOT_PERMITTED, Level
+from jobmeter.model.record import EventRecord, Records
+from jobmeter.model.time import MINUTE
+
+_log = logging.getLogger(__name__)
+
+
+class _Kind(NamedTuple):
+    """Event of a state: its reason, level, description and advice, in which ``{noun}`` is the vendor's word."""
+
+    reason: str
+    level: Level
+    text: str
+    advice: str
+
+
+_RECOVERY = "{recovery}"
+_KINDS: Mapping[DeviceState, _Kind] = MappingProxyType(
+    {
+        DeviceState.LOST: _Kind(GPU_LOST, Level.ERROR, "cannot be read", _RECOVERY),
+        DeviceState.RESET_REQUIRED: _Kind(
+            GPU_LOST, Level.ERROR, "needs a reset", "Drain the node, stop its agent, and reset the {noun}."
+        ),
+        DeviceState.DRIVER_NOT_LOADED: _Kind(GPU_LOST, Level.ERROR, "has no driver", "Load the driver."),
+        DeviceState.LIBRARY_MISSING: _Kind(
+            GPU_LOST, Level.WARNING, "cannot be measured", "Install the driver's library."
+        ),
+        DeviceState.HANGS: _Kind(DEVICE_HANGS, Level.ERROR, "does not answer: a call to it does not return", _RECOVERY),
+        DeviceState.NO_PERMISSION: _Kind(
+            GPU_NOT_PERMITTED,
+            Level.WARNING,
+            "is not accessible to the agent",
+            "Let the agent open the {noun}'s file, outside of control groups that forbid it.",
+        ),
+    }
+)
+_MISMATCH = (
+    "The driver's library and the kernel's driver are of different versions, so that no {noun} is measured. "
+    "Load the new driver, or give the agent's container the new library; the agent tries again each minute."
+)
+_AT_FIRST = frozenset({DeviceState.DRIVER_NOT_LOADED, DeviceState.LIBRARY_MISSING})
+"""States that are no event if a device never had another one: it is configured that way."""
+
+
+class DeviceStates:
+    """Record source: an event for each change between measured and not. One thread updates, another may read.
+
+    The event belongs to each replica that has the device, without any to the node; ``alone`` suppresses events of the
+    node.
+    """
+
+    def __init__(self, place: Place, vendor: Vendor[Any], device_name: DeviceName, *, alone: bool = False) -> None:
+        self._place = place
+        self._noun, self._recovery = vendor.noun, vendor.recovery
+        self._device_name = device_name
+        self._alone = alone
+        self._states: dict[int, tuple[DeviceState, int]] = {}
+        self._owners: Mapping[int, Sequence[Owner]] = {}
+        self._mismatch = False
+        self._events: list[EventRecord] = []
+
+    def update(
+        self,
+        now_ms: int,
+        devices: Sequence[Accelerator],
+        problem: Problem | None,
+        owners: Mapping[int, Sequence[Owner]],
+    ) -> None:
+        """Update with the devices and their owners."""
+        mismatch = problem is not None and problem.state is DeviceState.LIBRARY_MISMATCH
+        if mismatch and not self._mismatch:
+            self._report(now_ms, DRIVER_MISMATCH, Level.ERROR, _MISMATCH.format(noun=self._noun), ())
+        self._mismatch = mismatch
+        for device in devices:
+            state, name = device.state, self._device_name(device.index)
+            before, since = self._states.get(device.index, (None, now_ms))
+            if state == before:
+                continue
+            self._states[device.index] = state, now_ms
+            mine = owners.get(device.index, ())
+            if state is DeviceState.MEASURED:
+                if before is not None:
+                    text = f"{name} is measured again, after {max(now_ms - since, 0) / MINUTE:.1f} min: {before}."
+                    self._report(now_ms, GPU_BACK, Level.INFO, text, mine, name)
+            elif state in _KINDS and (before is not None or state not in _AT_FIRST):
+                kind = _KINDS[state]
+                because = f" ({device.reason})" if device.reason else ""
+                advice = kind.advice.format(noun=self._noun, recovery=self._recovery)
+                text = f"{name}, {device.name or f'a {self._noun}'}, {kind.text}{because}. {advice}"
+                self._report(now_ms, kind.reason, kind.level, text, mine, name)
+        for index in sorted(self._states.keys() - {device.index for device in devices}):
+            del self._states[index]
+            name = self._device_name(index)
+            text = f"{name} has disappeared: the driver has {len(devices)} {self._noun}s now. {self._recovery}"
+            self._report(now_ms, GPU_LOST, Level.ERROR, text, self._owners.get(index, ()), name)
+        self._owners = owners
+
+    def records(self, now_ms: int) -> Records:  # noqa: ARG002 - events have the times of their looks
+        """Return the events since the last call."""
+        events, self._events = self._events, []
+        return Records(events=events)
+
+    def _report(
+        self, now_ms: int, reason: str, level: Level, text: str, owners: Sequence[Owner], device: str = ""
+    ) -> None:
+        _log.log(logging.INFO if level is Level.INFO else logging.WARNING, "%s: %s", reason, text)
+        subject = f"device {device}" if device else ""
+        for owner in owners or (() if self._alone else (None,)):
+            event = self._place.event(now_ms, level, reason, text, owner=owner, subject=subject)
+            self._events = [*self._events, event]

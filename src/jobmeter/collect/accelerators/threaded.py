@@ -1,0 +1,103 @@
+"""Device whose calls run in a thread, so that a call that hangs holds up this device alone."""
+
+from collections.abc import Callable
+from typing import Any
+
+from jobmeter.collect.accelerators.vendor import NotSupportedError
+from jobmeter.collect.backoff import Backoff
+from jobmeter.collect.call_thread import CallThread
+from jobmeter.model.device import DeviceState
+from jobmeter.model.time import Clock
+
+HANGS_SECONDS = 10.0
+"""Time in seconds after which a call counts as hanging: on a working device none takes a second."""
+SLOW_SECONDS = 30.0
+"""Time limit for opening a device or its driver, which may start each device first."""
+LATE_LOOKS = 3
+"""Consecutive collections with late calls after which a device counts as hanging, if ``HANGS_SECONDS`` have passed."""
+
+
+class ThreadedDevice:
+    """Base of a vendor's device: identity, thread and state.
+
+    ``retry`` says when a device that could not be read is opened again. The subclass opens it in ``begin``'s thread and
+    calls ``answered`` after each successful call.
+    """
+
+    def __init__(self, index: int, clock: Clock, thread: str) -> None:
+        """``thread`` begins the name of the thread."""
+        self.index = index
+        self.uuid = ""
+        self.minor: int | None = None
+        self.name = ""
+        self.pci = ""
+        self.reason = ""
+        self.retry = Backoff()
+        self._clock = clock
+        self._calls: CallThread[Any] = CallThread(f"{thread}{index}")
+        self._began = 0.0
+        self._late, self._late_since, self._missed = 0, 0.0, False
+        self._state = DeviceState.MEASURED
+
+    @property
+    def state(self) -> DeviceState:
+        """State as of the last calls; ``HANGS`` while a call does not return, or all return too late."""
+        now, limit = self._clock.monotonic(), HANGS_SECONDS if self.attached else SLOW_SECONDS
+        hangs = self.busy and now - self._began >= limit
+        late = self._missed and self._late + 1 >= LATE_LOOKS and now - self._late_since >= HANGS_SECONDS
+        return DeviceState.HANGS if hangs or late else self._state
+
+    @property
+    def attached(self) -> bool:
+        """True while there is a handle to call it with."""
+        raise NotImplementedError
+
+    @property
+    def busy(self) -> bool:
+        """True while work in its thread has not returned."""
+        return self._calls.busy
+
+    def next_look(self, now_ms: int | None) -> None:
+        """Begin a collection at that time."""
+        self.retry.tick(now_ms)
+        self._late, self._missed = self._late + 1 if self._missed else 0, False
+
+    def begin(self, work: Callable[[], object]) -> bool:
+        """Start work in the device's thread. False while earlier work has not returned."""
+        if not self._calls.begin(work):
+            return False
+        self._began = self._clock.monotonic()
+        return True
+
+    def finish(self, seconds: float) -> Any:  # noqa: ANN401 - of whatever the work was
+        """Return the result of the work. Raises TimeoutError after ``seconds``, else the error of the work."""
+        if not self._calls.wait(seconds):
+            if self.attached and not self._missed:
+                self._missed = True
+                self._late_since = self._late_since if self._late else self._clock.monotonic()
+            raise TimeoutError(f"device {self.index} has not answered yet")
+        return self._calls.result()
+
+    def answered(self) -> None:
+        """Note that a call has succeeded."""
+        if self._state is not DeviceState.MEASURED:
+            self._state, self.reason = DeviceState.MEASURED, ""
+        self.retry.succeeded()
+
+    def failed(self, state: DeviceState, reason: str) -> None:
+        """Note that the device can no longer be read, and drop its handle."""
+        self._state, self.reason = state, reason
+        self.detach()
+
+    def give_up(self, error: NotSupportedError) -> None:
+        """Give the device up for a while after all calls of a collection failed."""
+        self.failed(error.state, str(error))
+        self.retry.failed()
+
+    def detach(self) -> None:
+        """Drop the handle and its data."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """End the device's thread."""
+        self._calls.close()

@@ -1,0 +1,71 @@
+"""Parse the variables that select devices of a process, in the forms that several vendors share."""
+
+import re
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple, Protocol
+
+SCHEDULER_VARIABLES = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS")
+"""Variables in which Slurm lists GPUs of a process by their numbers on the node, most specific first."""
+_ORDINAL = re.compile(r"\s*([+-]?[0-9]+)", re.ASCII)
+
+
+class Numbered(Protocol):
+    """Device with its number on the node and its UUID, empty if unknown."""
+
+    @property
+    def index(self) -> int:
+        """Number on the node."""
+        ...
+
+    @property
+    def uuid(self) -> str:
+        """Globally unique name."""
+        ...
+
+
+class VisibleVariable(NamedTuple):
+    """Variable that names devices of a process.
+
+    ``parse`` returns the numbers of the devices in a value, in its order, among the devices that the process may open.
+    ``relative``: numbers in a value count from the first device that the process may open.
+    """
+
+    name: str
+    parse: Callable[[str, Sequence[Numbered]], list[int]]
+    relative: bool = False
+
+
+def scheduler_variables(uuid_prefix: str) -> tuple[VisibleVariable, ...]:
+    """Return the variables of schedulers for devices whose UUIDs have that prefix."""
+    parse = partial(listed_devices, uuid_prefix=uuid_prefix)
+    return tuple(VisibleVariable(name, parse) for name in SCHEDULER_VARIABLES)
+
+
+def ordinal_of(entry: str) -> int | None:
+    """Return the number that an entry begins with, as C's ``strtol`` reads it: ``1gpu`` is 1; None without a number."""
+    match = _ORDINAL.match(entry)
+    return int(match[1]) if match else None
+
+
+def listed_devices(text: str, devices: Sequence[Numbered], uuid_prefix: str) -> list[int]:
+    """Return the distinct numbers of the devices in a list of numbers and UUIDs, in its order.
+
+    Slurm's variables have this form. Other words, ``all`` for example, name no device.
+    """
+    numbers = {device.index for device in devices}
+    found: list[int | None] = []
+    for name in (entry.strip() for entry in text.split(",")):
+        if name.isascii() and name.isdigit():
+            found.append(int(name) if int(name) in numbers else None)
+        else:
+            found.append(device_of_uuid(name, devices, uuid_prefix))
+    return list(dict.fromkeys(index for index in found if index is not None))
+
+
+def device_of_uuid(name: str, devices: Sequence[Numbered], uuid_prefix: str) -> int | None:
+    """Return the only device whose UUID begins with the name; None if the name lacks the prefix of UUIDs."""
+    if not name.startswith(uuid_prefix):
+        return None
+    found = [device.index for device in devices if device.uuid.startswith(name)]
+    return found[0] if len(found) == 1 else None

@@ -1,0 +1,79 @@
+"""Measurement of jobs, by an agent or a run of one job: its collectors, their loop, and the delivery of the results."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from jobmeter.collect.agent_metrics import AgentMetrics
+from jobmeter.collect.base import Place, RecordSource, Samples
+from jobmeter.collect.checks.poll import CheckPoller
+from jobmeter.collect.clock import SampleClock
+from jobmeter.collect.deliver import Delivery
+from jobmeter.collect.loop import Loop
+from jobmeter.collect.pods.jobs import PodJobs
+from jobmeter.collect.process.stat import read_stat
+from jobmeter.collect.registry import JobCollectors, Planned
+from jobmeter.collect.stacks.collect import GoneRank, StackCollector
+from jobmeter.collect.worker import Worker
+
+
+def turn_seconds(interval_ms: int, longest: float = math.inf) -> float:
+    """Return the seconds for which one turn waits for its collectors."""
+    return min(longest, max(0.8 * interval_ms / 1000, 0.5))
+
+
+class Measurement:
+    """Measures jobs at a place and delivers the results. ``job`` is set when a run of one job measures itself."""
+
+    def __init__(
+        self, place: Place, collectors: JobCollectors, delivery: Delivery, clock: SampleClock, job: str = ""
+    ) -> None:
+        self.collectors = collectors
+        self.delivery = delivery
+        self._place = place
+        self._clock = clock
+        self._job = job
+
+    def loop(
+        self,
+        seconds: float,
+        sources: Sequence[RecordSource],
+        watch: Sequence[Callable[[Samples], None]],
+        *,
+        node: Sequence[Planned] = (),
+        counters: Callable[[], Mapping[str, int]] = dict,
+        attribution: PodJobs | None = None,
+    ) -> Loop:
+        """Create the loop of the collectors. ``seconds``: see ``turn_seconds``. For the others see ``Loop``.
+
+        ``node`` are collectors of the whole node, and ``counters`` more metrics of the agent.
+        """
+        collectors = self.collectors
+        planned = (*node, *collectors.planned)
+        processes = None if self._job else lambda: (collectors.table.missed, collectors.watch.active)
+        return Loop(
+            [Worker(one.collector, one.every_ms, self._clock, seconds) for one in planned],
+            sources,
+            self.delivery.outbox,
+            AgentMetrics(self._place, self._job, processes, counters),
+            self._clock,
+            watch=watch,
+            refused=lambda: dict(self.delivery.refused),
+            attribution=attribution,
+        )
+
+    def poller(self, interval_ms: int, gone: Callable[[], Sequence[GoneRank]] = lambda: ()) -> CheckPoller:
+        """Return what answers the server's requests for evidence of the job's ranks; ``gone`` gives ended ranks."""
+        stacks = StackCollector(self.collectors.processes_of, lambda _job: gone())
+        return CheckPoller(self._place, lambda: self.delivery.requester, None, stacks, interval_ms, self._job)
+
+    def close_allocations(self, loop: Loop, now_ms: int) -> None:
+        """End the allocations of devices when the job is over."""
+        for allocations in self.collectors.allocations:
+            allocations.close(now_ms)
+            loop.spool_records(allocations.records(now_ms))
+
+    def living(self, more: Iterable[int] = ()) -> frozenset[int]:
+        """Return the processes of jobs, and of ``more``, that still run."""
+        found = {process.stat.key.pid for process in self.collectors.table.processes()}.union(more)
+        stats = (read_stat("/proc", pid) for pid in found)
+        return frozenset(stat.key.pid for stat in stats if stat and not stat.ended)

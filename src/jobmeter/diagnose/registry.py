@@ -1,0 +1,67 @@
+"""Rules: each file in ``diagnose/rules`` has a ``RULE``; installed packages add theirs as plug-ins."""
+
+import pkgutil
+from collections.abc import Callable, Iterator
+from functools import cache
+from importlib import import_module
+
+from msgspec.structs import replace
+
+from jobmeter.diagnose.case import Case
+from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.thresholds import Numbers, Table, Thresholds, load, table_of
+from jobmeter.errors import ConfigurationError
+from jobmeter.model.finding import Finding
+from jobmeter.plugins import Plugin, PluginKind, load_plugins, report_failure, working
+
+
+@cache
+def rules() -> tuple[Rule, ...]:
+    """Return every rule, sorted by name."""
+    package = import_module("jobmeter.diagnose.rules")
+    modules = (import_module(f"{package.__name__}.{found.name}") for found in pkgutil.iter_modules(package.__path__))
+    own: dict[str, Rule] = {module.RULE.name: module.RULE for module in modules}
+    plugins = [_guarded(one) for one in working(load_plugins(PluginKind.RULES, own)) if _is_hashable(one)]
+    return tuple(sorted((*own.values(), *plugins), key=lambda rule: rule.name))
+
+
+def load_thresholds(path: str = "") -> Thresholds:
+    """Return the thresholds of all rules, overridden by the operator's file, if any. Raises ConfigurationError."""
+    return load(path, dict(_tables()))
+
+
+def _tables() -> Iterator[tuple[str, Table]]:
+    for plugin in working(load_plugins(PluginKind.RULES)):
+        try:
+            entries = {name: {"value": value, "origin": origin} for name, value, origin in plugin.part.numbers}
+            yield plugin.name, table_of(plugin.name, entries)
+        except (ConfigurationError, TypeError, ValueError) as error:
+            report_failure(plugin, f"its thresholds are wrong: {error}")
+
+
+def _is_hashable(plugin: Plugin) -> bool:
+    try:
+        hash(plugin.part)
+    except TypeError as error:
+        report_failure(plugin, f"its rule needs tuples and frozensets instead of lists and sets: {error}")
+        return False
+    return True
+
+
+def _guarded(plugin: Plugin) -> Rule:
+    """Return the rule of a plug-in, without findings if it fails."""
+    rule: Rule = plugin.part
+    facts = None if rule.find_facts is None else _without_failures(plugin, rule.find_facts)
+    return replace(rule, find=_without_failures(plugin, rule.find), find_facts=facts)
+
+
+def _without_failures(
+    plugin: Plugin, find: Callable[[Rule, Case, Numbers], Findings]
+) -> Callable[[Rule, Case, Numbers], Findings]:
+    def found(rule: Rule, case: Case, numbers: Numbers) -> Iterator[Finding]:
+        try:
+            yield from list(find(rule, case, numbers))
+        except Exception as error:  # noqa: BLE001 - a rule of somebody else must not hide the findings of others
+            report_failure(plugin, f"{type(error).__name__}: {error}")
+
+    return found

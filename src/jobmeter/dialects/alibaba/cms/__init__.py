@@ -1,0 +1,52 @@
+"""Alibaba Cloud CloudMonitor (CMS) 2019-01-01, to the extent that PAI-DLC's documents refer to it. Sources: SPEC.md.
+
+Its metrics are in ``dialects.alibaba.common.cloudmonitor``.
+"""
+
+from jobmeter.dialects.alibaba.cms.meta import describe_metric_meta_list, describe_project_meta
+from jobmeter.dialects.alibaba.cms.operations import (
+    VERSION,
+    describe_metric_data,
+    describe_metric_last,
+    describe_metric_list,
+    describe_metric_top,
+)
+from jobmeter.dialects.alibaba.cms.view import view_call
+from jobmeter.dialects.alibaba.common.product import Product, never
+
+CMS = Product(
+    name="cms",
+    title="Alibaba Cloud CloudMonitor (CMS), API version 2019-01-01",
+    version=VERSION,
+    url_names=("cms", "Cms"),
+    view_call=view_call,
+    operations=(
+        describe_metric_list,
+        describe_metric_last,
+        describe_metric_data,
+        describe_metric_top,
+        describe_metric_meta_list,
+        describe_project_meta,
+    ),
+    gaps=(
+        never("Namespaces other than `acs_pai_dlc`", "They are about other products."),
+        never("The namespace `acs_pai_dsw`", "It is about notebooks, which are no jobs."),
+        never("`Express`", "Its `groupby` joins instances of other products."),
+        never(
+            "Alerts, dashboards, groups, sites and all other operations",
+            "They are refused with `InvalidAction.NotFound`.",
+        ),
+    ),
+    fields={
+        "job": "Dimensions",
+        "job_id": "Dimensions",
+        "project": "Dimensions",
+        "metric": "MetricName",
+        "metrics": "MetricName",
+        "start": "StartTime",
+        "end": "EndTime",
+        "step": "Period",
+        "range": "StartTime",
+    },
+    not_found={"job": "ResourceNotFound", "metric": "ResourceNotFound", "namespace": "ResourceNotFound"},
+)

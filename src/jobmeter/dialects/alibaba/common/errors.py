@@ -1,0 +1,159 @@
+"""Our errors as the vendor's Code, Message and status.
+
+Codes: https://api.aliyun.com/document/pai-dlc/2020-12-03/errorCode and the gateway's common ones. The vendor's SDK
+needs an error body that is a JSON object with exactly these keys, and three throttling headers, as measured with
+``alibabacloud-tea-openapi`` 0.3.16, 0.4.4 and 0.4.6. The URL form has the codes and statuses of its own page.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import msgspec
+from msgspec.structs import replace
+
+from jobmeter.access.call import Call
+from jobmeter.dialects.alibaba.common.operation import JSON, url_form
+from jobmeter.dialects.base import Answer, Context, MissingFieldError
+from jobmeter.errors import (
+    ConflictError,
+    ForbiddenError,
+    InvalidRequestError,
+    JobmeterError,
+    LimitExceededError,
+    NotFoundError,
+    QueryTimeoutError,
+    ThrottledError,
+    UnauthenticatedError,
+    UnavailableError,
+)
+
+
+class _Problem(msgspec.Struct, frozen=True):
+    status: int
+    code: str
+    message: str
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+# reason -> status, code, the vendor's sentence. The first sentence needs its colon: an older core of the vendor's SDK
+# splits the message of SignatureDoesNotMatch there and fails without it.
+_CREDENTIALS: Mapping[str, tuple[int, str, str]] = MappingProxyType(
+    {
+        "bad-signature": (
+            400,
+            "SignatureDoesNotMatch",
+            "Specified signature is not matched with our calculation: check the secret and the signed request.",
+        ),
+        "unknown-key": (404, "InvalidAccessKeyId.NotFound", "Specified access key is not found."),
+        "revoked": (403, "InvalidAccessKeyId.Inactive", "Specified access key is disabled."),
+        "stale": (400, "InvalidTimeStamp.Expired", "Specified time stamp or date value is expired."),
+        "expired": (400, "InvalidSecurityToken.Expired", "Specified token is expired."),
+        "replayed": (400, "SignatureNonceUsed", "Specified signature nonce was used already."),
+    }
+)
+
+NOT_FOUND: Mapping[str, str] = MappingProxyType({"job": "InvalidJobId.NotFound"})
+"""The code for a missing object, by kind; a product may have others. The default is ``NotFound``."""
+
+
+def render(
+    call: Call,
+    context: Context,
+    error: JobmeterError,
+    fields: Mapping[str, str],
+    not_found: Mapping[str, str],
+    forbidden: str,
+) -> Answer:
+    """Render the error as the vendor's answer, with the words of a ``product.Product``.
+
+    It is a JSON object for every status.
+    """
+    problem = _problem(error, fields, not_found)
+    if url_form(call.raw_path):
+        problem = _in_url_form(error, problem)
+    if forbidden and isinstance(error, ForbiddenError):
+        problem = replace(problem, code=forbidden)
+    body = msgspec.json.encode(
+        {
+            "RequestId": context.request_id,
+            "HostId": call.header("host"),
+            "Code": problem.code,
+            "Message": problem.message,
+        }
+    )
+    headers = (("x-acs-request-id", context.request_id), *problem.headers)
+    return Answer(problem.status, body, headers, JSON)
+
+
+def _in_url_form(error: JobmeterError, problem: _Problem) -> _Problem:
+    match error:
+        case UnauthenticatedError():
+            return _Problem(401, "Unauthorized", f"The API key or token is invalid or missing: {error.message}.")
+        case ForbiddenError():
+            return replace(problem, code="UnauthorizedOperation")
+        case ThrottledError():
+            return replace(problem, code="Throttling")
+        case QueryTimeoutError():
+            return replace(problem, status=503, code="ServiceUnavailable")
+        case MissingFieldError():
+            return replace(problem, code="InvalidParameter")
+        case _:
+            return problem
+
+
+def _problem(error: JobmeterError, fields: Mapping[str, str], not_found: Mapping[str, str]) -> _Problem:  # noqa: PLR0911 - one line a kind
+    match error:
+        case UnauthenticatedError():
+            return _Problem(*_CREDENTIALS.get(error.reason, (400, "IncompleteSignature", error.message)))
+        case InvalidRequestError():
+            return _invalid(error, fields)
+        case NotFoundError():
+            return _not_found(error, fields, not_found)
+        case ThrottledError():
+            return _throttled(error)
+        case ForbiddenError():
+            return _Problem(403, "Forbidden.RAM", error.message)
+        case ConflictError():
+            return _Problem(409, "OperationConflict", error.message)
+        case UnavailableError():
+            return _unavailable(error)
+        case QueryTimeoutError():
+            return _Problem(504, "ServiceUnavailable.Timeout", error.message)
+        case _:
+            return _Problem(500, "InternalError", "The request processing has failed due to an internal error.")
+
+
+def _invalid(error: InvalidRequestError, fields: Mapping[str, str]) -> _Problem:
+    field = fields.get(error.field, error.field)
+    message = error.message if not field or field in error.message else f"{field}: {error.message}"
+    code = "MissingParameter" if isinstance(error, MissingFieldError) else "InvalidParameter"
+    too_large = isinstance(error, LimitExceededError) and error.field == "body"
+    return _Problem(413 if too_large else 400, code, message)
+
+
+def _not_found(error: NotFoundError, fields: Mapping[str, str], codes: Mapping[str, str]) -> _Problem:
+    if error.kind == "method":
+        return _Problem(405, "UnsupportedHTTPMethod", error.message, (("Allow", error.name),))
+    if error.kind == "path":
+        return _Problem(404, "InvalidAction.NotFound", error.message)
+    message = error.message
+    if error.kind == "job":
+        message = f"The specified {fields.get('job', 'JobId')} {error.name} does not exist."
+    return _Problem(404, codes.get(error.kind, "NotFound"), message)
+
+
+def _unavailable(error: UnavailableError) -> _Problem:
+    wait = error.retry_after_ms
+    headers = () if wait is None else (("Retry-After", str(max(1, -(-wait // 1000)))),)
+    return _Problem(503, "ServiceUnavailable", error.message, headers)
+
+
+def _throttled(error: ThrottledError) -> _Problem:
+    # Core 0.4.6 reads x-acs-retry-after (ms), 0.4.0 to 0.4.4 x-ratelimit-user-api, plain HTTP clients Retry-After (s).
+    wait = max(1, error.retry_after_ms)
+    headers = (
+        ("x-acs-retry-after", str(wait)),
+        ("Retry-After", str(-(-wait // 1000))),
+        ("x-ratelimit-user-api", f"Limit:1,Remain:0,TimeLeft:{wait}"),
+    )
+    return _Problem(429, "Throttling.User", error.message, headers)

@@ -1,0 +1,93 @@
+"""Alibaba Cloud Realtime Compute (Flink), API foas 2018-11-11: metrics of streaming and batch jobs. See SPEC.md."""
+
+from jobmeter.dialects.alibaba.common.product import Product, never
+from jobmeter.dialects.alibaba.foas.names import INSTANCE, JOB, NAME, RUNNING
+from jobmeter.dialects.alibaba.foas.operations.details import (
+    get_instance_checkpoint,
+    get_instance_config,
+    get_instance_detail,
+    get_instance_exceptions,
+    get_instance_resource,
+)
+from jobmeter.dialects.alibaba.foas.operations.instances import (
+    batch_get_instance_run_summary,
+    get_instance,
+    get_instance_run_summary,
+    list_instance,
+    modify_instance_state,
+)
+from jobmeter.dialects.alibaba.foas.operations.jobs import create_job, get_job, list_job, start_job
+from jobmeter.dialects.alibaba.foas.operations.metrics import get_cluster_metrics, get_instance_metric
+from jobmeter.dialects.alibaba.foas.view import view_call
+from jobmeter.dialects.base import Gap
+
+FOAS = Product(
+    name=NAME,
+    title="Alibaba Cloud Realtime Compute for Flink, API foas, version 2018-11-11",
+    version="2018-11-11",
+    url_names=(NAME,),
+    view_call=view_call,
+    operations=(
+        get_instance_metric,
+        get_cluster_metrics,
+        list_instance,
+        get_instance,
+        get_instance_run_summary,
+        batch_get_instance_run_summary,
+        get_instance_detail,
+        get_instance_config,
+        get_instance_checkpoint,
+        get_instance_exceptions,
+        get_instance_resource,
+        modify_instance_state,
+        list_job,
+        get_job,
+        create_job,
+        start_job,
+    ),
+    gaps=(
+        never(
+            "Clusters, queues, folders, packages and plans (`CreateCluster`, `CreateQueue`, `GetRawPlanJson`, ...)",
+            "They concern the vendor's own service, which runs the jobs; Jobmeter measures jobs that something else"
+            " runs.",
+        ),
+        never(
+            "`ModifyInstanceState` to `PAUSED`, or back to `RUNNING`",
+            "Jobmeter does not run jobs. `TERMINATED` is noted.",
+        ),
+        Gap(
+            "Counters, metrics and plan of a vertex, the failed and running checkpoints, the task of an exception",
+            "They are in the job manager's own answers; Jobmeter gets no reports of them, and leaves them out.",
+        ),
+        Gap("`UpdateJob`, `CommitJob`, `OfflineJob`, `DeleteJob`", "A record is changed through Jobmeter's own API."),
+        never(
+            "`niagara_seek.meam`, `input.tt.readLatency` and `Status.JVM.Memory.Process.rss` of a real Flink",
+            "Flink has no such measurement; the nearest are `rocksdb_seek.mean`, `fetched_delay` and an agent's "
+            "`memory.usage`. Points that were imported are answered.",
+        ),
+        never(
+            "`percentiles` and `tsuids` in a query of `metricJson`",
+            "They are refused: histograms are not stored, and no answer of these operations has ids of series.",
+        ),
+    ),
+    fields={
+        "job": "jobName",
+        "job_id": "jobName",
+        "name": "jobName",
+        "project": "projectName",
+        "cluster": "clusterId",
+        "node": "clusterId",
+        "metric": "metric",
+        "start": "start",
+        "end": "end",
+        "step": "granularity",
+        "range": "start",
+    },
+    not_found={
+        "job": "JobNotFound",
+        JOB: "JobNotFound",
+        INSTANCE: "InstanceNotFound",
+        RUNNING: "InstanceNotRunning",
+        "node": "ClusterNotFound",
+    },
+)

@@ -1,0 +1,154 @@
+"""Jobs and instances of foas among our jobs.
+
+A project is ours (``names.project_of``). A job of foas is, by its name, every job of ours there with that id or name;
+each is one instance. A streaming job normally has one instance, which is restarted; each run of a batch job is a job of
+its own.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from jobmeter.dialects.alibaba.common.operation import Lookup
+from jobmeter.dialects.alibaba.foas.names import INSTANCE, JOB, NAME, RUNNING, project_of
+from jobmeter.dialects.base import execute
+from jobmeter.errors import InvalidRequestError, JobmeterError, NotFoundError
+from jobmeter.model.job import Condition, Job, JobFilter, JobState, Operator
+from jobmeter.model.series import job_key
+
+CURRENT = -1
+"""The instance id that stands for the running instance of a streaming job."""
+STREAM, BATCH = "FLINK_STREAM", "FLINK_BATCH"
+OUR_TYPES = {STREAM: "FlinkStream", BATCH: "FlinkBatch"}
+"""Types of our jobs that are registered here."""
+PAGE = 1_000
+MAX_READ = 10_000
+"""Most of our jobs that are read for one answer, newest first."""
+
+_EXACT = 2**53
+
+
+def instance_id(job: Job) -> int:
+    """Return the job's number as an instance: 1 to 2^53 - 1, the same on every server, exact in every JSON reader."""
+    return job_key(job.project, job.id) % _EXACT or 1
+
+
+def job_name(job: Job) -> str:
+    """Return the job's name in this dialect."""
+    return job.name or job.id
+
+
+def job_type(job: Job) -> str:
+    """Return ``FLINK_BATCH`` for a type that contains batch, else ``FLINK_STREAM``."""
+    return BATCH if "batch" in job.type.casefold() else STREAM
+
+
+def own(job: Job) -> Mapping[str, Any]:
+    """Return the fields of the job's record for this dialect."""
+    return job.extra.get(NAME, {})
+
+
+def is_flink(job: Job) -> bool:
+    """Return True for a job in listings: its type names Flink (or its fork Blink), a stream or a batch.
+
+    A job without a type is included: it has samples but no record.
+    """
+    kind = job.type.casefold()
+    return not kind or any(word in kind for word in ("flink", "blink", "stream", "batch"))
+
+
+def actual_state(job: Job) -> str:
+    """Return the state of an instance in the vendor's words."""
+    if job.state is JobState.SUCCEEDED:
+        return "SUCCESS" if job_type(job) == BATCH else "TERMINATED"
+    return {JobState.QUEUED: "WAITING", JobState.RUNNING: "RUNNING", JobState.FAILED: "FAILED"}.get(
+        job.state, "TERMINATED"
+    )
+
+
+def expected_state(job: Job) -> str:
+    """Return the expected state of the instance: a waiting one should run."""
+    return "RUNNING" if job.state is JobState.QUEUED else actual_state(job)
+
+
+def jobs_named(project: str, name: str) -> Lookup[list[Job]]:
+    """Return our jobs of a job of foas: the job with that id first, then those with that name, newest first."""
+    found = yield from _of_id(project, name)
+    return found + (yield from _of_name(project, name, found))
+
+
+def jobs_of(project: str) -> Lookup[list[Job]]:
+    """Return the Flink jobs of a project, newest first."""
+    jobs = yield from _pages(JobFilter(projects=frozenset({project_of(project)}), limit=PAGE))
+    return [job for job in jobs if is_flink(job)]
+
+
+def instance_of(project: str, name: str, number: int) -> Lookup[Job]:
+    """Return the instance of that number; ``CURRENT`` is the running one of a streaming job, else its newest.
+
+    Raises NotFoundError for an unknown job or instance, InvalidRequestError for the current one of a batch job.
+    """
+    found = yield from _of_id(project, name)
+    job = _pick(found, number)
+    if job is None or (number == CURRENT and job.state is not JobState.RUNNING):
+        found += yield from _of_name(project, name, found)
+        job = _pick(found, number)
+    if job is None:
+        raise _missing(project, name, number, found)
+    return job
+
+
+def running(project: str, name: str, number: int) -> Lookup[Job]:
+    """Return a running instance.
+
+    Raises as ``instance_of``, and NotFoundError of kind ``RUNNING`` if it does not run.
+    """
+    job = yield from instance_of(project, name, number)
+    if job.state is not JobState.RUNNING:
+        who = "has no running instance" if number == CURRENT else f"does not run as instance {number}"
+        message = f"The job {name} of project {project} {who}: it is {actual_state(job)}."
+        raise NotFoundError(message, RUNNING, name)
+    return job
+
+
+def job_not_found(project: str, name: str) -> NotFoundError:
+    """Return the error for a job that does not exist."""
+    return NotFoundError(f"The specified job {name} does not exist in project {project}.", JOB, name)
+
+
+def _pick(jobs: list[Job], number: int) -> Job | None:
+    if number != CURRENT:
+        return next((job for job in jobs if instance_id(job) == number), None)
+    streams = [job for job in jobs if job_type(job) == STREAM]
+    return next((job for job in streams if job.state is JobState.RUNNING), streams[0] if streams else None)
+
+
+def _of_id(project: str, name: str) -> Lookup[list[Job]]:
+    page = yield from execute(JobFilter(projects=frozenset({project_of(project)}), ids=(name,), limit=1))
+    return [job for job in page.jobs if job.id == name]
+
+
+def _of_name(project: str, name: str, candidates: list[Job]) -> Lookup[list[Job]]:
+    named = (Condition("name", Operator.IN, (name,)),)
+    jobs = yield from _pages(JobFilter(projects=frozenset({project_of(project)}), conditions=named, limit=PAGE))
+    ids = {job.id for job in candidates}
+    return [job for job in jobs if job.name == name and job.id not in ids]
+
+
+def _pages(question: JobFilter) -> Lookup[list[Job]]:
+    found: list[Job] = []
+    while True:
+        page = yield from execute(replace(question, offset=len(found)))
+        found += page.jobs
+        if len(page.jobs) < PAGE or len(found) >= MAX_READ:
+            return found
+
+
+def _missing(project: str, name: str, number: int, found: list[Job]) -> JobmeterError:
+    if not found:
+        return job_not_found(project, name)
+    if number == CURRENT:
+        message = f"{INSTANCE} {CURRENT} is the running instance of a streaming job, {name} is a batch job: name one"
+        return InvalidRequestError(f"{message} (ListInstance)", INSTANCE)
+    return NotFoundError(f"The specified instance {number} of job {name} does not exist.", INSTANCE, str(number))

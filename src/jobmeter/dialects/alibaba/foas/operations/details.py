@@ -1,0 +1,301 @@
+"""GetInstanceDetail, GetInstanceConfig, GetInstanceCheckpoint, GetInstanceExceptions and GetInstanceResource.
+
+The vendor forwards the first four from the REST interface of Flink's job manager, each as a JSON text. Here they have
+the same form, filled from the job's record, its events and its series; unreported fields are left out.
+https://nightlies.apache.org/flink/flink-docs-release-1.20/docs/ops/rest_api/ and the types of the vendor's SDK for Go.
+"""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from jobmeter.dialects.alibaba.common.listing import present
+from jobmeter.dialects.alibaba.common.operation import Arguments, Lookup, json_text
+from jobmeter.dialects.alibaba.foas.answers import number, reply
+from jobmeter.dialects.alibaba.foas.bodies import operation
+from jobmeter.dialects.alibaba.foas.instances import BATCH, job_name, job_type, own
+from jobmeter.dialects.alibaba.foas.names import METRICS
+from jobmeter.dialects.alibaba.foas.operations.instances import ID, INSTANCE_PATH, JOB_NAME, PROJECT, job_of
+from jobmeter.dialects.base import Steps, execute, whole
+from jobmeter.errors import NotFoundError
+from jobmeter.model.catalog import Aggregate
+from jobmeter.model.event import Event, EventFilter, EventSource, EventType, Level
+from jobmeter.model.job import Checkpoint, Job, JobState
+from jobmeter.model.order import natural
+from jobmeter.model.series import job_key
+from jobmeter.model.time import DAY, HOUR, MINUTE, TimeRange
+from jobmeter.query.defaults import job_created, job_end, job_start
+from jobmeter.query.group import CapacityQuestion
+from jobmeter.query.request import By, GroupRef, JobQuestion, JobRef, MetricQuery, Statistic
+from jobmeter.query.series import SeriesQuestion
+from jobmeter.query.usage import LIMITS, recorded_limit
+
+MOST_EXCEPTIONS, MOST_CHECKPOINTS = 100, 100
+STATES: Mapping[JobState, str] = MappingProxyType(
+    {
+        JobState.QUEUED: "CREATED",
+        JobState.RUNNING: "RUNNING",
+        JobState.SUCCEEDED: "FINISHED",
+        JobState.FAILED: "FAILED",
+        JobState.STOPPED: "CANCELED",
+        JobState.UNKNOWN: "SUSPENDED",
+    }
+)
+"""Flink's word for each of our states."""
+_COMPLETED, _RESTARTED = "COMPLETED", "Restarted"
+_RECENT_MS = 5 * MINUTE
+"""Length of the range for a current state."""
+_TOTAL, _DURATION, _SIZE, _STATE_SIZE = (
+    METRICS[name] for name in ("checkpoints", "lastCheckpointDuration", "lastCheckpointSize", "state.state_size")
+)
+_MIB = 2**20
+
+
+@operation(f"GET {INSTANCE_PATH}/details", "jobs:read", PROJECT, JOB_NAME, ID, by_resource=True)
+def get_instance_detail(arguments: Arguments) -> Steps:
+    """Returns the job in Flink's form: `{Detail, RequestId}`, Detail being the JSON text of `/jobs/:jobid`.
+
+    `{jid, name, state, job-type, start-time, end-time, duration, now, timestamps, vertices: [{id, name, parallelism,
+    status}]}`: the vertices are the tasks that its series name.
+    """
+    _, _, job = yield from job_of(arguments)
+    now_ms = arguments.context.now_ms
+    start, end = job_start(job), job_end(job)
+    last = now_ms if end is None else end
+    question = SeriesQuestion(jobs=(job_key(job.project, job.id),), since_ms=max(0, last - _RECENT_MS))
+    found = yield from execute(question)
+    state = _state(job)
+    detail = {
+        "jid": job.id,
+        "name": job_name(job),
+        "state": state,
+        "job-type": "BATCH" if job_type(job) == BATCH else "STREAMING",
+        "start-time": start,
+        "end-time": -1 if end is None else end,
+        "duration": None if start is None else max(0, last - start),
+        "now": now_ms,
+        "timestamps": _timestamps(job),
+        "vertices": _vertices([dict(one.labels) for one in found.series], state),
+    }
+    return reply(arguments, "GetInstanceDetail", {"Detail": json_text(present(detail))})
+
+
+@operation(f"GET {INSTANCE_PATH}/config", "jobs:read", PROJECT, JOB_NAME, ID, by_resource=True)
+def get_instance_config(arguments: Arguments) -> Steps:
+    """Returns the job's configuration: `{Config, RequestId}`, Config being the JSON text of `/jobs/:jobid/config`.
+
+    `{jid, name, execution-config: {job-parallelism, user-config}}`: user-config has the properties with which the job
+    was registered, and the parameters with which it was started.
+    """
+    _, _, job = yield from job_of(arguments)
+    parallelism = job.labels.get("flink.parallelism", "")
+    execution = {
+        "job-parallelism": int(parallelism) if parallelism.isascii() and parallelism.isdigit() else None,
+        "user-config": _user_config(own(job)),
+    }
+    config = {"jid": job.id, "name": job_name(job), "execution-config": present(execution)}
+    return reply(arguments, "GetInstanceConfig", {"Config": json_text(config)})
+
+
+@operation(f"GET {INSTANCE_PATH}/checkpoints", "jobs:read", PROJECT, JOB_NAME, ID, by_resource=True)
+def get_instance_checkpoint(arguments: Arguments) -> Steps:
+    """Returns the job's checkpoints: `{Checkpoints, RequestId}`, being the JSON text of `/jobs/:jobid/checkpoints`.
+
+    `{counts: {total}, latest: {completed, savepoint}, history}`. The number of checkpoints and the last one's duration
+    and sizes are the last measured ones of the job's last day. History has the checkpoints of the job's record, newest
+    first, and replaces missing measurements.
+    """
+    _, _, job = yield from job_of(arguments)
+    measured = yield from _last(job, (_TOTAL, _DURATION, _SIZE, _STATE_SIZE), arguments.context.now_ms)
+    history = sorted(job.checkpoints, key=lambda one: one.created or 0, reverse=True)
+    size = measured.get(_SIZE)
+    last = present(
+        {
+            "end_to_end_duration": measured.get(_DURATION),
+            "checkpointed_size": size,
+            "state_size": measured.get(_STATE_SIZE, size),
+        }
+    )
+    latest: dict[str, Any] = {"completed": {"status": _COMPLETED, **last}} if last else {}
+    for one in reversed(history):
+        kind = "savepoint" if _is_savepoint(one) else "completed"
+        if kind == "savepoint" or not last:
+            latest[kind] = _checkpoint(one)
+    checkpoints = {
+        "counts": present({"total": measured.get(_TOTAL, len(history) or None)}),
+        "latest": latest,
+        "history": [_checkpoint(one) for one in history[:MOST_CHECKPOINTS]],
+    }
+    return reply(arguments, "GetInstanceCheckpoint", {"Checkpoints": json_text(checkpoints)})
+
+
+@operation(f"GET {INSTANCE_PATH}/exceptions", "jobs:read", PROJECT, JOB_NAME, ID, by_resource=True)
+def get_instance_exceptions(arguments: Arguments) -> Steps:
+    """Returns the job's failures: `{Exceptions, RequestId}`, being the JSON text of `/jobs/:jobid/exceptions`.
+
+    `{root-exception, timestamp, all-exceptions: [{exception, location, timestamp}], truncated}`, newest first, at most
+    100; the root is the newest one, or the error of the job's record.
+    """
+    _, _, job = yield from job_of(arguments)
+    question = EventFilter(
+        projects=frozenset({job.project}),
+        jobs=(job.id,),
+        sources=frozenset({EventSource.JOB}),
+        levels=frozenset({Level.WARNING, Level.ERROR}),
+        types=frozenset({EventType.OTHER}),
+        descending=True,
+        limit=MOST_EXCEPTIONS,
+    )
+    page = yield from execute(question)
+    found = [event for event in page.events if event.level is Level.ERROR or event.reason == _RESTARTED]
+    nodes = yield from _nodes(job, found)
+    root = present({"root-exception": found[0].message, "timestamp": found[0].time} if found else _error(job))
+    exceptions = {
+        **root,
+        "all-exceptions": [
+            present({"exception": event.message, "location": nodes.get(event.replica), "timestamp": event.time})
+            for event in found
+        ],
+        "truncated": page.total > len(page.events),
+    }
+    return reply(arguments, "GetInstanceExceptions", {"Exceptions": json_text(exceptions)})
+
+
+@operation(f"GET {INSTANCE_PATH}/resource", "jobs:read", PROJECT, JOB_NAME, ID, by_resource=True)
+def get_instance_resource(arguments: Arguments) -> Steps:
+    """Returns the limits of the job's running task managers together, and the size of its queue.
+
+    `{Resource: {AllocatedMB, AllocatedVirtualCores, TotalMB, TotalVirtualCores}, RequestId}`, MB of 2^20 bytes. A queue
+    is a resource group.
+    """
+    _, _, job = yield from job_of(arguments)
+    now_ms = arguments.context.now_ms
+    cpu, memory = yield from _allowed(job, now_ms)
+    fields = {
+        "AllocatedMB": None if memory is None else whole(memory / _MIB),
+        "AllocatedVirtualCores": None if cpu is None else whole(cpu),
+        **(yield from _total(job, now_ms)),
+    }
+    return reply(arguments, "GetInstanceResource", {"Resource": present(fields)})
+
+
+def _state(job: Job) -> str:
+    """Return the state in Flink's words, while the record's own state agrees that the job has not ended."""
+    named = job.labels.get("flink.state", "")
+    return named if named and not job.state.finished and named not in STATES.values() else STATES[job.state]
+
+
+def _timestamps(job: Job) -> dict[str, int]:
+    ended = {} if job_end(job) is None else {STATES[job.state]: job_end(job)}
+    return present({"CREATED": job_created(job), "RUNNING": job_start(job), **ended})
+
+
+def _vertices(labels: Sequence[Mapping[str, str]], state: str) -> list[dict[str, Any]]:
+    """Return the tasks that series name, each with its number of subtasks if series name these."""
+    subtasks: dict[str, set[str]] = {}
+    for one in labels:
+        if task := one.get("task", ""):
+            subtasks.setdefault(task, set()).update(filter(None, [one.get("subtask")]))
+    return [
+        present({"id": task, "name": task, "parallelism": len(subtasks[task]) or None, "status": state})
+        for task in sorted(subtasks, key=natural)
+    ]
+
+
+def _user_config(extra: Mapping[str, Any]) -> dict[str, str]:
+    """Return the properties of a job, lines of ``name=value``, and the parameters of its start."""
+    properties = extra.get("Properties")
+    lines = properties.splitlines() if isinstance(properties, str) else []
+    pairs = (line.strip().partition("=") for line in lines if "=" in line and not line.lstrip().startswith(("#", "!")))
+    config = {name.strip(): value.strip() for name, _, value in pairs}
+    parameters = extra.get("parameterJson")
+    for name, value in parameters.items() if isinstance(parameters, dict) else ():
+        config[name] = value if isinstance(value, str) else json_text(value)
+    return config
+
+
+def _last(job: Job, metrics: tuple[str, ...], now_ms: int) -> Lookup[dict[str, int | float]]:
+    """Return the last value of each metric in the last day of the job; missing metrics are left out."""
+    end = job_end(job)
+    last = now_ms if end is None else min(now_ms, end)
+    result = yield from execute(
+        MetricQuery(
+            subject=JobRef(job.id, job.project),
+            metrics=metrics,
+            range=TimeRange(max(0, last - DAY), last + 1),
+            step_ms=HOUR,
+            by=By.JOB,
+            statistic=Statistic.LAST,
+            aggregate=Aggregate.MAX,
+        )
+    )
+    return {line.metric: number(float(line.value[-1])) for line in result.lines}
+
+
+def _is_savepoint(one: Checkpoint) -> bool:
+    return one.type.casefold() == "savepoint"
+
+
+def _checkpoint(one: Checkpoint) -> dict[str, Any]:
+    return present(
+        {
+            "id": int(one.id) if one.id.isascii() and one.id.isdigit() else one.id,
+            "status": _COMPLETED,
+            "is_savepoint": _is_savepoint(one) if one.type else None,
+            "trigger_timestamp": one.created,
+            "state_size": one.size,
+            "external_path": one.files[0] if one.files else None,
+        }
+    )
+
+
+def _nodes(job: Job, events: Sequence[Event]) -> Lookup[dict[str, str]]:
+    """Return the node of each replica, else its name, if any event names a replica."""
+    if not any(event.replica for event in events):
+        return {}
+    view = yield from execute(JobQuestion(JobRef(job.id, job.project)))
+    nodes = {replica.name: replica.node for replica in sorted(view.replicas, key=lambda one: one.attempt)}
+    return {event.replica: nodes.get(event.replica) or event.replica for event in events}
+
+
+def _error(job: Job) -> dict[str, Any]:
+    return {"root-exception": job.error, "timestamp": job_end(job) if job.error else None}
+
+
+def _allowed(job: Job, now_ms: int) -> Lookup[list[float | None]]:
+    """Return each of ``LIMITS`` of the running replicas together: as measured lately, else as recorded."""
+    if job.state is not JobState.RUNNING:
+        return [0.0, 0.0]
+    result = yield from execute(
+        MetricQuery(
+            subject=JobRef(job.id, job.project),
+            metrics=LIMITS,
+            range=TimeRange(max(0, now_ms - _RECENT_MS), now_ms + 1),
+            step_ms=HOUR,
+            by=By.JOB,
+            statistic=Statistic.LAST,
+            aggregate=Aggregate.SUM,
+        )
+    )
+    measured = {line.metric: float(line.value[-1]) for line in result.lines}
+    view = yield from execute(JobQuestion(JobRef(job.id, job.project)))
+    running = {one.name for one in view.replicas if (one.state or job.state) is JobState.RUNNING and one.end is None}
+    found: list[float | None] = []
+    for limit in LIMITS:
+        each = recorded_limit(job, limit)
+        found.append(measured.get(limit, None if each is None else each * max(1, len(running))))
+    return found
+
+
+def _total(job: Job, now_ms: int) -> Lookup[dict[str, int]]:
+    """Return the size of the job's queue, as far as it is known."""
+    if not job.resource_group:
+        return {}
+    span = TimeRange(max(0, now_ms - _RECENT_MS), now_ms)
+    try:
+        found = yield from execute(CapacityQuestion(group=GroupRef(job.resource_group), range=span))
+    except NotFoundError:  # a key that does not see all of the queue
+        return {}
+    # No machine has no core and no memory: the sizes of such a queue are unknown.
+    known = {"TotalMB": whole(found.memory / _MIB), "TotalVirtualCores": whole(found.cpu)}
+    return {name: value for name, value in known.items() if value}

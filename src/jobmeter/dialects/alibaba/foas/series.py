@@ -1,0 +1,123 @@
+"""Reads the series of a job in steps: the queries of one request share their reads."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from jobmeter.dialects.alibaba.common.operation import Lookup
+from jobmeter.dialects.alibaba.foas.lines import Drawn, draw, whole_steps
+from jobmeter.dialects.alibaba.foas.metric_json import MetricJson, MetricRequest, step_count
+from jobmeter.dialects.base import execute
+from jobmeter.errors import LimitExceededError
+from jobmeter.model.batch import BucketColumns
+from jobmeter.model.job import Job
+from jobmeter.model.order import natural
+from jobmeter.model.series import Series, job_key
+from jobmeter.model.time import TimeRange
+from jobmeter.query.series import BucketsQuestion, SamplesQuestion, SeriesQuestion
+from jobmeter.query.tsdb.columns import Columns
+from jobmeter.query.tsdb.compute import MARGIN_MS, prepare
+from jobmeter.query.tsdb.downsample import from_steps
+from jobmeter.query.tsdb.select import selected
+from jobmeter.query.tsdb.tags import Tagged, TagView
+from jobmeter.wire.opentsdb.names import JOB, NODE_TAGS, PROJECT
+
+MAX_JOINED = 2_000_000
+"""Most points of series that are joined for one answer."""
+_NODE = "node"
+_IMPLIED = frozenset({JOB, PROJECT})
+"""Tags that the path of a request implies."""
+
+
+class _Reading(NamedTuple):
+    """A read for some queries: in steps of that length, or every sample if it is 0, from a time on."""
+
+    step_ms: int
+    start_ms: int
+
+    @classmethod
+    def of(cls, query: MetricRequest, span: TimeRange) -> "_Reading":
+        # A rate needs the point before the first one.
+        start = max(0, span.start_ms - (MARGIN_MS if query.rate is not None else 0))
+        return cls(query.downsample.interval_ms if query.downsample.stepped else 0, start)
+
+
+def lines_of(job: Job, document: MetricJson, names: Mapping[str, str]) -> Lookup[list[Drawn]]:
+    """Return the lines of every query, in order; ``names`` maps each name to our metric."""
+    metrics = {names[query.name] for query in document.queries}
+    question = SeriesQuestion(
+        metrics=frozenset(metrics), jobs=(job_key(job.project, job.id),), since_ms=document.span.start_ms
+    )
+    found = yield from execute(question)
+    series = sorted(found.series, key=_order)
+    wanted = [_wanted(query, series, names) for query in document.queries]
+    _check(document, series, wanted)
+    span = document.span
+    readings = [_Reading.of(query, span) for query in document.queries]
+    columns: dict[_Reading, tuple[list[Series], BucketColumns | Columns]] = {}
+    for reading in dict.fromkeys(readings):
+        chosen = {id(one.series) for at, own in enumerate(wanted) if readings[at] == reading for one in own}
+        members = [one for one in series if id(one) in chosen]
+        columns[reading] = members, (yield from _read(members, reading, span.end_ms))
+    lines: list[Drawn] = []
+    for query, reading, own in zip(document.queries, readings, wanted, strict=True):
+        lines += draw(query, own, _points(query, own, *columns[reading], span), span, document.limit)
+    return lines
+
+
+def tagged(series: Series, node: str = _NODE) -> Tagged:
+    """Return the series with its tags: replica, node (by that name), device, cluster, attempt and its labels."""
+    tags = TagView(project=False, node=node).tags(series)
+    return Tagged(series, {name: value for name, value in tags.items() if name not in _IMPLIED})
+
+
+def _wanted(query: MetricRequest, series: Sequence[Series], names: Mapping[str, str]) -> list[Tagged]:
+    node = next((one.tag for one in query.filters if one.tag in NODE_TAGS), _NODE)
+    own = [tagged(one, node) for one in series if one.metric == names[query.name]]
+    return selected(own, query, _IMPLIED)
+
+
+def _read(series: Sequence[Series], reading: _Reading, end_ms: int) -> Lookup[BucketColumns | Columns]:
+    """Return the steps, or the samples, of some series, by their position."""
+    around = TimeRange(reading.start_ms, end_ms)
+    if not series:
+        return Columns.none()
+    if reading.step_ms:
+        question = BucketsQuestion(series=tuple(series), range=around, step_ms=reading.step_ms)
+        return (yield from execute(question)).columns
+    read = (yield from execute(SamplesQuestion(series=tuple(series), range=around))).columns
+    return Columns(read.index.astype(np.int64), read.time, read.value)
+
+
+def _points(
+    query: MetricRequest,
+    own: Sequence[Tagged],
+    series: Sequence[Series],
+    read: BucketColumns | Columns,
+    span: TimeRange,
+) -> Columns:
+    """Return the points of the query's own series, by their position among them, in steps of its downsample."""
+    columns = from_steps(read, query.downsample.function.name) if isinstance(read, BucketColumns) else read
+    chosen = {id(one.series) for one in own}
+    places = np.array([at for at, one in enumerate(series) if id(one) in chosen], np.int64)
+    columns = columns.filter(np.isin(columns.index, places))
+    columns = Columns(np.searchsorted(places, columns.index), columns.time, columns.value)
+    stepped = isinstance(read, BucketColumns)
+    return prepare(columns, query, whole_steps(query, span), milliseconds=True, stepped=stepped)
+
+
+def _check(document: MetricJson, series: Sequence[Series], wanted: Sequence[Sequence[Tagged]]) -> None:
+    points = sum(
+        step_count(document.span, query) * len(own) for query, own in zip(document.queries, wanted, strict=True)
+    )
+    if points > MAX_JOINED:
+        raise LimitExceededError(
+            f"this answer would join {points} points of {len(series)} series, {MAX_JOINED} are joined: take a longer"
+            " granularity and downsample, a shorter range or fewer queries",
+            "granularity",
+        )
+
+
+def _order(series: Series) -> tuple[object, ...]:
+    return natural(series.replica), natural(series.node), series.labels, series.attempt

@@ -1,0 +1,97 @@
+"""Alibaba Cloud PAI-DLC 2020-12-03: the jobs of Deep Learning Containers. Sources and gaps: SPEC.md."""
+
+from jobmeter.access.signatures import ALIBABA, SHARE
+from jobmeter.dialects.alibaba.common.product import Product, never
+from jobmeter.dialects.alibaba.pai_dlc.names import NAME
+from jobmeter.dialects.alibaba.pai_dlc.operations.ecs_specs import list_ecs_specs
+from jobmeter.dialects.alibaba.pai_dlc.operations.events import get_job_events, get_pod_events
+from jobmeter.dialects.alibaba.pai_dlc.operations.job_metrics import get_job_metrics
+from jobmeter.dialects.alibaba.pai_dlc.operations.jobs import get_job, list_jobs
+from jobmeter.dialects.alibaba.pai_dlc.operations.logs import get_pod_logs
+from jobmeter.dialects.alibaba.pai_dlc.operations.metrics import get_metrics
+from jobmeter.dialects.alibaba.pai_dlc.operations.registration import create_job, delete_job, stop_job, update_job
+from jobmeter.dialects.alibaba.pai_dlc.operations.sanity import (
+    get_job_sanity_check_result,
+    list_job_sanity_check_results,
+)
+from jobmeter.dialects.alibaba.pai_dlc.operations.tokens import get_token
+from jobmeter.dialects.alibaba.pai_dlc.view import view_call
+from jobmeter.dialects.base import Gap
+
+PAI_DLC = Product(
+    name=NAME,
+    title="Alibaba Cloud PAI-DLC, API version 2020-12-03",
+    version="2020-12-03",
+    url_names=("pai-dlc",),
+    schemes=(*ALIBABA, SHARE),
+    view_call=view_call,
+    operations=(
+        get_job_metrics,
+        get_metrics,
+        list_jobs,
+        get_job,
+        get_job_events,
+        get_pod_events,
+        get_pod_logs,
+        list_job_sanity_check_results,
+        get_job_sanity_check_result,
+        list_ecs_specs,
+        get_token,
+        create_job,
+        update_job,
+        stop_job,
+        delete_job,
+    ),
+    gaps=(
+        never("GetToken with `TargetType=tensorboard`", "Jobmeter serves no TensorBoard."),
+        never(
+            "GetToken's `TokenSettings.*`", "They concern accounts of the vendor; they are accepted and change nothing."
+        ),
+        never(
+            "CreateJob, StopJob, UpdateJob as orders",
+            "They change what is known of a job. Jobmeter starts, ends and moves no process.",
+        ),
+        never("GetDashboard, GetRayDashboard, GetWebTerminal", "They hand out addresses of the vendor's own pages."),
+        never(
+            "Tensorboards, job templates, Ray history servers, signals, `TagResources`, `UntagResources`",
+            "They manage other things of the vendor than jobs and their measurements.",
+        ),
+        Gap(
+            "ListJobs' `TimeRangeField=GmtModifiedTime`, further fields of `NumericRangeField`",
+            "No document names the values of these two; those that are taken are in the table.",
+        ),
+        never(
+            "ListEcsSpecs' `IsAvailable`, prices, stock and drivers",
+            "Jobmeter offers no machines: the types are those that jobs name.",
+        ),
+        never("GetPodLogs' `DownloadToFile`", "The lines come in the answer; no file is made."),
+        never(
+            "GetJob's `JobReplicaStatuses`, and `RestartRecord` unless the job's record holds one",
+            "They are about the vendor's own scheduler.",
+        ),
+        Gap("Pod addresses (`Ip`, `PodIps`), sidecar containers", "Nothing reports them: they are empty."),
+    ),
+    fields={
+        "job": "JobId",
+        "job_id": "JobId",
+        "metric": "MetricType",
+        "metrics": "MetricType",
+        "start": "StartTime",
+        "end": "EndTime",
+        "step": "TimeStep",
+        "range": "StartTime",
+        "name": "DisplayName",
+        "type": "JobType",
+        "command": "UserCommand",
+        "workspace": "WorkspaceId",
+        "resource_group": "ResourceId",
+        "labels": "Tags",
+        "conditions": "Tags",
+    },
+    not_found={
+        "job": "InvalidJobId.NotFound",
+        "pod": "InvalidPodId.NotFound",
+        "metric": "InvalidMetricName.NotFound",
+        "namespace": "InvalidNamespace.NotFound",
+    },
+)

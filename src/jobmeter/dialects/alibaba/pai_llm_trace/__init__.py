@@ -1,0 +1,27 @@
+"""Alibaba Cloud PaiLLMTrace 2024-03-11: the token to send traces with, and traces. Sources and gaps: SPEC.md."""
+
+from jobmeter.dialects.alibaba.common.product import Product, never
+from jobmeter.dialects.alibaba.pai_llm_trace.token import get_xtrace_token
+from jobmeter.dialects.alibaba.pai_llm_trace.traces import list_traces_datas
+from jobmeter.dialects.base import Gap
+
+PAI_LLM_TRACE = Product(
+    name="pai-llm-trace",
+    title="Alibaba Cloud PaiLLMTrace, API version 2024-03-11",
+    version="2024-03-11",
+    url_names=("PaiLLMTrace",),
+    operations=(get_xtrace_token, list_traces_datas),
+    gaps=(
+        Gap(
+            "The filters TraceName and TraceType of ListTracesDatas, and SpanName with another operator than `=`",
+            "They are refused: a root is not compared apart from the other spans.",
+        ),
+        never(
+            "Evaluation: CreateOnlineEvalTask, EvaluateTrace, ListEvalResults and what belongs to them",
+            "They query a language model of the vendor.",
+        ),
+        never("CreateServiceIdentityRole, GetServiceIdentityRole", "A key is sufficient."),
+    ),
+    fields={"limit": "PageSize", "offset": "PageNumber", "start": "MinTime", "end": "MaxTime", "range": "MinTime"},
+    forbidden="NoPermission",
+)

@@ -1,0 +1,100 @@
+"""PaiStudio's names for metrics, units and types, and ours; parameters that its operations share."""
+
+import re
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from types import MappingProxyType
+
+from jobmeter.dialects.alibaba.common.operation import Arguments, in_query
+from jobmeter.dialects.base import not_negative, rounded, whole
+from jobmeter.model.catalog import by_dialect_name
+from jobmeter.model.time import MINUTE
+
+NAME = "pai-studio"
+DEFAULT_STEP_MS = 5 * MINUTE
+
+TIME = "UTC, ISO 8601 (`2020-11-08T16:00:00Z`)."
+PAGES = (in_query("PageNumber", "From 1. Default: 1."), in_query("PageSize", "1 to 1000. Default: 100."))
+
+INSTANCE_METRICS = by_dialect_name(NAME)
+"""The metric of each MetricType of ListTrainingJobInstanceMetrics."""
+
+NODE_METRICS = by_dialect_name(f"{NAME}-nodes")
+"""The metric of each MetricType of GetNodeMetrics."""
+
+# Metrics of the replicas on a node, for a node without samples of its own.
+_INSTEAD: Mapping[str, str] = MappingProxyType(
+    {
+        "node.cpu.utilization": "cpu.utilization",
+        "node.memory.utilization": "memory.utilization",
+        "node.network.receive": "network.receive",
+        "node.network.transmit": "network.transmit",
+        "node.disk.read": "disk.read",
+        "node.disk.write": "disk.write",
+        "gpu.utilization": "npu.utilization",
+        "gpu.memory.utilization": "npu.memory.utilization",
+    }
+)
+
+READY = "Ready"
+"""The status of every existing group, machine group or quota."""
+GIB = 2**30
+_KB = 1024
+_MODEL = re.compile(r"[A-Z]{1,2}\d{1,4}[A-Z]{0,2}")
+_TYPES: Mapping[str, str] = MappingProxyType({"TFJob": "TensorFlow"})
+
+
+def page(arguments: Arguments, *, required: bool = False) -> tuple[int, int]:
+    """Return the offset of the page of PageNumber and PageSize, and its size."""
+    number = arguments.integer("PageNumber", None if required else 1, 1, 1_000_000)
+    size = arguments.integer("PageSize", None if required else 100, 1, 1_000)
+    return (number - 1) * size, size
+
+
+def node_metrics(metric_type: str) -> tuple[str, ...]:
+    """Return our metrics of a MetricType of GetNodeMetrics, in order of preference; empty for an unknown one."""
+    folded = {name.casefold(): metric.name for name, metric in NODE_METRICS.items()}
+    name = folded.get(metric_type.casefold())
+    return () if name is None else (name, _INSTEAD[name])
+
+
+def number_text(value: float) -> str:
+    """Format a number as plain decimal text, ``59`` or ``0.0021``: 12 significant digits, no exponent."""
+    number = rounded(value)
+    return format(Decimal(int(number)) if number == int(number) else Decimal(repr(number)), "f")
+
+
+def percent_text(ratio: float) -> str:
+    """Format a ratio as a percentage."""
+    return number_text(not_negative(ratio) * 100.0)
+
+
+def megabytes_text(rate: float) -> str:
+    """Format bytes a second as MB/s."""
+    return number_text(rate * 1e-6)
+
+
+def kilobytes(size: float) -> int:
+    """Convert bytes to KB of 1,024 bytes."""
+    return whole(size / _KB)
+
+
+def device_model(name: str) -> str:
+    """Return the model of a device: ``A100`` of ``NVIDIA A100-SXM4-80GB``; a name without a model stays as it is."""
+    found = (part for part in re.split(r"[^A-Za-z0-9]+", name) if _MODEL.fullmatch(part))
+    return next(found, name)
+
+
+def device_models(names: Iterable[str]) -> str:
+    """Return the models of devices, each once, separated by commas; an unknown one is left out."""
+    return ",".join(dict.fromkeys(device_model(name) for name in names if name))
+
+
+def gibibytes_text(size: float) -> str:
+    """Format bytes as GiB."""
+    return number_text(size / GIB)
+
+
+def job_type(kind: str) -> str:
+    """Return the short name of a job type: ``PyTorch`` of ``PyTorchJob``."""
+    return _TYPES.get(kind, kind.removesuffix("Job"))

@@ -1,0 +1,53 @@
+"""A dialect whose operations are found by method and path."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from jobmeter.access.call import Call
+from jobmeter.access.signatures import Scheme
+from jobmeter.dialects.base import Answer, Context, Gap, Match, Operation
+from jobmeter.dialects.base.routes import Routes
+from jobmeter.dialects.base.view import View, ViewCall, no_view_call
+from jobmeter.errors import JobmeterError, NotFoundError
+
+
+@dataclass(kw_only=True)
+class PathDialect:
+    """A dialect whose operations are found by method and path. See ``Dialect``.
+
+    ``wrong_method`` is the error for a ``method`` if others are ``allowed``, ``wrong_path`` that for an unknown
+    ``path`` of the dialect. ``owns`` tests for a path of the dialect; without it no unknown path is an error.
+    """
+
+    name: str
+    title: str
+    schemes: Sequence[Scheme]
+    operations: Sequence[Operation]
+    gaps: Sequence[Gap]
+    render: Callable[[Call, Context, JobmeterError], Answer]
+    wrong_method: str = "{method} is not allowed here"
+    wrong_path: str = ""
+    owns: Callable[[str], bool] | None = None
+    view_call: Callable[[View], ViewCall | None] = no_view_call
+
+    def __post_init__(self) -> None:
+        self._routes = Routes(self.operations)
+
+    def match(self, call: Call) -> Match | None:
+        """Return the operation of the call; None if the call is for another dialect."""
+        path = call.raw_path
+        if self.owns is not None and not self.owns(path):
+            return None
+        found = self._routes.find(call.method, path)
+        if found is not None:
+            return Match(*found)
+        allowed = ", ".join(self._routes.methods(path))
+        if allowed:
+            raise NotFoundError(self.wrong_method.format(method=call.method[:20], allowed=allowed), "method", allowed)
+        if self.owns is not None:
+            raise NotFoundError(self.wrong_path.format(path=path[:200]), "path")
+        return None
+
+    def render_error(self, call: Call, context: Context, error: JobmeterError) -> Answer:
+        """Render the error as the vendor's answer."""
+        return self.render(call, context, error)

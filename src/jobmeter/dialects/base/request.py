@@ -1,0 +1,417 @@
+"""Declared requests: one struct for each operation. Its validation, defaults and documentation derive from the fields.
+
+A field is ``Annotated[int, Meta(ge=1, le=100, description="Jobs of a page.")] = 20``. Its type decides how a value is
+read: ``str``, ``int``, ``bool``, ``Literal``, ``tuple[str, ...]``, ``dict[str, str]``, or a ``Kind`` beside the Meta.
+Its name on the wire is the struct's ``rename``, or that of ``msgspec.field``. It comes from the path where the path
+names it, else from the query or the body. A ``Reader`` knows how one vendor writes values and refuses them.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from pkgutil import iter_modules
+from types import MappingProxyType, UnionType
+from typing import Annotated, Any, Literal, TypedDict, Union, Unpack, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from jobmeter.access.call import Call
+from jobmeter.access.limit import Rate
+from jobmeter.dialects.base import Context, MissingFieldError, Operation, Parameter, Steps
+from jobmeter.errors import InvalidRequestError
+from jobmeter.model.time import parse_time
+
+Where = Literal["path", "query", "header", "body"]
+_WITHOUT_BODY = frozenset({"GET", "DELETE"})
+_INTEGER = re.compile(r"-?[0-9]{1,18}")
+_FLAGS = MappingProxyType({"true": True, "false": False})
+_SHOWN_BOUND = 10**6
+"""Bounds from here on are left out of the documentation: they only limit the size of a number."""
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """The request of an operation, read. Calling it starts the operation, the generator ``_steps``."""
+
+    call: Call
+    context: Context
+
+    def __call__(self) -> Steps:
+        """Start the operation."""
+        return self._steps()
+
+    def _steps(self) -> Steps:
+        raise NotImplementedError
+
+
+class In(msgspec.Struct, frozen=True):
+    """The place of a parameter, beside the Meta of its field, where the method does not decide it."""
+
+    where: Where
+
+
+QUERY, BODY, HEADER = In("query"), In("body"), In("header")
+
+
+class Slot(msgspec.Struct, frozen=True, kw_only=True):
+    """A field of a request: its name on the wire, its place, its type, its bounds and its default."""
+
+    attribute: str
+    name: str
+    where: Where
+    kind: "Kind"
+    meta: msgspec.Meta
+    required: bool
+    default: Any = None
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The least and the greatest whole number."""
+        low = self.meta.ge if self.meta.ge is not None else -(10**18)
+        return int(low), int(self.meta.le if self.meta.le is not None else 10**18)
+
+    def parameter(self) -> Parameter:
+        """Return the parameter for the reference page: description, form and default."""
+        text, mark, default = (self.meta.description or "").partition("Default: ")
+        if not mark and not self.required and (default := self.kind.default_text(self.default)):
+            mark, default = "Default: ", f"{default}."
+        parts = (text.strip(), self.kind.form(self), mark + default)
+        return Parameter(self.name, self.where, " ".join(filter(None, parts)), self.required, self.kind.invalid(self))
+
+
+class Kind:
+    """A way to read a value; the base class reads a text."""
+
+    def form(self, slot: Slot) -> str:
+        """Return a sentence about the possible values; empty for none."""
+        return f"At most {slot.meta.max_length} characters." if slot.meta.max_length else ""
+
+    def invalid(self, slot: Slot) -> Sequence[str]:  # noqa: ARG002
+        """Return values that the form excludes."""
+        return ()
+
+    def default_text(self, default: Any) -> str:  # noqa: ANN401 - any value
+        """Return the default for the reference page; empty for none."""
+        return "" if default in _NO_DEFAULTS else f"`{default}`"
+
+    def read(self, reader: "Reader", slot: Slot, values: Mapping[str, Any]) -> Any:  # noqa: ANN401 - of any kind
+        """Return the value of a slot. Raises InvalidRequestError naming it."""
+        value = reader.value(values, slot)
+        if value is None:
+            return reader.absent(slot) if slot.required else slot.default
+        return self.convert(reader, slot, value)
+
+    def convert(self, reader: "Reader", slot: Slot, value: Any) -> Any:  # noqa: ANN401
+        """Convert a value that is present."""
+        text = reader.text(slot, value)
+        if slot.meta.max_length is not None and len(text) > slot.meta.max_length:
+            raise reader.too_long(slot)
+        return text
+
+
+_NO_DEFAULTS: Sequence[Any] = (None, "", (), {}, [])
+
+
+class Whole(Kind):
+    """A whole number within the bounds of the Meta."""
+
+    def form(self, slot: Slot) -> str:
+        """Return the bounds that are no mere limits of size."""
+        low, high = slot.bounds
+        if high < _SHOWN_BOUND:
+            return f"{low} to {high}."
+        return f"At least {low}." if low > 0 else ""
+
+    def invalid(self, slot: Slot) -> Sequence[str]:
+        """Return the numbers beside the bounds, and a fraction."""
+        low, high = slot.bounds
+        return (str(low - 1), str(high + 1), "1.5")
+
+    def default_text(self, default: Any) -> str:  # noqa: ANN401
+        """Return the number."""
+        return "" if default is None else str(default)
+
+    def convert(self, reader: "Reader", slot: Slot, value: Any) -> Any:  # noqa: ANN401
+        """Return the number."""
+        return reader.whole(slot, value)
+
+
+class Choice(Kind):
+    """One of some words, in any letter case; the value is the word's meaning."""
+
+    def __init__(self, meanings: Mapping[str, Any] | Iterable[str], *, shown: bool = True) -> None:
+        self.meanings = meanings if isinstance(meanings, Mapping) else {word: word for word in meanings}
+        self.folded = {word.casefold(): meaning for word, meaning in self.meanings.items()}
+        self._shown = shown
+
+    def form(self, slot: Slot) -> str:  # noqa: ARG002
+        """List the words."""
+        words = f"One of {listed(self.meanings)}." if len(self.meanings) > 1 else f"{listed(self.meanings)}."
+        return words if self._shown else ""
+
+    def invalid(self, slot: Slot) -> Sequence[str]:  # noqa: ARG002
+        """Return a word that is not among them."""
+        return ("no such word",)
+
+    def default_text(self, default: Any) -> str:  # noqa: ANN401
+        """Return the word for the default."""
+        return next((f"`{word}`" for word, meaning in self.meanings.items() if meaning == default), "")
+
+    def convert(self, reader: "Reader", slot: Slot, value: Any) -> Any:  # noqa: ANN401
+        """Return the meaning of a word."""
+        return reader.choice(slot, value, self)
+
+
+class Flag(Choice):
+    """``true`` or ``false``."""
+
+    def __init__(self) -> None:
+        super().__init__(_FLAGS, shown=False)
+
+    def form(self, slot: Slot) -> str:
+        """Name both words, unless the default shows one."""
+        return "" if slot.default is not None else "`true` or `false`."
+
+
+class Names(Kind):
+    """Several texts, at most ``max_length`` of the Meta."""
+
+    def read(self, reader: "Reader", slot: Slot, values: Mapping[str, Any]) -> Any:  # noqa: ANN401
+        """Return the texts as a tuple."""
+        found = reader.names(slot, values)
+        most = slot.meta.max_length
+        if most is not None and len(found) > most:
+            raise reader.too_many(slot, len(found))
+        return found or (reader.absent(slot) if slot.required else slot.default)
+
+
+class Time(Kind):
+    """A time; the value is epoch milliseconds."""
+
+    def invalid(self, slot: Slot) -> Sequence[str]:  # noqa: ARG002
+        """Return a word."""
+        return ("no such time",)
+
+    def convert(self, reader: "Reader", slot: Slot, value: Any) -> Any:  # noqa: ANN401
+        """Return epoch milliseconds."""
+        return reader.time(slot, value)
+
+
+class Typed(Kind):
+    """A JSON value of another type, ``shape``, which msgspec converts."""
+
+    def __init__(self, shape: Any) -> None:  # noqa: ANN401 - any type
+        self.shape = shape
+
+    def default_text(self, default: Any) -> str:  # noqa: ANN401, ARG002
+        """Return an empty text."""
+        return ""
+
+    def convert(self, reader: "Reader", slot: Slot, value: Any) -> Any:  # noqa: ANN401
+        """Return the value of that type."""
+        found = reader.typed(slot, value, self.shape)
+        if slot.meta.max_length is not None and len(found) > slot.meta.max_length:
+            raise reader.too_many(slot, len(found))
+        return found
+
+
+class Header(Kind):
+    """A header, empty if it is absent."""
+
+    def read(self, reader: "Reader", slot: Slot, values: Mapping[str, Any]) -> str:  # noqa: ARG002
+        """Return an empty text: the operation reads the header itself."""
+        return ""
+
+
+class Raw(Kind):
+    """The whole body, in an encoding of its own."""
+
+    def read(self, reader: "Reader", slot: Slot, values: Mapping[str, Any]) -> bytes:  # noqa: ARG002
+        """Return nothing: the operation decodes the body of the call itself."""
+        return b""
+
+
+class Reader:
+    """Reads the values of calls in one wire style. Its methods have the usual rules; a vendor's reader has others."""
+
+    def values(self, call: Call, context: Context) -> Mapping[str, Any]:
+        """Return the raw values by name: of the query and the path."""
+        return {**dict(reversed(call.parameters)), **context.path}
+
+    def value(self, values: Mapping[str, Any], slot: Slot) -> Any:  # noqa: ANN401 - as it was sent
+        """Return the raw value; None if it is absent. An empty text is absent, except in a path."""
+        value = values.get(slot.name)
+        return None if value == "" and slot.where != "path" else value
+
+    def absent(self, slot: Slot) -> Any:  # noqa: ANN401 - of any kind
+        """Raise the error for a required parameter that is absent, or return a value for the operation to check."""
+        raise MissingFieldError(f"{slot.name} is required", slot.name)
+
+    def too_long(self, slot: Slot) -> InvalidRequestError:
+        """Return the error for a text with too many characters."""
+        return InvalidRequestError(f"{slot.name} may have {slot.meta.max_length} characters", slot.name)
+
+    def wrong(self, slot: Slot, value: Any, rule: str) -> InvalidRequestError:  # noqa: ANN401
+        """Return the error for a value that is not ``rule``: "a whole number from 1 to 9"."""
+        return InvalidRequestError(f"{slot.name} {str(value)[:64]!r} is not {rule}", slot.name)
+
+    def too_many(self, slot: Slot, count: int) -> InvalidRequestError:
+        """Return the error for a list with too many members."""
+        return InvalidRequestError(f"{slot.name} may have {slot.meta.max_length} members, it has {count}", slot.name)
+
+    def text(self, slot: Slot, value: Any) -> str:  # noqa: ANN401, ARG002
+        """Return a text."""
+        return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+    def whole(self, slot: Slot, value: Any) -> int:  # noqa: ANN401
+        """Return a whole number within the bounds of the slot."""
+        text, (low, high) = self.text(slot, value), slot.bounds
+        if not _INTEGER.fullmatch(text) or not low <= int(text) <= high:
+            raise self.wrong(slot, text, f"a whole number from {low} to {high}")
+        return int(text)
+
+    def choice(self, slot: Slot, value: Any, choice: Choice) -> Any:  # noqa: ANN401
+        """Return the meaning of a word."""
+        word = self.text(slot, value)
+        if word.casefold() not in choice.folded:
+            words = ", ".join(choice.meanings)
+            raise self.wrong(slot, word, f"one of {words}" if len(choice.meanings) > 1 else words)
+        return choice.folded[word.casefold()]
+
+    def time(self, slot: Slot, value: Any) -> int:  # noqa: ANN401
+        """Return epoch milliseconds."""
+        return parse_time(self.text(slot, value), slot.name)
+
+    def names(self, slot: Slot, values: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the members of a comma-separated text, or of a list in a JSON body."""
+        value = values.get(slot.name) or ""
+        parts = value if isinstance(value, list) else self.text(slot, value).split(",")
+        return tuple(part.strip() for part in map(str, parts) if part.strip())
+
+    def typed(self, slot: Slot, value: Any, shape: Any) -> Any:  # noqa: ANN401
+        """Return a JSON value of another type."""
+        try:
+            return msgspec.convert(value, shape)
+        except msgspec.ValidationError as error:
+            raise InvalidRequestError(f"{slot.name} is not valid: {error}", slot.name) from error
+
+
+def listed(names: Iterable[str]) -> str:
+    """List names for the text of a parameter."""
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def slots_of(shape: type[Request], method: str, path: str) -> tuple[Slot, ...]:
+    """Return the slots of a request: those of the path first, the others in the order of the fields."""
+    hints = get_type_hints(shape, include_extras=True)
+    names = dict(zip(shape.__struct_fields__, shape.__struct_encode_fields__, strict=True))
+    in_path = {part[1:-1]: at for at, part in enumerate(path.split("/")) if part.startswith("{")}
+    found = []
+    for one in msgspec.structs.fields(shape):
+        if one.name in Request.__struct_fields__:
+            continue
+        kind, meta, place = _annotation(hints[one.name])
+        name = names[one.name]
+        other: Where = "query" if path == "/" or set(method.split(", ")) & _WITHOUT_BODY else "body"
+        where = "path" if name in in_path else place.where if place else other
+        factory = one.default_factory
+        default = one.default if factory is msgspec.NODEFAULT else factory()
+        found.append(
+            Slot(
+                attribute=one.name,
+                name=name,
+                where=where,
+                kind=kind,
+                meta=meta,
+                required=one.required,
+                default=None if one.required else default,
+            )
+        )
+    return tuple(sorted(found, key=lambda slot: in_path.get(slot.name, len(path))))
+
+
+def _annotation(hint: Any) -> tuple[Kind, msgspec.Meta, In | None]:  # noqa: ANN401 - any annotation
+    """Return the kind, the Meta and the place of an annotation."""
+    shape, *parts = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+    meta = next((one for one in parts if isinstance(one, msgspec.Meta)), msgspec.Meta())
+    place = next((one for one in parts if isinstance(one, In)), None)
+    kind = next((one for one in parts if isinstance(one, Kind)), None)
+    if place is HEADER:
+        kind = Header()
+    return kind or _kind_of(shape), meta, place
+
+
+def _kind_of(shape: Any) -> Kind:  # noqa: ANN401 - any type
+    if get_origin(shape) in {Union, UnionType}:
+        (shape,) = (one for one in get_args(shape) if one is not type(None))
+    if get_origin(shape) is Literal:
+        return Choice(get_args(shape))
+    if shape == tuple[str, ...]:
+        return Names()
+    plain: Mapping[Any, type[Kind]] = {str: Kind, int: Whole, bool: Flag, bytes: Raw}
+    return plain[shape]() if shape in plain else Typed(shape)
+
+
+class Options(TypedDict, total=False):
+    """Further values of an ``Operation``."""
+
+    name: str
+    rate: Rate
+    by_resource: bool
+    body_bytes: int
+    decoded_bytes: int
+    read_bytes: Callable[[Call], int]
+    encodings: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Operations:
+    """Declares the operations of a dialect: decorates the request of each.
+
+    ``prefix`` begins every path; ``rate`` is the rate limit of all operations.
+    """
+
+    reader: Reader = field(default_factory=Reader)
+    prefix: str = ""
+    rate: Rate | None = None
+
+    def __call__(self, route: str, action: str, **options: Unpack[Options]) -> Callable[[type[Request]], Operation]:
+        """Make an operation of a request, which documents and answers it.
+
+        ``route`` is a method and a path, ``GET /api/v1/jobs/{JobId}``. The name is by default that of the struct.
+        """
+        method, _, path = route.rpartition(" ")
+        path = self.prefix + path
+
+        def declare(shape: type[Request]) -> Operation:
+            slots = slots_of(shape, method, path)
+            return Operation(
+                action=action,
+                method=method,
+                path=path,
+                answer=_starter(self.reader, shape, slots),
+                parameters=tuple(slot.parameter() for slot in slots),
+                text=" ".join((shape.__doc__ or "").split()),
+                **{"name": shape.__name__, "rate": self.rate, **options},  # type: ignore[arg-type]
+            )
+
+        return declare
+
+
+def _starter(reader: Reader, shape: type[Request], slots: Sequence[Slot]) -> Callable[[Call, Context], Steps]:
+    reads = [(slot.attribute, slot.kind.read, slot) for slot in slots]
+
+    def start(call: Call, context: Context) -> Steps:
+        values = reader.values(call, context)
+        fields = {attribute: read(reader, slot, values) for attribute, read, slot in reads}
+        return shape(call=call, context=context, **fields)()
+
+    return start
+
+
+def operations_of(package: str) -> tuple[Operation, ...]:
+    """Return the operations that the modules of a package declare, by module, in the order of their declaration."""
+    folder = import_module(package)
+    modules = (import_module(f"{package}.{one.name}") for one in iter_modules(folder.__path__))
+    found = [one for module in modules for one in vars(module).values() if isinstance(one, Operation)]
+    return tuple({one.name: one for one in found}.values())

@@ -1,0 +1,54 @@
+"""The content of a chart, and the call of a vendor's API for its data."""
+
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from jobmeter.model.catalog import Metric
+from jobmeter.model.job import Job
+from jobmeter.model.time import TimeRange
+
+
+class View(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of a chart: one metric of a job over ``span`` in steps of ``step_ms``, for the chosen ``replica``."""
+
+    job: Job
+    metric: Metric
+    span: TimeRange
+    step_ms: int
+    replica: str
+
+
+class ViewCall(msgspec.Struct, frozen=True, kw_only=True):
+    """The call of a vendor's API for the data of a chart, with ``KEY`` in place of the caller's token.
+
+    ``path`` has its query, all of it percent-encoded; ``body`` is JSON. ``note`` names the parts of the view that the
+    API cannot express.
+    """
+
+    operation: str
+    path: str
+    header: str
+    method: str = "GET"
+    body: str = ""
+    note: str = ""
+
+
+def no_view_call(view: View) -> ViewCall | None:  # noqa: ARG001 - as those of dialects
+    """Return None: the API cannot return the data of a chart."""
+    return None
+
+
+KEY = "$JOBMETER_KEY"
+"""The shell variable that stands for the token, which is never shown."""
+BEARER = f"Authorization: Bearer {KEY}"
+
+
+def target(path: str, **query: object) -> str:
+    """Return a path whose parts are already percent-encoded, with its query."""
+    return f"{path}?{urlencode(query, quote_via=quote)}" if query else path
+
+
+def encoded(part: str) -> str:
+    """Percent-encode a part of a path."""
+    return quote(part, safe="")

@@ -1,0 +1,19 @@
+"""MLflow's tracking API for runs, in the form that ``mlflow`` 3.17 uses. Sources and gaps: SPEC.md."""
+
+from jobmeter.access.signatures import BASIC, BEARER, TRACE
+from jobmeter.dialects.base.path_dialect import PathDialect
+from jobmeter.dialects.mlflow import errors, names
+from jobmeter.dialects.mlflow.gaps import GAPS
+from jobmeter.dialects.mlflow.operations import OPERATIONS
+
+MLFLOW = PathDialect(
+    name=names.NAME,
+    title="MLflow tracking API, 3.17",
+    schemes=(TRACE, BEARER, BASIC),
+    operations=OPERATIONS,
+    gaps=GAPS,
+    render=errors.render,
+    wrong_method="This path takes {allowed}, not {method}.",
+    wrong_path="Jobmeter has no {path}: it records runs, their parameters, tags and metrics.",
+    owns=names.owns,
+)

@@ -1,0 +1,226 @@
+"""Runs: create, get, update, delete."""
+
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from jobmeter.access.call import Call
+from jobmeter.dialects.base import Context, Steps, execute
+from jobmeter.dialects.mlflow.metrics import newest
+from jobmeter.dialects.mlflow.names import (
+    ATTEMPT,
+    DEFAULT_ID,
+    JOB,
+    MAX_TAG,
+    MOST_TAGS,
+    NODE,
+    REPLICA,
+    RUN_NAME,
+    STATES,
+    USER,
+    check_key,
+    check_text,
+    experiment_name,
+    place_of,
+    run_id,
+)
+from jobmeter.dialects.mlflow.operations.common import RUN, answer, change, operation, parameter
+from jobmeter.dialects.mlflow.requests import KeyValue, NewRun, RunById, RunUpdate, read
+from jobmeter.dialects.mlflow.runs import Run, body, find, info, path, runs_of
+from jobmeter.errors import InvalidRequestError, LimitExceededError, NotFoundError
+from jobmeter.model.job import JobState
+from jobmeter.model.series import check_job_id, is_name
+from jobmeter.model.time import MAX_TIME_MS, iso
+from jobmeter.query.request import HeadQuestion, JobRef
+
+MOST_JOINED = 50
+"""Most runs in the record of one job; each further run is a job."""
+_KIND = "MLflow"
+
+
+def create(call: Call, context: Context) -> Steps:
+    """Record a run: in the job that the token or a tag names, else as a job."""
+    given = read(call, NewRun)
+    experiment = given.experiment_id or DEFAULT_ID
+    name = experiment_name(experiment)
+    if name is None:
+        raise NotFoundError(f"No Experiment with id={experiment[:300]} exists", "experiment", experiment)
+    tags = texts(given.tags)
+    unique = blake2b(f"{context.request_id} {context.now_ms}".encode(), digest_size=16).hexdigest()
+    job = context.job or (yield from _joinable(tags.get(JOB, ""), context))
+    run_name = given.run_name or tags.get(RUN_NAME) or f"run-{iso(context.now_ms)[:19]}"
+    run = run_id(job, unique)
+    place = place_of(run)
+    made = Run(
+        id=run,
+        project=context.project or "",
+        job=place.job,
+        experiment=experiment,
+        status="RUNNING",
+        user=check_text(given.user_id or tags.get(USER, "") or context.caller, MAX_TAG, "user_id")[:256],
+        start=_time(given.start_time, "start_time") or context.now_ms,
+        local=context.job is not None,
+        replica=_name(tags.get(REPLICA, "")),
+        node=_name(tags.get(NODE, "")),
+        attempt=_attempt(tags.get(ATTEMPT, "")),
+        tags={**tags, RUN_NAME: check_text(run_name, MAX_TAG, "run_name")},
+    )
+    values = {path("runs", run): _stored(made), path("experiments", experiment): True}
+    fields: dict[str, Any] = {}
+    if not place.joined:
+        fields = {
+            "name": made.name[:1024],
+            "type": _KIND,
+            "user": made.user,
+            "state": JobState.RUNNING,
+            "created": made.start,
+            "start": made.start,
+            "labels": {"experiment": name},
+        }
+    yield from execute(change(made, values, **fields))
+    return answer({"run": body(made, ())})
+
+
+def get(call: Call, context: Context) -> Steps:
+    """Return a run with the newest value of each metric."""
+    _, run = yield from find(read(call, RunById).run, context)
+    values = (yield from newest((run,))).get(run.id, {})
+    return answer({"run": body(run, [values[key].body for key in sorted(values)])})
+
+
+def update(call: Call, context: Context) -> Steps:
+    """Set the status, end and name of a run, also in the record of a job that is only this run."""
+    given = read(call, RunUpdate)
+    _, run = yield from find(given.run, context)
+    check_active(run)
+    values: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
+    if given.run_name:
+        values |= tag(run, RUN_NAME, given.run_name)
+        fields["name"] = given.run_name[:1024]
+    if given.status:
+        fields |= _life(given, run, context)
+        values[path("runs", run.id, "status")] = given.status
+        end = _time(given.end_time, "end_time")
+        values[path("runs", run.id, "end")] = end if STATES[given.status].finished else None
+    if values:
+        yield from execute(change(run, values, **({} if place_of(run.id).joined else fields)))
+        _, run = yield from find(run.id, context)
+    return answer({"run_info": info(run)})
+
+
+def delete(call: Call, context: Context) -> Steps:
+    """Mark a run as deleted. Its job and its measurements stay."""
+    _, run = yield from find(read(call, RunById).run, context)
+    if not run.deleted:
+        yield from execute(change(run, {path("runs", run.id, "deleted"): True}))
+    return answer({})
+
+
+def texts(given: list[KeyValue]) -> dict[str, str]:
+    """Return checked tags. Raises InvalidRequestError."""
+    if len(given) > MOST_TAGS:
+        raise LimitExceededError(f"A batch may have {MOST_TAGS} tags, this one has {len(given)}.", "tags")
+    return {check_key(one.key, "key"): check_text(one.value, MAX_TAG, "value") for one in given}
+
+
+def tag(run: Run, key: str, value: str) -> dict[str, Any]:
+    """Return the entry of a run's record that sets a tag. Raises InvalidRequestError."""
+    check_text(value, MAX_TAG, "value")
+    return {path("runs", run.id, "tags", check_key(key, "key")): value}
+
+
+def check_active(run: Run) -> None:
+    """Raise InvalidRequestError for a deleted run."""
+    if run.deleted:
+        raise InvalidRequestError(f"The run {run.id} must be in the 'active' state. Current state is deleted.", "run")
+
+
+def _joinable(job: str, context: Context) -> Any:  # noqa: ANN401 - a generator of questions that returns a job id
+    """Return the job that a tag names; empty if its name is invalid or its record has no room for another run."""
+    try:
+        check_job_id(job)
+        head = yield from execute(HeadQuestion(JobRef(job, context.project)))
+    except InvalidRequestError:
+        return ""
+    except NotFoundError:
+        return job
+    return job if sum(1 for _ in runs_of(head)) < MOST_JOINED else ""
+
+
+def _life(given: RunUpdate, run: Run, context: Context) -> dict[str, Any]:
+    """Return the state and times of a job that is only this run. A run that begins again starts again."""
+    state = STATES.get(given.status)
+    if state is None:
+        raise InvalidRequestError(f"status {given.status[:64]!r} is not one of {', '.join(STATES)}", "status")
+    if state.finished:
+        return {"state": state, "end": max(_time(given.end_time, "end_time") or context.now_ms, run.start)}
+    return {"state": state, "start": context.now_ms} if run.end is not None else {"state": state}
+
+
+def _time(value: int | None, field: str) -> int | None:
+    if value is not None and not 0 <= value <= MAX_TIME_MS:
+        raise InvalidRequestError(f"{field} {value} is not a time in milliseconds", field)
+    return value
+
+
+def _name(text: str) -> str:
+    return text if is_name(text) else ""
+
+
+def _attempt(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+
+
+def _stored(run: Run) -> Any:  # noqa: ANN401 - an object of JSON
+    """Return the entry of a new run, without its id, job and project."""
+    return msgspec.to_builtins(replace(run, id="", project="", job=""))
+
+
+OPERATIONS = (
+    operation(
+        "CreateRun",
+        "POST",
+        "/runs/create",
+        create,
+        "Records a run and answers it when it is durable. With the token of `jobmeter run`, or the tag `jobmeter.job`, "
+        f"the run joins that job (at most {MOST_JOINED} runs); any other run is a job with the run's id.",
+        parameter("experiment_id", "The experiment. Default: `0`."),
+        parameter("run_name", "The name. Default: the tag `mlflow.runName`, else the time."),
+        parameter("user_id", "The user. Default: the tag `mlflow.user`, else the name of the key."),
+        parameter("start_time", "Epoch milliseconds. Default: now."),
+        parameter("tags", f"At most {MOST_TAGS} objects `{{key, value}}`."),
+        action="runs:write",
+    ),
+    operation(
+        "GetRun",
+        "GET",
+        "/runs/get",
+        get,
+        "The run, and the newest value of each metric.",
+        parameter("run_id", RUN.text, required=True, where="query"),
+    ),
+    operation(
+        "UpdateRun",
+        "POST",
+        "/runs/update",
+        update,
+        "Sets what is given. A run that is a job gives the job its state, end and name.",
+        RUN,
+        parameter("status", f"One of {', '.join(f'`{status}`' for status in STATES)}."),
+        parameter("end_time", "Epoch milliseconds."),
+        parameter("run_name", "The name."),
+        action="runs:write",
+    ),
+    operation(
+        "DeleteRun",
+        "POST",
+        "/runs/delete",
+        delete,
+        "Marks the run as deleted: `search` leaves it out. The job and its measurements stay.",
+        RUN,
+        action="runs:write",
+    ),
+)

@@ -1,0 +1,153 @@
+"""How ModelArts writes parameters, and the requests about a project, a job and a task."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from jobmeter.access.call import Call
+from jobmeter.dialects.base import Context
+from jobmeter.dialects.base.request import Choice, Operations, Reader, Request, Slot
+from jobmeter.dialects.modelarts.errors import INVALID_JSON, INVALID_QUERY, RefusedError
+from jobmeter.errors import InvalidRequestError, NotFoundError
+from jobmeter.model.job import JobView
+from jobmeter.model.order import natural
+from jobmeter.model.series import DEFAULT_PROJECT, check_project
+from jobmeter.query.request import JobRef
+
+ONLY_TASK = "worker-0"
+MAX_INTEGER = 2**31 - 1
+JOB_PATH = "/v2/{project_id}/training-jobs/{training_job_id}"
+
+
+class _Reader(Reader):
+    """Texts in the query of GET and DELETE, JSON values in any other body. An operation checks required values."""
+
+    def values(self, call: Call, context: Context) -> Mapping[str, Any]:
+        """Return the raw values; a body may have any Content-Type, and an absent one is an empty object."""
+        texts = {name: value.strip() for name, value in reversed(call.parameters)}
+        body: dict[str, Any] = {}
+        if call.method not in {"GET", "DELETE"}:
+            try:
+                body = msgspec.json.decode(call.body.strip() or b"{}", type=dict[str, Any])
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+                raise RefusedError(INVALID_JSON, f"Invalid JSON body: {error}") from error
+        return {**texts, **body, **context.path}
+
+    def absent(self, slot: Slot) -> Any:  # noqa: ANN401, ARG002 - of any kind
+        """Return an empty text."""
+        return ""
+
+    def wrong(self, slot: Slot, value: Any, rule: str) -> InvalidRequestError:  # noqa: ANN401
+        """Return the error, which names the parameter for itself."""
+        return self._error(slot, f"{str(value)[:64]!r} is not {rule}")
+
+    def too_long(self, slot: Slot) -> InvalidRequestError:
+        """Return the error for a text with too many characters."""
+        return self._error(slot, f"it may have {slot.meta.max_length} characters")
+
+    def too_many(self, slot: Slot, count: int) -> InvalidRequestError:
+        """Return the error for a list with too many members."""
+        return self._error(slot, f"at most {slot.meta.max_length}, these are {count}")
+
+    def text(self, slot: Slot, value: Any) -> str:  # noqa: ANN401
+        """Return a text; a body must have a JSON string."""
+        found: str = self.typed(slot, value, str) if slot.where == "body" else value
+        return found
+
+    def whole(self, slot: Slot, value: Any) -> int:  # noqa: ANN401
+        """Return a whole number; a body must have a JSON number."""
+        if slot.where != "body":
+            return super().whole(slot, value)
+        number: int = self.typed(slot, value, int)
+        low, high = slot.bounds
+        if not low <= number <= high:
+            raise self._error(slot, f"{number} is not between {low} and {high}")
+        return number
+
+    def choice(self, slot: Slot, value: Any, choice: Choice) -> Any:  # noqa: ANN401
+        """Return the meaning of a word."""
+        if slot.where == "body" and self.text(slot, value).casefold() not in choice.folded:
+            raise self._error(slot, f"{value[:64]!r} is neither {' nor '.join(choice.meanings)}")
+        return super().choice(slot, value, choice)
+
+    def time(self, slot: Slot, value: Any) -> int:  # noqa: ANN401
+        """Return epoch milliseconds of a time in milliseconds or ISO 8601."""
+        try:
+            return super().time(slot, value)
+        except InvalidRequestError as error:
+            raise self._error(slot, error.message) from error
+
+    def typed(self, slot: Slot, value: Any, shape: Any) -> Any:  # noqa: ANN401
+        """Return a JSON value of that type."""
+        try:
+            return msgspec.convert(value, shape if slot.required else shape | None)
+        except msgspec.ValidationError as error:
+            reason, _, inner = str(error).partition(" - at `$")
+            message = f"Invalid JSON body: {reason} - at `$.{slot.name}{inner or '`'}"
+            raise RefusedError(INVALID_JSON, message) from error
+
+    def _error(self, slot: Slot, message: str) -> InvalidRequestError:
+        if slot.where == "query":
+            return RefusedError(INVALID_QUERY, message, slot.name)
+        return InvalidRequestError(message, slot.name)
+
+
+operation = Operations(_Reader())
+"""Declares an operation."""
+
+
+class ProjectRequest(Request, frozen=True, kw_only=True):
+    """A request about a project."""
+
+    project_id: Annotated[str, Meta(description="The project, which must be that of the key.")]
+
+    @property
+    def project(self) -> str:
+        """The project. Raises NotFoundError if the key, or X-Project-Id, has another project."""
+        for own in (self.context.project, self.call.header("x-project-id").strip()):
+            if own and own != self.project_id:
+                raise _mismatch(self.project_id, own)
+        try:
+            return check_project(self.project_id)
+        except InvalidRequestError as error:
+            raise _mismatch(self.project_id, DEFAULT_PROJECT) from error
+
+
+class JobRequest(ProjectRequest, frozen=True, kw_only=True):
+    """A request about a job."""
+
+    training_job_id: Annotated[str, Meta(description="The job.")]
+
+    @property
+    def ref(self) -> JobRef:
+        """The job, in the project of the path."""
+        return JobRef(self.training_job_id, self.project)
+
+
+class TaskRequest(JobRequest, frozen=True, kw_only=True):
+    """A request about a task."""
+
+    task_id: Annotated[str, Meta(description="The task (our replica), `worker-0`.")]
+
+    def task(self, view: JobView) -> str:
+        """Return the task. Raises InvalidRequestError if the job has no such task."""
+        if self.task_id not in tasks_of(view):
+            raise InvalidRequestError(f"the job has no task {self.task_id[:64]!r}", "task_id")
+        return self.task_id
+
+    def replicas(self, view: JobView) -> frozenset[str]:
+        """Return the replicas of the task for a query: all of them if no replica is known. Raises as ``task``."""
+        task = self.task(view)
+        return frozenset({task}) if view.replicas else frozenset()
+
+
+def tasks_of(view: JobView) -> list[str]:
+    """Return the names of a job's tasks, each once; ``ONLY_TASK`` if no task is known."""
+    return sorted({replica.name for replica in view.replicas}, key=natural) or [ONLY_TASK]
+
+
+def _mismatch(project: str, own: str) -> NotFoundError:
+    message = f"The project ID ({project[:64]}) in the request does not match that({own[:64]}) in the token."
+    return NotFoundError(message, "project", project)

@@ -1,0 +1,176 @@
+"""Questions about the server itself, and their answers: keys, links, calls, retention, shippers, sizes, damage."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from jobmeter.access.keys import KeyInfo, list_keys, policies_of
+from jobmeter.access.links import valid_links
+from jobmeter.access.principal import Scope
+from jobmeter.errors import NotFoundError
+from jobmeter.model.question import Question
+from jobmeter.model.retention import Retention
+from jobmeter.model.series import NO_JOB, job_key
+from jobmeter.model.shipper import Shipper
+from jobmeter.model.task import TaskFilter
+from jobmeter.model.time import Clock
+from jobmeter.model.usage import Usage
+from jobmeter.query.records import (
+    ChangedJobsQuestion,
+    FindingsQuestion,
+    NextAttemptQuestion,
+    PodsQuestion,
+    changed_jobs,
+    next_attempt,
+    pods,
+    stored_findings,
+)
+from jobmeter.query.request import JobRef, NodeRef
+from jobmeter.query.subjects import Subjects, projects_of
+from jobmeter.query.tasks import (
+    DueTasksQuestion,
+    NodeTasksQuestion,
+    TaskAnswersQuestion,
+    TaskQuestion,
+    node_tasks,
+    task,
+    tasks,
+)
+from jobmeter.registry.base import Registry
+from jobmeter.registry.stored import StoredKey
+from jobmeter.store.base import Selector, Store, StoreStatistics
+from jobmeter.store.damage import DamagedPart
+
+_PROBE = Selector(jobs=(NO_JOB,), metrics=frozenset({"-"}), limit=1)
+
+
+class KeysQuestion(msgspec.Struct, Question[Sequence[KeyInfo]], frozen=True):
+    """Question for the keys of the caller's projects by creation, including revoked ones but no links."""
+
+
+class KeyPoliciesQuestion(msgspec.Struct, Question[Sequence[tuple[str, Mapping[str, Any]]]], frozen=True):
+    """Question for the policies of a key by name, with documents. Raises NotFoundError."""
+
+    key: str
+
+
+class LinksQuestion(msgspec.Struct, Question[Sequence[StoredKey]], frozen=True):
+    """Question for the valid links to a job, newest first. Raises NotFoundError."""
+
+    ref: JobRef
+
+
+class UsageQuestion(msgspec.Struct, Question[list[Usage]], frozen=True):
+    """Question for the calls of a month by account, API and operation."""
+
+    month: str
+
+
+class RetentionQuestion(msgspec.Struct, Question[list[Retention]], frozen=True):
+    """Question for the retention of each of these projects. Raises NotFoundError for a project outside the scope."""
+
+    projects: tuple[str, ...]
+
+
+class ShippersQuestion(msgspec.Struct, Question[list[Shipper]], frozen=True):
+    """Question for the log shippers of the caller's projects, by creation."""
+
+
+class StatisticsQuestion(msgspec.Struct, Question[StoreStatistics], frozen=True):
+    """Question for the sizes of the stored data."""
+
+    whole_server = True
+
+
+class DroppedEventsQuestion(msgspec.Struct, Question[int], frozen=True):
+    """Question for the number of events deleted from jobs that had too many, since the start."""
+
+    whole_server = True
+
+
+class DamageQuestion(msgspec.Struct, Question[Sequence[DamagedPart]], frozen=True):
+    """Question for the unreadable parts of the store that may have held samples of a job or node; None: all parts."""
+
+    by_resource = of_job = True
+
+    subject: JobRef | NodeRef | None = None
+
+
+class ProbeQuestion(msgspec.Struct, Question[bool], frozen=True):
+    """Question whether a part of the server answers at all; raises its error if it does not."""
+
+    whole_server = True
+
+    part: Literal["registry", "store"]
+
+
+def retentions(registry: Registry, question: RetentionQuestion, scope: Scope) -> list[Retention]:
+    """Answer a ``RetentionQuestion``."""
+    for project in question.projects:
+        if not scope.allows(project):
+            raise NotFoundError(f"there is no project {project}", "project", project)
+    return [registry.retention(project) for project in question.projects]
+
+
+def shippers(registry: Registry, scope: Scope) -> list[Shipper]:
+    """Answer a ``ShippersQuestion``."""
+    return [one for one in registry.shippers.all() if scope.projects is None or one.project in scope.projects]
+
+
+def damage(
+    store: Store, registry: Registry, question: DamageQuestion, scope: Scope, now_ms: int
+) -> Sequence[DamagedPart]:
+    """Answer a ``DamageQuestion``."""
+    damaged, subject = store.damaged(), question.subject
+    if not damaged or subject is None:
+        return damaged
+    keys = [NO_JOB]
+    if isinstance(subject, JobRef):
+        heads = registry.job_head(projects_of(subject.project, scope), subject.id, now_ms)
+        keys = [job_key(head.project, head.id) for head in heads]
+    return [part for part in damaged if any(map(part.may_concern, keys))]
+
+
+def probe(store: Store, registry: Registry, question: ProbeQuestion) -> bool:
+    """Answer a ``ProbeQuestion``."""
+    if question.part == "registry":
+        registry.key_by_token(b"")
+    else:
+        store.find(_PROBE)
+    return True
+
+
+Answers = Mapping[type[Question[Any]], Callable[[Any, Scope], Any]]
+"""Functions that answer questions, by type."""
+
+
+def record_answers(store: Store, registry: Registry, clock: Clock, subjects: Subjects) -> Answers:
+    """List the answers of questions about records of the registry, and about the server itself."""
+    now_ms = clock.now_ms
+
+    def links(question: LinksQuestion, scope: Scope) -> Sequence[StoredKey]:
+        job = subjects.head(question.ref, scope)
+        return valid_links(registry, now_ms(), job.project, job.id)
+
+    return {
+        FindingsQuestion: lambda question, scope: stored_findings(registry, question, scope, now_ms()),
+        NextAttemptQuestion: lambda question, scope: next_attempt(registry, question, scope, now_ms()),
+        ChangedJobsQuestion: lambda question, _: changed_jobs(registry, question),
+        PodsQuestion: lambda question, scope: pods(registry, question, scope),
+        TaskFilter: lambda question, scope: tasks(registry, question, scope),
+        TaskQuestion: lambda question, scope: task(registry, question, scope),
+        TaskAnswersQuestion: lambda question, _: registry.tasks.answers(question.id),
+        DueTasksQuestion: lambda question, _: registry.tasks.due(now_ms(), question.limit),
+        NodeTasksQuestion: lambda question, scope: node_tasks(registry, question, scope, now_ms()),
+        KeysQuestion: lambda _, scope: list_keys(registry, scope.projects),
+        KeyPoliciesQuestion: lambda question, scope: policies_of(registry, question.key, scope.projects),
+        LinksQuestion: links,
+        UsageQuestion: lambda question, scope: registry.usage(question.month, scope.projects),
+        RetentionQuestion: lambda question, scope: retentions(registry, question, scope),
+        ShippersQuestion: lambda _, scope: shippers(registry, scope),
+        StatisticsQuestion: lambda _, __: store.statistics(),
+        DroppedEventsQuestion: lambda _, __: registry.events_dropped,
+        DamageQuestion: lambda question, scope: damage(store, registry, question, scope, now_ms()),
+        ProbeQuestion: lambda question, _: probe(store, registry, question),
+    }

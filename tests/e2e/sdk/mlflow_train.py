@@ -1,0 +1,110 @@
+"""A program that logs with MLflow, and knows nothing of Jobmeter: what it reads back goes to standard output."""
+
+import json
+import math
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import mlflow
+from mlflow.exceptions import MlflowException
+from mlflow.tracking import MlflowClient
+
+NAMES = {"val/top 1": 0.5, "é:x": -2.0, "a.b-c_d": 3.0, "step": 4.0}
+
+
+def plain(run):
+    return {"info": dict(run.info), "params": run.data.params, "tags": run.data.tags, "metrics": run.data.metrics}
+
+
+def refused(work):
+    try:
+        work()
+    except MlflowException as error:
+        return [error.error_code, error.message]
+    return None
+
+
+def everything():
+    client = MlflowClient()
+    experiment = mlflow.set_experiment("vision/été 1").experiment_id
+    with mlflow.start_run(run_name="first", log_system_metrics=True) as run:
+        mlflow.log_params({"lr": 0.1, "net/depth": 50})
+        for step in range(1, 21):
+            mlflow.log_metric("loss", 1 / step, step=step)
+        mlflow.log_metrics(NAMES, step=20)
+        for at, value in enumerate((math.nan, math.inf, -math.inf)):
+            mlflow.log_metric("odd", value, step=at)
+        mlflow.set_tag("team", "vision")
+        while not any(name.startswith("system/") for name in client.get_run(run.info.run_id).data.metrics):
+            time.sleep(0.2)
+        with mlflow.start_run(run_name="inner", nested=True) as inner:
+            mlflow.log_metric("loss", 7.0)
+    client.update_run(run.info.run_id, name="renamed")
+    found = client.get_run(run.info.run_id)
+    names = [*NAMES, "loss", "odd"]
+    histories = {key: client.get_metric_history(found.info.run_id, key) for key in names}
+    pages = client.search_runs([experiment], max_results=1, order_by=["metrics.loss ASC"])
+    rest = client.search_runs([experiment], max_results=1, order_by=["metrics.loss ASC"], page_token=pages.token)
+    gone = client.create_run(experiment)
+    client.delete_run(gone.info.run_id)
+    return {
+        "run": plain(found),
+        "inner": inner.info.run_id,
+        "experiment": dict(client.get_experiment(experiment)),
+        "by_name": dict(client.get_experiment_by_name("vision/été 1")),
+        "histories": {key: [[one.step, repr(one.value)] for one in values] for key, values in histories.items()},
+        "pages": [one.info.run_name for page in (pages, rest) for one in page],
+        "running": [one.info.run_id for one in client.search_runs([experiment], "status = 'RUNNING'")],
+        "deleted": [one.info.run_id for one in client.search_runs([experiment], run_view_type=2)] == [gone.info.run_id],
+        "refused": {
+            "param": refused(lambda: client.log_param(found.info.run_id, "lr", "2")),
+            "filter": refused(lambda: client.search_runs([experiment], "dataset.name = 'a'")),
+            "run": refused(lambda: client.get_run("none")),
+            "file": refused_file(found.info.run_id),
+        },
+    }
+
+
+def refused_file(run):
+    try:
+        MlflowClient().log_text(run, "text", "a.txt")
+    except Exception as error:  # noqa: BLE001 - the client raises what its library for requests does
+        return str(error)
+    return None
+
+
+def steps(count):
+    """Log steps as fast as the server takes them; a line for each that it has acknowledged."""
+    with mlflow.start_run(run_name="steps") as run:
+        print(run.info.run_id, flush=True)
+        for step in range(count):
+            mlflow.log_metric("loss", step / 7, step=step)
+            print(step, flush=True)
+            time.sleep(0.02)
+
+
+def values(run):
+    client = MlflowClient()
+    found = client.get_metric_history(run, "loss")
+    return {"status": client.get_run(run).info.status, "loss": [[one.step, one.value] for one in found]}
+
+
+def joined():
+    with mlflow.start_run(log_system_metrics=True) as run:
+        for step in range(3):
+            mlflow.log_metric("loss", step, step=step)
+        mlflow.log_text("text", "a.txt")
+    return run.info.run_id
+
+
+VERBS: dict[str, Callable[..., Any]] = {"everything": everything, "steps": steps, "values": values, "joined": joined}
+
+if __name__ == "__main__":
+    mlflow.set_system_metrics_sampling_interval(0.1)
+    mlflow.set_system_metrics_samples_before_logging(1)
+    verb, *words = sys.argv[1:]
+    result = VERBS[verb](*(int(word) if word.isdigit() else word for word in words))
+    if result is not None:
+        print(json.dumps(result))

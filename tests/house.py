@@ -1,0 +1,137 @@
+"""Figures of the source: how large it is, and how much makes a reader stumble. `python -m tests.house` prints them."""
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import jobmeter
+from tests.prose import faults
+
+SOURCE = Path(jobmeter.__file__).parent
+UNIT = Path(__file__).parent / "unit"
+ARCHITECTURE = Path(__file__).parents[1] / "docs/explanation/architecture.md"
+CORE = ("model", "query", "store", "registry", "server", "collect")
+"""Packages in which a class name stands for one thing in the whole tree."""
+SHARED_NAMES = {
+    "Job": "`client.job()` of a notebook returns a Job; inside the server a Job is a record",
+    "JobDetail": "the client decodes fewer fields than the server writes",
+    "JobList": "as JobDetail",
+    "JobSummary": "as JobDetail",
+    "ComparedJob": "as JobDetail",
+    "Comparison": "as JobDetail",
+    "LogSearch": "a search of a notebook, and the question that the server answers",
+}
+"""Class names of the core that stand for more than one thing, each with its reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A count of the source; ``bar`` is the highest count that the tests allow, ``target`` the aim."""
+
+    name: str
+    count: Callable[[], int]
+    bar: int
+    target: int
+
+
+@cache
+def trees() -> dict[str, ast.Module]:
+    """Return the syntax tree of each module, by its path below the package."""
+    return {str(path.relative_to(SOURCE)): ast.parse(path.read_text()) for path in sorted(SOURCE.rglob("*.py"))}
+
+
+def lines() -> int:
+    """Count the lines of Python and C."""
+    return sum(path.read_text().count("\n") for end in ("py", "c", "h") for path in SOURCE.rglob(f"*.{end}"))
+
+
+def forbidden_docstrings() -> int:
+    """Count forbidden words in docstrings."""
+    return sum(len(faults(path.read_text())) for path in SOURCE.rglob("*.py"))
+
+
+def shared_class_names() -> dict[str, list[str]]:
+    """Return the public class names that several modules define, with the modules."""
+    modules = defaultdict(list)
+    for module, tree in trees().items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                modules[node.name].append(module)
+    return {name: places for name, places in modules.items() if len(places) > 1}
+
+
+def in_core(modules: list[str]) -> bool:
+    """Say if a package of the core is among the places of a name."""
+    return any(module.split("/")[0] in CORE for module in modules)
+
+
+def docstrings() -> Iterator[str]:
+    """Yield the docstring of each module, class and function that has one."""
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    for tree in trees().values():
+        yield from (text for node in ast.walk(tree) if isinstance(node, kinds) and (text := ast.get_docstring(node)))
+
+
+def forwarding_docstrings() -> int:
+    """Count docstrings that only name another place."""
+    return sum(re.fullmatch(r"(See|As) ``[^`]*``\.?", text) is not None for text in docstrings())
+
+
+def packages_without_tests() -> list[str]:
+    """Return the packages without a folder of tests at their path below `tests/unit`.
+
+    Operations of dialects have their cases in the folder of their dialect. Migrations run in each test of a store.
+    """
+    packages = {path.parent.relative_to(SOURCE) for path in SOURCE.rglob("__init__.py")} - {Path()}
+    own = {path.parent.relative_to(UNIT) for path in UNIT.rglob("test_*.py")}
+    exempt = {"operations", "migrations", "versions"}
+    return sorted(str(package) for package in packages - own if not exempt & set(package.parts))
+
+
+def lasting_objects() -> int:
+    """Count the rows of the table of what outlives a request, in the page about the architecture."""
+    table = ARCHITECTURE.read_text().partition("## What outlives a request")[2].partition("\n\n`")[0]
+    return sum(line.startswith("| ") for line in table.splitlines()) - 1
+
+
+def private_accesses() -> int:
+    """Count the places where a unit test reads a private attribute of another object."""
+    found = 0
+    for path in UNIT.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            own = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
+            found += isinstance(node, ast.Attribute) and bool(re.match(r"_[a-z]", node.attr)) and not own
+    return found
+
+
+FIGURES = (
+    Figure("lines of Python and C", lines, 118_000, 84_000),
+    Figure("docstrings with forbidden words", forbidden_docstrings, 0, 0),
+    Figure(
+        "class names of the core with several meanings",
+        lambda: sum(in_core(places) and name not in SHARED_NAMES for name, places in shared_class_names().items()),
+        0,
+        0,
+    ),
+    Figure("class names with several meanings, all", lambda: len(shared_class_names()), 23, 0),
+    Figure("docstrings that only name another place", forwarding_docstrings, 40, 40),
+    Figure("packages without tests at their path", lambda: len(packages_without_tests()), 9, 0),
+    Figure("kinds of objects that outlive a request", lasting_objects, 44, 13),
+    Figure("private attributes that unit tests read", private_accesses, 131, 0),
+)
+
+
+def main() -> None:
+    """Print each figure with its bar and its target."""
+    width = max(len(figure.name) for figure in FIGURES)
+    print(f"{'':{width}}  {'now':>8} {'bar':>8} {'target':>8}")
+    for figure in FIGURES:
+        print(f"{figure.name:{width}}  {figure.count():8,} {figure.bar:8,} {figure.target:8,}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+"""Acme as a vendor of accelerators. What its driver knows of device N is in files of ``/sys/class/acme/N``."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
+
+from jobmeter.collect.accelerators.threaded import ThreadedDevice
+from jobmeter.collect.accelerators.vendor import (
+    DeviceLostError,
+    DeviceProcess,
+    Driver,
+    Health,
+    Measure,
+    NotSupportedError,
+    Vendor,
+)
+from jobmeter.collect.accelerators.visible import VisibleVariable, listed_devices
+from jobmeter.collect.machine import Machine
+from jobmeter.model.device import DeviceState
+from jobmeter.model.time import Clock
+
+CLASS = "class/acme"
+
+
+class AcmeProblem(NamedTuple):
+    """Why the driver cannot be used."""
+
+    text: str
+    state: DeviceState
+
+
+class AcmeDevice(ThreadedDevice):
+    """A device; ``power`` is in watts, ``errors`` is a count, a line of ``processes`` is a process and its bytes."""
+
+    def __init__(self, index: int, clock: Clock, folder: Path) -> None:
+        super().__init__(index, clock, "acme ")
+        self._folder = folder
+        self._open = False
+
+    @property
+    def attached(self) -> bool:
+        return self._open
+
+    def attach(self) -> None:
+        """Read what it is."""
+        try:
+            self.uuid, self.minor, self.name = self.text("uuid"), int(self.text("minor")), "Acme One"
+        except DeviceLostError:
+            self.retry.failed()
+            return
+        self._open = True
+
+    def detach(self) -> None:
+        self._open = False
+
+    def text(self, name: str) -> str:
+        """Call the driver."""
+        try:
+            found = (self._folder / name).read_text().strip()
+        except FileNotFoundError as error:
+            if self._folder.is_dir():
+                raise NotSupportedError(f"no {name}", lasting=True) from error
+            self.failed(DeviceState.LOST, "it is gone")
+            self.retry.failed()
+            raise DeviceLostError("it is gone") from error
+        self.answered()
+        return found
+
+    def processes(self) -> Sequence[DeviceProcess]:
+        rows = [line.split() for line in self.text("processes").splitlines()]
+        return [DeviceProcess(int(pid), int(memory)) for pid, memory in rows]
+
+    def process_utilization(self) -> Mapping[int, float] | None:
+        raise NotSupportedError("no shares", lasting=True)
+
+
+class AcmeDriver:
+    """The driver; its number of devices is in the file ``count``."""
+
+    def __init__(self, clock: Clock, machine: Machine, patience: float) -> None:
+        self.problem: AcmeProblem | None = None
+        self._clock, self._machine, self._patience = clock, machine, patience
+        self._devices: list[AcmeDevice] = []
+
+    def devices(self, now_ms: int | None = None) -> Sequence[AcmeDevice]:
+        folder = Path(self._machine.sys, CLASS)
+        if not folder.is_dir():
+            self.problem = AcmeProblem("there is no driver", DeviceState.DRIVER_NOT_LOADED)
+            return []
+        self.problem = None
+        count = int((folder / "count").read_text())
+        self._devices += [AcmeDevice(at, self._clock, folder / str(at)) for at in range(len(self._devices), count)]
+        for device in self._devices:
+            device.next_look(now_ms)
+            if not device.attached and device.retry.due and device.begin(device.attach):
+                device.finish(self._patience)
+        return self._devices
+
+    def close(self) -> None:
+        for device in self._devices:
+            device.close()
+
+
+def _open(clock: Clock, machine: Machine, patience: float) -> Driver[AcmeDevice]:
+    return AcmeDriver(clock, machine, patience)
+
+
+def _power(device: AcmeDevice) -> Mapping[str, float]:
+    return {"gpu.power": float(device.text("power"))}
+
+
+def _errors(device: AcmeDevice) -> Mapping[str, float]:
+    return {"gpu.ecc.uncorrected": float(device.text("errors"))}
+
+
+def _check(device: AcmeDevice) -> Health:
+    errors = int(device.text("errors"))
+    return Health({"errors": float(errors)}, [f"{errors} errors"] if errors else [], [])
+
+
+VENDOR = Vendor(
+    name="acme",
+    title="Acme",
+    noun="GPU",
+    source="Acme's driver",
+    prefix="gpu",
+    open=_open,
+    measures=(Measure(("gpu.power",), _power),),
+    slow_measures=(Measure(("gpu.ecc.uncorrected",), _errors),),
+    check=_check,
+    device_numbers=MappingProxyType({240: range(64)}),
+    device_files="/dev/acme/card",
+    driver_folder="driver/acme",
+    unit_devices=("char-acme",),
+    domain="acme.example",
+    resource_kinds=("half-.+",),
+    uuid_of_id=lambda text: text.partition("_")[0],
+    variables=(VisibleVariable("ACME_VISIBLE", partial(listed_devices, uuid_prefix="ACME-"), relative=True),),
+    uuid_prefix="ACME-",
+    advice=MappingProxyType({DeviceState.LOST: "turn it off and on again"}),
+    help="see `acme status`",
+    recovery="Turn it off and on again.",
+)

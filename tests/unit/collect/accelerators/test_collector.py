@@ -1,0 +1,317 @@
+"""GPUs through the real binding over a fake library: units, what is missing, whose a device is."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pynvml
+import pytest
+from tests.nvml import Call
+from tests.unit.collect.gpus import Bench, member
+from tests.waiting import wait_until
+
+from jobmeter.collect.accelerators.nvidia import device
+from jobmeter.testing.collector import NOW_MS, CollectorContract
+
+
+@pytest.fixture
+def bench(driver):
+    return Bench(driver)
+
+
+class TestNvidia(CollectorContract):
+    @pytest.fixture
+    def collector(self, bench):
+        bench.by_pid[7] = member("j", process_rank=0)
+        bench.devices[1].run((7, 5 * 2**30))
+        bench.devices[1].work(p7=60)
+        return bench.collector
+
+
+def test_values_are_in_the_units_of_the_catalogue(bench):
+    bench.look()
+    values = {metric: value for (metric, device, *_), value in bench.look().items() if device == "gpu0"}
+    assert values["gpu.utilization"] == pytest.approx(0.83)
+    assert values["gpu.memory.copy.utilization"] == pytest.approx(0.41)
+    assert values["gpu.memory.usage"] == 60 * 2**30
+    assert values["gpu.memory.limit"] == 139 * 2**30
+    assert values["gpu.power"] == pytest.approx(431.25)
+    assert values["gpu.energy"] == pytest.approx(5000.123 + 2 * 500)
+    assert values["gpu.temperature"] == 61
+    assert values["gpu.clock.sm"] == 1.98e9
+    assert values["gpu.clock.memory"] == 3.201e9
+    assert values["gpu.performance.state"] == 0
+    assert values["gpu.throttle.power"] == pytest.approx(2.0)
+    assert values["gpu.temperature.memory"] == 74
+    assert values["gpu.nvlink.transmit"] == 1024 * 1024
+    assert values["gpu.sm.active"] == pytest.approx(0.715)
+    assert values["gpu.tensor.active"] == pytest.approx(0.44)
+    assert values["gpu.dram.active"] == pytest.approx(0.385)
+    assert values["gpu.fp64.active"] == 0
+    assert values["gpu.state"] == 0
+
+
+@pytest.mark.parametrize("code", [2, 3, 13, 25])
+def test_what_the_device_does_not_give_is_absent_and_never_zero(bench, code):
+    missing = (Call.UTILIZATION, Call.ENERGY, Call.GPM_SAMPLE, Call.FAN, Call.ECC)
+    bench.devices[0].fail(code, *missing, Call.PROCESS_LIST, Call.PROCESS_LIST_V2)
+    bench.look()
+    names = {metric for metric, device, *_ in bench.look(bench.now_ms + 60_000) if device == "gpu0"}
+    assert not {"gpu.utilization", "gpu.energy", "gpu.sm.active", "gpu.fan", "gpu.ecc.corrected"} & names
+    assert {"gpu.power", "gpu.memory.usage", "gpu.temperature", "gpu.power.limit"} <= names
+
+
+def test_the_pcie_link_has_what_it_runs_at_and_what_it_could(bench):
+    bench.devices[0].set(link=(3, 8))
+    look = bench.look()
+    link = [look[f"gpu.pcie.{name}", "gpu0", "", ""] for name in ("generation", "width")]
+    limits = [look[f"gpu.pcie.{name}.limit", "gpu0", "", ""] for name in ("generation", "width")]
+    assert (link, limits) == ([3, 8], [5, 16])
+    bench.devices[0].fail(3, Call.MAX_LINK)
+    names = {metric for metric, device, *_ in bench.look(bench.now_ms + 60_000) if device == "gpu0"}
+    assert "gpu.pcie.replay" in names
+    assert not {"gpu.pcie.generation", "gpu.pcie.width", "gpu.pcie.generation.limit"} & names
+
+
+def test_slow_values_come_once_a_minute(bench):
+    assert ("gpu.ecc.corrected", "gpu0", "", "") in bench.look(NOW_MS)
+    assert ("gpu.ecc.corrected", "gpu0", "", "") not in bench.look(NOW_MS + 10_000)
+    assert ("gpu.ecc.corrected", "gpu0", "", "") in bench.look(NOW_MS + 60_000)
+
+
+def test_field_values_have_the_type_that_the_library_says(bench):
+    bench.devices[0].set_fields({(74, 0): 2**30 * 10**9, (82, 0): 71.5})
+    look = bench.look()
+    assert look["gpu.throttle.power", "gpu0", "", ""] == pytest.approx(2.0**30)
+    assert look["gpu.temperature.memory", "gpu0", "", ""] == 71.5
+    assert ("gpu.nvlink.transmit", "gpu0", "", "") not in look
+
+
+def test_memory_before_the_second_version_of_the_call(bench):
+    bench.devices[0].fail(13, Call.MEMORY_V2)
+    assert bench.look()["gpu.memory.usage", "gpu0", "", ""] == 60 * 2**30 + 2**29, "with what the driver reserves"
+
+
+def test_a_passing_error_does_not_count_reserved_memory_as_used(bench):
+    bench.devices[0].fail(10, Call.MEMORY_V2)
+    assert ("gpu.memory.usage", "gpu0", "", "") not in bench.look()
+    bench.devices[0].answer()
+    assert bench.look()["gpu.memory.usage", "gpu0", "", ""] == 60 * 2**30
+
+
+def test_a_performance_state_that_is_none_is_absent(bench):
+    bench.devices[0].set(p_state=32, encoder=12)
+    look = bench.look()
+    assert ("gpu.performance.state", "gpu0", "", "") not in look
+    assert look["gpu.encoder.utilization", "gpu0", "", ""] == pytest.approx(0.12)
+
+
+def test_samples_of_gpm_are_given_back(bench):
+    for _ in range(5):
+        bench.look()
+    assert bench.driver.samples == len(bench.devices), "each device has its last one"
+    assert bench.driver.misuse == 0
+
+
+def test_an_idle_device_is_nobodys(bench):
+    assert bench.owners() == {("", "")}
+
+
+def test_a_device_of_one_job_is_measured_for_it(bench):
+    bench.by_pid[7] = member("j", "worker-3", process_rank=12)
+    bench.devices[0].run((7, 2**30))
+    bench.look(NOW_MS)
+    bench.devices[0].work(p7=55)
+    look = bench.look()
+    assert bench.owners() == {("j", "worker-3")}
+    assert look["gpu.process.memory.usage", "gpu0", "j", "worker-3"] == 2**30
+    assert look["gpu.process.utilization", "gpu0", "j", "worker-3"] == pytest.approx(0.55)
+    assert look["gpu.state", "gpu0", "j", "worker-3"] == 0
+    assert bench.allocations() == [("j", "worker-3", "gpu0", NOW_MS, None, 12, "process")]
+
+
+def test_a_device_of_two_replicas_of_one_job_is_the_jobs(bench):
+    bench.by_pid |= {7: member("j", "worker-0"), 8: member("j", "worker-1")}
+    bench.devices[0].run((7, 10), (8, 20))
+    assert bench.owners() == {("j", "")}
+    look = bench.look()
+    assert look["gpu.process.memory.usage", "gpu0", "j", "worker-0"] == 10
+    assert look["gpu.process.memory.usage", "gpu0", "j", "worker-1"] == 20
+
+
+@pytest.mark.parametrize("stranger", [None, member("other"), member("run", measured=True)])
+def test_a_device_that_is_shared_is_nobodys_and_each_job_has_its_processes(bench, stranger):
+    bench.by_pid[7] = member("j")
+    if stranger:
+        bench.by_pid[8] = stranger
+    bench.devices[0].run((7, 10), (8, 20))
+    assert bench.owners() == {("", "")}
+    look = bench.look()
+    assert look["gpu.process.memory.usage", "gpu0", "j", "worker-0"] == 10
+    assert (("gpu.process.memory.usage", "gpu0", "other", "worker-0") in look) == (
+        stranger is not None and not stranger.measured
+    )
+
+
+def test_processes_are_counted_with_those_of_no_job(bench):
+    """A device without a process has 0; one that does not list its processes has no count."""
+    bench.by_pid |= {7: member("j", devices=(("SLURM_JOB_GPUS", "0,1"),)), 9: member("run", measured=True)}
+    bench.devices[0].run((7, 10))
+    bench.devices[2].run((7, 10), (8, 20))
+    bench.devices[3].run((8, 20), (9, 30))
+    bench.devices[4].fail(3, Call.PROCESS_LIST, Call.PROCESS_LIST_V2)
+    look = bench.look()
+    counts = {key[1:]: value for key, value in look.items() if key[0] == "gpu.processes"}
+    assert {key: counts[key] for key in (("gpu0", "j", "worker-0"), ("gpu1", "j", "worker-0"))} == {
+        ("gpu0", "j", "worker-0"): 1,
+        ("gpu1", "j", "worker-0"): 0,
+    }
+    assert counts["gpu2", "", ""] == counts["gpu3", "", ""] == 2
+    assert "gpu4" not in {device for device, *_ in counts}
+    foreign = {key[1]: value for key, value in look.items() if key[0] == "gpu.processes.foreign"}
+    assert foreign == {"gpu0": 0, "gpu1": 0, "gpu2": 1, "gpu3": 1, "gpu5": 0, "gpu6": 0, "gpu7": 0}
+
+
+def test_visible_devices_are_allocated_to_an_idle_job(bench):
+    bench.by_pid[7] = member("j", devices=(("SLURM_JOB_GPUS", "1"),))
+    bench.look(NOW_MS)
+    assert bench.owners("gpu1") == {("j", "worker-0")}
+    assert bench.owners("gpu0") == {("", "")}
+    assert bench.allocations() == [("j", "worker-0", "gpu1", NOW_MS, None, None, "environment")]
+    bench.by_pid[9] = member("other")
+    bench.devices[1].run((9, 1))
+    assert bench.owners("gpu1") == {("other", "worker-0")}
+
+
+@pytest.mark.parametrize("code", [3, 10])
+def test_allocations_are_intervals_reported_when_they_change(bench, code):
+    bench.by_pid[7] = member("j", process_rank=1)
+    bench.devices[0].run((7, 1))
+    bench.look(1000)
+    bench.look(2000)
+    assert bench.allocations() == [("j", "worker-0", "gpu0", 1000, None, 1, "process")]
+    bench.devices[0].fail(code, Call.PROCESS_LIST)  # the driver does not say: nothing ends
+    bench.look(3000)
+    assert bench.allocations() == []
+    bench.devices[0].answer()
+    bench.devices[0].run()
+    bench.look(4000)
+    assert bench.allocations() == [("j", "worker-0", "gpu0", 1000, 4000, 1, "process")]
+    bench.devices[0].run((7, 1))
+    bench.look(5000)
+    bench.collector.allocations.close(6000)
+    assert bench.allocations() == [
+        ("j", "worker-0", "gpu0", 5000, None, 1, "process"),
+        ("j", "worker-0", "gpu0", 5000, 6000, 1, "process"),
+    ]
+
+
+def test_a_run_leaves_to_the_agent_what_is_not_its_own(driver):
+    bench = Bench(driver, alone=True)
+    bench.by_pid[7] = member("j")
+    bench.devices[1].run((7, 1))
+    assert {(key[1], key[2]) for key in bench.look()} == {("gpu1", "j")}
+    bench.devices[1].run((7, 1), (8, 1))
+    bench.look()
+    assert {key[0] for key in bench.look()} == {"gpu.process.memory.usage", "gpu.process.utilization", "gpu.state"}
+
+
+def test_each_rank_has_one_of_several_visible_devices(bench):
+    for rank in range(4):
+        bench.by_pid[rank] = member(
+            "j", devices=(("CUDA_VISIBLE_DEVICES", "3,2,1,0"),), local_rank=rank, process_rank=rank + 8
+        )
+    bench.look()
+    assert sorted((a[2], a[5]) for a in bench.allocations()) == [
+        ("gpu0", 11),
+        ("gpu1", 10),
+        ("gpu2", 9),
+        ("gpu3", 8),
+    ]
+
+
+def shares(bench, *busy):
+    """Of each look, the share of process 7 on the first device."""
+    found = []
+    for share in busy:
+        bench.devices[0].work(**({"p7": share} if share else {}))
+        found.append(bench.look().get(("gpu.process.utilization", "gpu0", "j", "worker-0")))
+    return found
+
+
+@pytest.mark.parametrize("code", [6, 0])
+@pytest.mark.parametrize("before", [0, 30])
+def test_an_idle_process_has_a_share_of_nothing_not_none(bench, code, before):
+    """Four ticks of which one was busy with 80 % are 20 %; what came before the first look is of no known time."""
+    bench.driver.idle_code(code)
+    bench.by_pid[7] = member("j")
+    bench.devices[0].run((7, 1))
+    assert shares(bench, before) == [None]
+    assert shares(bench, 80, 0, 0, 0) == [pytest.approx(0.8), 0.0, 0.0, 0.0]
+    assert shares(bench, 0, 40) == [0.0, pytest.approx(0.4)]
+
+
+def test_two_processes_of_a_replica_add_up(bench):
+    bench.by_pid |= {7: member("j"), 8: member("j")}
+    bench.devices[0].run((7, 1), (8, 1))
+    bench.look()
+    bench.devices[0].work(p7=30)
+    assert bench.look()["gpu.process.utilization", "gpu0", "j", "worker-0"] == pytest.approx(0.3)
+    bench.devices[0].work(p7=70, p8=60)
+    assert bench.look()["gpu.process.utilization", "gpu0", "j", "worker-0"] == 1.0
+
+
+def test_the_share_of_a_process_is_absent_where_the_driver_does_not_say(bench):
+    bench.by_pid[7] = member("j")
+    bench.devices[0].run((7, 1))
+    bench.devices[0].fail(3, Call.PROCESS_UTILIZATION)
+    assert shares(bench, 80, 80) == [None, None]
+
+
+@pytest.fixture
+def mps_server(tmp_path):
+    """The number of a process with the name of the server of MPS."""
+    program = tmp_path / "nvidia-cuda-mps-server"
+    shutil.copy(str(shutil.which("sleep")), program)
+    with subprocess.Popen([program, "600"]) as server:
+        wait_until(lambda: Path(f"/proc/{server.pid}/comm").read_text().startswith("nvidia-cuda"), "the program")
+        yield server.pid
+        server.kill()
+
+
+def test_clients_of_mps_are_measured_each_and_their_server_is_left_out(bench, mps_server):
+    bench.by_pid |= {7: member("j"), 8: member("k")}
+    bench.devices[0].run((mps_server, 30), mps=((7, 10), (8, 2**64 - 1)))
+    bench.look()
+    bench.devices[0].work(**{f"p{mps_server}": 90})
+    look = bench.look()
+    assert look["gpu.process.memory.usage", "gpu0", "j", "worker-0"] == 10
+    assert ("gpu.process.memory.usage", "gpu0", "k", "worker-0") not in look
+    assert [key for key in look if key[0] == "gpu.process.utilization"] == [], "it is counted as the server's"
+
+
+@pytest.mark.parametrize("missing", [(Call.MPS_LIST, Call.MPS_LIST_V2), (Call.MPS_LIST,), ()])
+def test_the_processes_of_an_old_driver(bench, missing):
+    """Before driver 510 the third version of the calls is missing, before 495 the list of clients of MPS."""
+    bench.devices[0].fail(13, Call.PROCESS_LIST, *missing)
+    bench.by_pid |= {7: member("j"), 8: member("k")}
+    bench.devices[0].run((7, 10), mps=((8, 20),))
+    used = {key[2]: value for key, value in bench.look().items() if key[0] == "gpu.process.memory.usage"}
+    assert used == ({"j": 10} if len(missing) == 2 else {"j": 10, "k": 20})
+
+
+def test_a_list_of_clients_that_fails_once_ends_no_allocation(bench):
+    bench.by_pid[7] = member("j")
+    bench.devices[0].run(mps=((7, 10),))
+    bench.look(1000)
+    bench.devices[0].fail(10, Call.MPS_LIST)
+    bench.look(2000)
+    assert [one[4] for one in bench.allocations()] == [None]
+
+
+def test_the_real_module_has_everything_that_is_called():
+    text = "".join(path.read_text() for path in Path(device.__file__).parent.glob("*.py"))
+    words = set(re.findall(r"\b(?:nvml|module|_module)\.((?:nvml|NVML|c_nvml|_nvml)\w+)", text))
+    assert len(words) > 20
+    assert [word for word in words if not hasattr(pynvml, word)] == []

@@ -1,0 +1,54 @@
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobmeter.errors import LimitExceededError
+from jobmeter.model.record import MAX_EXTRA_BYTES
+from jobmeter.registry.merge import merged_extra
+
+NAMES = st.text("ab/~", min_size=1, max_size=4)
+WRITES = st.lists(st.tuples(st.lists(NAMES, min_size=1, max_size=3), st.integers() | st.none()), max_size=20)
+
+
+def pointer(names):
+    return "/".join(name.replace("~", "~0").replace("/", "~1") for name in names)
+
+
+def put(values, names, value):
+    """The same rule, without the text form."""
+    first, *rest = names
+    if rest:
+        inner = values.get(first)
+        values[first] = dict(inner) if isinstance(inner, dict) else {}
+        put(values[first], rest, value)
+    elif value is None:
+        values.pop(first, None)
+    else:
+        values[first] = value
+
+
+@given(WRITES)
+def test_a_path_sets_a_key_of_an_object_inside(writes):
+    expected: dict[str, Any] = {}
+    stored = None
+    for names, value in writes:
+        put(expected, names, value)
+        stored = merged_extra(stored, [{"d": {pointer(names): value}}])
+    assert (json.loads(stored) if stored else {}) == ({"d": expected} if expected else {})
+
+
+@given(WRITES)
+def test_one_record_and_many_merge_alike(writes):
+    given_values = [{"d": {pointer(names): value}} for names, value in writes]
+    one_by_one = None
+    for one in given_values:
+        one_by_one = merged_extra(one_by_one, [one])
+    assert json.loads(merged_extra(None, given_values)) == (json.loads(one_by_one) if one_by_one else {})
+
+
+def test_the_whole_has_a_limit():
+    with pytest.raises(LimitExceededError):
+        merged_extra('{"d":{"a":{"b":1}}}', [{"d": {"a/c": "x" * MAX_EXTRA_BYTES}}])
