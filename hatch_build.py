@@ -6,6 +6,7 @@ Its agent and clients work. Its server does not start, and says that the kernel 
 
 import os
 import runpy
+import shlex
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,12 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 KERNEL = Path("src/jobmeter/kernel")
 LIBRARY = KERNEL / "_kernel.so"
+
+
+def find_compiler() -> list[str]:
+    """Return the command of a C compiler: ``CC`` of the environment, else the machine's. Empty without one."""
+    found = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    return shlex.split(os.environ.get("CC", "")) or ([found] if found else [])
 
 
 class BuildHook(BuildHookInterface):  # type: ignore[type-arg]
@@ -39,10 +46,10 @@ class BuildHook(BuildHookInterface):  # type: ignore[type-arg]
         if os.environ.get("JOBMETER_BUILD_KERNEL", "") == "off":
             self.app.display_info("jobmeter is built without its compiled kernel, as JOBMETER_BUILD_KERNEL says")
             return
-        compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-        if compiler is None or sys.platform == "win32":
+        compiler = find_compiler()
+        if not compiler or sys.platform == "win32":
             missing = (
-                "there is no C compiler for the compiled kernel, without which no server starts: install gcc or clang"
+                "there is no C compiler for the compiled kernel, without which no server starts: install gcc or clang, or set CC"
             )
             if version == "editable" and sys.platform != "win32":
                 raise RuntimeError(f"{missing}, or set JOBMETER_BUILD_KERNEL=off for agents and clients alone")
@@ -54,7 +61,7 @@ class BuildHook(BuildHookInterface):  # type: ignore[type-arg]
         partial = library.with_suffix(".part")
         abi = runpy.run_path(str(root / KERNEL / "abi.py"))["number"](root / KERNEL)
         define = f"-DJOBMETER_ABI=INT64_C({abi})"
-        done = subprocess.run([compiler, *flags, define, "-o", str(partial), *sources], capture_output=True, text=True)
+        done = subprocess.run([*compiler, *flags, define, "-o", str(partial), *sources], capture_output=True, text=True)
         if done.returncode and version == "editable":
             raise RuntimeError(f"the compiled kernel cannot be built from its source:\n{done.stderr}")
         if done.returncode:

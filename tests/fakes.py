@@ -71,6 +71,7 @@ class FakeRegistry(Registry):
 
     tasks: Any = None
     pods: Any = None
+    alerts: Any = None
 
     def __init__(self) -> None:
         self.views: dict[tuple[str, str], JobView] = {}

@@ -44,6 +44,7 @@ def _go(library: str) -> tuple[str, ...]:
 PROGRAMS = {
     program.name: program
     for program in (
+        Program("amtool", "prometheus-alertmanager"),
         Program("auth_jwt", "slurm-wlm-jwt-plugin", ("usr/lib/*/slurm*/auth_jwt.so",), plugin=True),
         Program("cc", "gcc"),
         Program("chromium", "chromium"),
@@ -59,7 +60,9 @@ PROGRAMS = {
         Program("munged", "munge"),
         Program("pg_ctl", "postgresql"),
         Program("prometheus", "prometheus"),
+        Program("prometheus-alertmanager", "prometheus-alertmanager"),
         Program("prometheus-node-exporter", "prometheus-node-exporter"),
+        Program("promtool", "prometheus"),
         Program("setpriv", "util-linux"),
         Program("slurmctld", "slurm-wlm"),
         Program("slurmd", "slurmd"),

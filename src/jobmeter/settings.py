@@ -167,6 +167,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """
     sinks: str = ""
     """TOML file with the sinks for log lines (JOBMETER_SINKS); see ``docs/how-to/ship-logs.md``. Default: no sinks."""
+    alert_rules: str = ""
+    """Prometheus rule files, separated by commas (--alert-rules, JOBMETER_ALERT_RULES).
+
+    See ``docs/how-to/alerts.md``. Default: the shipped rules alone.
+    """
+    alert_config: str = ""
+    """YAML file with routes and receivers in Alertmanager's form (--alert-config, JOBMETER_ALERT_CONFIG).
+
+    See ``docs/how-to/alerts.md``. Default: alerts are shown, and nothing is sent.
+    """
+    alert_shipped: str = "on"
+    """``off`` turns the shipped rules off (JOBMETER_ALERT_SHIPPED)."""
     retention: Retention = msgspec.field(default_factory=Retention)
     """Days to keep raw samples, minutes, hours (JOBMETER_RETENTION_RAW_DAYS, _MINUTE_DAYS, _HOUR_DAYS)."""
     limits: Limits = msgspec.field(default_factory=Limits)

@@ -37,6 +37,17 @@ _LEVELS = ("debug", "info", "warning", "error")
 @click.option("--tls-cert", type=click.Path(dir_okay=False), help="Certificate chain in PEM: serve HTTPS.")
 @click.option("--tls-key", type=click.Path(dir_okay=False), help="The certificate's private key in PEM.")
 @click.option(
+    "--alert-rules",
+    type=click.Path(dir_okay=False),
+    multiple=True,
+    help="File with alerting and recording rules in Prometheus' form; may be repeated.",
+)
+@click.option(
+    "--alert-config",
+    type=click.Path(dir_okay=False),
+    help="File with routes and receivers of alerts in Alertmanager's form.",
+)
+@click.option(
     "--idle-exit",
     type=click.IntRange(0),
     default=0,
@@ -52,7 +63,14 @@ _LEVELS = ("debug", "info", "warning", "error")
     help="Create a new secret key if the old one, which encrypts the keys' secrets, is lost.",
 )
 @click.option("--log-level", type=click.Choice(_LEVELS), default="info", help="Log level; debug logs every request.")
-def command(idle_exit: int, log_level: str, new_registry: bool, new_secret_key: bool, **flags: object) -> None:
+def command(
+    idle_exit: int,
+    log_level: str,
+    new_registry: bool,
+    new_secret_key: bool,
+    alert_rules: tuple[str, ...],
+    **flags: object,
+) -> None:
     """Start the server.
 
     Everything is stored in the data folder. The first start creates an administrator's key there (admin.key). SIGTERM
@@ -66,7 +84,7 @@ def command(idle_exit: int, log_level: str, new_registry: bool, new_secret_key: 
     gc.disable()
     # Until the server handles it, a SIGTERM during the start must still unwind open resources.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    settings = load(None, **flags)
+    settings = load(None, **flags, alert_rules=",".join(alert_rules) or None)
     try:
         from jobmeter.server.run import run
 

@@ -124,6 +124,27 @@ _PLAIN: Mapping[str, type[JobmeterError]] = {
 }
 
 
+_BY_STATUS: Mapping[int, type[JobmeterError]] = {
+    400: InvalidRequestError,
+    401: UnauthenticatedError,
+    403: ForbiddenError,
+    404: NotFoundError,
+}
+
+
+class _OtherProblem(msgspec.Struct):
+    error: str
+
+
+def _plain_text(body: bytes) -> str:
+    """Return the message of Alertmanager's and Prometheus' errors, an empty text for any other body."""
+    try:
+        found = msgspec.json.decode(body, type=str | _OtherProblem)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return ""
+    return found if isinstance(found, str) else found.error
+
+
 def _wait(headers: Mapping[str, str]) -> int | None:
     seconds = headers.get("retry-after", "")
     return int(seconds) * 1000 if seconds.isascii() and seconds.isdigit() else None
@@ -135,6 +156,9 @@ def _error(status: int, headers: Mapping[str, str], body: bytes) -> JobmeterErro
     except (msgspec.DecodeError, UnicodeDecodeError):
         if status == _TOO_LARGE:  # a proxy refused the body: a smaller body may pass
             return LimitExceededError("a proxy answered 413: the body is too large for it", "body")
+        kind, text = _BY_STATUS.get(status), _plain_text(body)
+        if kind is not None and text:
+            return kind(text)
         return UnavailableError(f"the server answered {status} with a body that is not Jobmeter's", _wait(headers))
     if problem.code in {"invalid_request", "limit_exceeded"}:
         kind = LimitExceededError if problem.code == "limit_exceeded" else InvalidRequestError

@@ -24,6 +24,7 @@ DIALECTS = (
     "baseten:BASETEN",
     "mlflow:MLFLOW",
     "prometheus:PROMETHEUS",
+    "alertmanager:ALERTMANAGER",
     "opentsdb:OPENTSDB",
     "otlp:OTLP",
     "alibaba.gateway:GATEWAY",

@@ -63,6 +63,18 @@ class NodeFactsQuestion(msgspec.Struct, Question[NodeFacts], frozen=True, kw_onl
     silent_ms: int = SILENT_MS
 
 
+class DiskFacts(msgspec.Struct, frozen=True):
+    """Bytes of the disk of the server's data folder; 0 if unknown."""
+
+    free: int = 0
+    size: int = 0
+    now_ms: int = 0
+
+
+class DiskQuestion(msgspec.Struct, Question[DiskFacts], frozen=True):
+    """Question for the space on the disk of the server's data folder; the server itself answers."""
+
+
 def job_facts(
     registry: Registry, question: JobFactsQuestion, projects: frozenset[str] | None, scope: Scope, now_ms: int
 ) -> JobFacts:

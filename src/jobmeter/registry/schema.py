@@ -266,6 +266,23 @@ shippers = Table(
 )
 Index("shippers_group", shippers.c.project, shippers.c.resource_group, unique=True)
 
+# Alerts, silences and reported groups as JSON: they are few, and read whole.
+alerts, silences, notification_groups = (
+    Table(name, metadata, *_key(key), *_required(number, "updated"), *_required(text, "body"))
+    for name, key in (("alerts", "fingerprint"), ("silences", "id"), ("notification_groups", "key"))
+)
+
+# Messages on their way to receivers; in no backup, from which they would be sent again.
+alert_messages = Table(
+    "alert_messages",
+    metadata,
+    _row_id(),
+    *_required(text, "destination", "body"),
+    *_required(number, "created", "tries", "next_try"),
+    *_texts("error"),
+)
+Index("alert_messages_destination", alert_messages.c.destination, alert_messages.c.id)
+
 TABLES = (
     projects,
     jobs,
@@ -278,5 +295,8 @@ TABLES = (
     diagnostic_tasks,
     diagnostic_answers,
     shippers,
+    alerts,
+    silences,
+    notification_groups,
 )
 """Every table of a backup, referenced ones first."""

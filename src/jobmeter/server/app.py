@@ -18,9 +18,11 @@ from jobmeter.access.prices import load_prices
 from jobmeter.access.session import LIFE_MS, MOST_ENDED, Sessions
 from jobmeter.access.usage import UsageMeter
 from jobmeter.access.vault import Vault
+from jobmeter.alerts.config import load_config
+from jobmeter.alerts.rules import load_rules
 from jobmeter.diagnose.registry import load_thresholds
 from jobmeter.dialects.registry import dialects
-from jobmeter.errors import JobmeterError
+from jobmeter.errors import ConfigurationError, JobmeterError
 from jobmeter.ingest.pipeline import IngestPipeline
 from jobmeter.ingest.sender_cache import SenderCache
 from jobmeter.model.time import SECOND, Clock, SystemClock
@@ -28,6 +30,9 @@ from jobmeter.query.execute import Executor
 from jobmeter.registry.base import Registry
 from jobmeter.registry.open import open_registry
 from jobmeter.server.admission import Admission, ConcurrencyLimiter, Lane
+from jobmeter.server.alert_delivery import AlertDelivery
+from jobmeter.server.alert_records import recorder_of
+from jobmeter.server.alerting import Alerting
 from jobmeter.server.background import Background, Filling, Leased, Work, losses, node_watch, pruning, roll_ups
 from jobmeter.server.diagnosing import Diagnosing
 from jobmeter.server.dialect_router import DialectRouter
@@ -157,6 +162,9 @@ def assemble(
     sessions = Sessions(vault, clock, nonces, ended)
     lanes = _lanes()
     cache = store.cache if isinstance(store, WindowedStore) else Cache(settings.window_bytes // CACHE_SHARE)
+    executor = Executor(store, registry, clock, settings.limits, cache, ENCODERS)
+    late, senders = LateGroups(store, registry, clock, outbox), SenderCache(settings.window_bytes // SENDER_SHARE)
+    pipeline = IngestPipeline(store, registry, clock, settings.limits, senders, outbox.put, late)
     services = Services(
         settings=settings,
         public=parse_public_url(settings.public_url),
@@ -172,16 +180,8 @@ def assemble(
         calendar=calendar,
         prices=load_prices(settings.prices),
         audit=Audit(clock, settings.data / AUDIT),
-        pipeline=IngestPipeline(
-            store,
-            registry,
-            clock,
-            settings.limits,
-            SenderCache(settings.window_bytes // SENDER_SHARE),
-            outbox.put,
-            LateGroups(store, registry, clock, outbox),
-        ),
-        executor=Executor(store, registry, clock, settings.limits, cache, ENCODERS),
+        pipeline=pipeline,
+        executor=executor,
         telemetry=telemetry,
         lanes=lanes,
         admission=Admission(clock, budget, telemetry.requests.question_answered),
@@ -190,6 +190,7 @@ def assemble(
         memory=MemoryBudget(settings.request_bytes),
         thresholds=load_thresholds(settings.rules),
         shipping=shipping,
+        alerting=_alerting(settings, clock, registry, executor, pipeline, shared=shared),
     )
     telemetry.register(partial(server_metrics, services))
     background = [Background(work, telemetry) for work in _works(services, shared=shared)]
@@ -198,6 +199,18 @@ def assemble(
         services,
         background,
     )
+
+
+def _alerting(
+    settings: Settings, clock: Clock, registry: Registry, executor: Executor, pipeline: IngestPipeline, *, shared: bool
+) -> Alerting:
+    """Read the rules and receivers of alerts. Raises ConfigurationError."""
+    if settings.alert_shipped not in {"on", "off"}:
+        raise ConfigurationError(f"JOBMETER_ALERT_SHIPPED must be on or off, got {settings.alert_shipped[:64]!r}")
+    paths = [path.strip() for path in settings.alert_rules.split(",") if path.strip()]
+    groups = load_rules(paths, shipped=settings.alert_shipped == "on")
+    config = load_config(settings.alert_config)
+    return Alerting(executor, registry, clock, settings, groups, config, recorder_of(pipeline), shared=shared)
 
 
 def _works(services: Services, *, shared: bool) -> list[Work]:
@@ -215,6 +228,8 @@ def _works(services: Services, *, shared: bool) -> list[Work]:
     ]
     if shared:
         works = [Leased(work, registry, clock) for work in works]
+    alerting = services.alerting
+    works += [alerting, AlertDelivery(alerting.config, registry, clock, shared=shared)]
     works += [running, pruning(registry, clock), Tidying(), services.usage]
     if isinstance(store, WindowedStore):
         works.append(Filling(store, clock))

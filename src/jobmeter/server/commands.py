@@ -33,6 +33,14 @@ from jobmeter.dialects.base import (
 )
 from jobmeter.errors import ConflictError, ForbiddenError, NotFoundError
 from jobmeter.ingest.receipt import Receipt
+from jobmeter.model.alert import (
+    AlertingQuestion,
+    AlertsQuestion,
+    ExpireSilence,
+    PutSilence,
+    RulesQuestion,
+    SilencesQuestion,
+)
 from jobmeter.model.job import Job, JobState
 from jobmeter.model.question import Question
 from jobmeter.model.record import EventRecord, JobRecord, Records
@@ -41,11 +49,20 @@ from jobmeter.model.shipper import Shipper
 from jobmeter.model.task import DiagnosticTask, NewTask
 from jobmeter.model.time import SECOND
 from jobmeter.query.administration import ShippersQuestion
-from jobmeter.query.facts import JobFacts, JobFactsQuestion, NodeFacts, NodeFactsQuestion
+from jobmeter.query.facts import DiskFacts, DiskQuestion, JobFacts, JobFactsQuestion, NodeFacts, NodeFactsQuestion
 from jobmeter.query.log_pages import FoundLines, LogCursor, LogSearch, next_lines
 from jobmeter.query.permitted import check_scope
 from jobmeter.query.request import HeadQuestion
+from jobmeter.server.alerting import disk_facts
 from jobmeter.server.services import Services
+from jobmeter.server.silences import (
+    alerting_status,
+    expire_silence,
+    find_alerts,
+    find_rules,
+    find_silences,
+    put_silence,
+)
 from jobmeter.server.tasks import create_task
 from jobmeter.ship.shipping import shipper_project
 
@@ -81,6 +98,15 @@ def _facts(
         return services.executor.run(replace(question, projects=projects), listed)
     silent_ms = services.settings.node_seconds * SECOND
     return services.executor.run(replace(question, projects=projects, silent_ms=silent_ms), listed)
+
+
+def _disk(services: Services, _: DiskQuestion, principal: Principal, __: Scope) -> DiskFacts:
+    """Answer with the space on the server's disk to those who may see the whole server's state."""
+    try:
+        authorize(principal, "server:read", None, ("native", "getStatus"))
+    except ForbiddenError:
+        return DiskFacts(now_ms=services.clock.now_ms())
+    return disk_facts(services.settings, services.clock)
 
 
 def _trace_token(services: Services, _: TraceTokenQuestion, principal: Principal, __: Scope) -> TraceToken:
@@ -184,6 +210,13 @@ _HANDLERS: Mapping[type, _Handler] = {
     WriteSamples: _write,
     WriteLines: _write,
     WriteSpans: _write,
+    AlertsQuestion: find_alerts,
+    AlertingQuestion: alerting_status,
+    RulesQuestion: find_rules,
+    SilencesQuestion: find_silences,
+    PutSilence: put_silence,
+    ExpireSilence: expire_silence,
+    DiskQuestion: _disk,
     JobFactsQuestion: _facts,
     NodeFactsQuestion: _facts,
     TraceTokenQuestion: _trace_token,

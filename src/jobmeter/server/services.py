@@ -21,6 +21,7 @@ from jobmeter.model.time import Clock
 from jobmeter.query.execute import Executor
 from jobmeter.registry.base import Registry
 from jobmeter.server.admission import Admission, ConcurrencyLimiter, Lane
+from jobmeter.server.alerting import Alerting
 from jobmeter.server.live import Hub
 from jobmeter.server.telemetry import Telemetry
 from jobmeter.settings import Settings
@@ -72,6 +73,7 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     """Memory budget of all running requests."""
     thresholds: Thresholds
     shipping: Shipping
+    alerting: Alerting
 
     @property
     def public_url(self) -> str:

@@ -131,8 +131,7 @@ class Telemetry:
         self._failures = counter("jobmeter_background_failures", "Failed rounds of background work.", ("work",))
         self._rolled_until = gauge("jobmeter_rolled_until_seconds", "End of the last rolled-up hour.")
         gauge("jobmeter_build_info", "The version.", ("version",)).labels(__version__).set(1)
-        text = "1 if the compiled kernel is used, 0 if NumPy replaces it (slower)."
-        gauge("jobmeter_kernel_loaded", text).set(KERNEL.library is not None)
+        gauge("jobmeter_kernel_loaded", "1: the compiled kernel is loaded.").set(KERNEL.library is not None)
         gauge("jobmeter_uptime_seconds", "Time since the start.").set_function(self.uptime_seconds)
         in_flight = gauge("jobmeter_requests_in_flight", "Requests under way.")
         in_flight.set_function(lambda: self._in_flight)

@@ -43,9 +43,9 @@ class _Secure(_Plain):
 class Endpoint:
     """Address of a sink. Its connection is reused while the sink leaves it open."""
 
-    def __init__(self, url: str, guard: Guard) -> None:
-        """Raise ConfigurationError for an invalid URL."""
-        self.parts = parts = _parsed(url)
+    def __init__(self, url: str, guard: Guard, *, query: bool = False) -> None:
+        """Raise ConfigurationError for an invalid URL. ``query``: it may have parameters."""
+        self.parts = parts = _parsed(url, query=query)
         self.host = parts.hostname or ""
         self.path = parts.path
         self._guard = guard
@@ -142,14 +142,14 @@ def checked(reply: Reply, host: str) -> Reply:
     raise (RefusedError if reply.status in _REFUSED else SinkError)(message)
 
 
-def _parsed(url: str) -> SplitResult:
+def _parsed(url: str, *, query: bool) -> SplitResult:
     try:
         parts = urlsplit(url)
         wrong = parts.scheme not in {"http", "https"} or not parts.hostname or (parts.port or 1) < 1
     except ValueError:
         wrong = True
         parts = urlsplit("")
-    if wrong or parts.username is not None or parts.query or parts.fragment:
+    if wrong or parts.username is not None or (parts.query and not query) or parts.fragment:
         raise ConfigurationError(
             "a sink's url must be http://HOST[:PORT][/PATH] or https://..., without credentials, ? and #"
         )

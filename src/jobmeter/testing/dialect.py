@@ -58,6 +58,18 @@ from jobmeter.dialects.base import (
 from jobmeter.dialects.base.routes import path_parameters
 from jobmeter.errors import JobmeterError, NotFoundError
 from jobmeter.ingest.receipt import Receipt
+from jobmeter.model.alert import (
+    AlertingQuestion,
+    AlertingStatus,
+    AlertPage,
+    AlertsQuestion,
+    ExpireSilence,
+    PutSilence,
+    RuleGroupStatus,
+    RulesQuestion,
+    Silence,
+    SilencesQuestion,
+)
 from jobmeter.model.batch import SampleBatch
 from jobmeter.model.event import EventFilter, EventPage
 from jobmeter.model.job import Job, JobFilter, JobPage, JobSize, JobView, Project, ProjectsQuestion, SizesQuestion
@@ -321,6 +333,11 @@ _RESULTS: Mapping[type, Callable[[Any, Any], Any]] = {
     ShareQuestion: lambda given, _: ShareToken(**(given or {"token": "token", "expires_ms": 0})),
     TraceTokenQuestion: lambda given, _: TraceToken(**given),
     RecordJobs: lambda given, question: len(question.records.jobs) if given is None else given,
+    AlertsQuestion: _converted(AlertPage, {"alerts": []}),
+    RulesQuestion: _converted(list[RuleGroupStatus], []),
+    AlertingQuestion: _converted(AlertingStatus, {"receivers": [], "config": "", "started": 0}),
+    SilencesQuestion: _converted(list[Silence], []),
+    **dict.fromkeys((PutSilence, ExpireSilence), _converted(Silence, {})),
     **dict.fromkeys((StopJob, DeleteJob), _changed),
     **dict.fromkeys((CreateShipper, ShipperQuestion, DeleteShipper), _shipper),
     WriteSamples: _stored("accepted", "batch"),

@@ -6,8 +6,18 @@ from jobmeter.access.decide import ACTIONS, SHARED, authorize, key_project, writ
 from jobmeter.access.principal import Principal, Role, Scope
 from jobmeter.errors import ForbiddenError, InvalidRequestError
 
-READS = {"catalog:read", "metrics:read", "jobs:read", "nodes:read", "usage:read", "traces:read", "runs:read"}
+READS = {
+    "catalog:read",
+    "metrics:read",
+    "jobs:read",
+    "nodes:read",
+    "usage:read",
+    "traces:read",
+    "runs:read",
+    "alerts:read",
+}
 WRITES = {"jobs:write", "ingest:write", "traces:write", "runs:write", "share:write", "tasks:write"}
+WRITES |= {"alerts:write"}
 ALLOWED = {
     Role.READER: READS,
     Role.WRITER: READS | WRITES,

@@ -7,7 +7,7 @@ import pytest
 from tests import frames
 from tests.unit.server.test_key_policies import made, own
 
-from jobmeter.dialects.prometheus.facts import FACTS, STEP_MS, Span, role_of, samples_of
+from jobmeter.dialects.prometheus.facts import DISK_FREE, FACTS, STEP_MS, Span, role_of, samples_of
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.event import Event, EventSource, Level
 from jobmeter.model.finding import Role
@@ -133,7 +133,16 @@ def test_nodes_are_series(filled):
     assert rows(ask(filled, "jobmeter_agent_silent_seconds < 60"))[0][0] == (("node", "n1"),)
 
 
-@pytest.mark.parametrize("name", sorted(FACTS))
+def test_the_disk_is_for_administrators(filled):
+    (one,) = ask(filled, DISK_FREE)
+    assert 0 <= float(one["value"][1]) <= 1
+    query = {"Effect": "Allow", "Action": ["prometheus:query"], "Resource": "*"}
+    assert ask(filled, DISK_FREE, token=made(filled, policies=[own(query)])["token"]) == []
+    assert ask(filled, DISK_FREE, filled.key("reader")) == []
+    assert ask(filled, DISK_FREE, filled.key("admin", "lab")) == []
+
+
+@pytest.mark.parametrize("name", sorted({*FACTS} - {DISK_FREE}))
 def test_the_permission_of_a_query_does_not_list_jobs_and_nodes(filled, name):
     finding(filled, "bad", "host_oom_kill")
     query = {"Effect": "Allow", "Action": ["prometheus:query"], "Resource": "*"}

@@ -1,8 +1,8 @@
-"""Metrics made of facts: jobs with their states and findings, nodes and their agents.
+"""Metrics made of facts: jobs with their states and findings, nodes and their agents, the server's disk.
 
 Each has the value of a fact while the fact holds, and a stale marker where it ends. ``JOB_METRICS`` answer callers who
-may list jobs, ``NODE_METRICS`` callers who may list nodes; nobody else gets a series. The selector has to name the
-metric: a pattern of names finds stored series alone.
+may list jobs, ``NODE_METRICS`` callers who may list nodes, ``DISK_FREE`` administrators; nobody else gets a series. The
+selector has to name the metric: a pattern of names finds stored series alone.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -26,7 +26,16 @@ from jobmeter.model.time import MINUTE, SECOND
 from jobmeter.promql.labels import Labels, make_labels
 from jobmeter.promql.nodes import NAME
 from jobmeter.promql.values import STALE
-from jobmeter.query.facts import KEEP_MS, JobFacts, JobFactsQuestion, NodeFacts, NodeFactsQuestion, is_final
+from jobmeter.query.facts import (
+    KEEP_MS,
+    DiskFacts,
+    DiskQuestion,
+    JobFacts,
+    JobFactsQuestion,
+    NodeFacts,
+    NodeFactsQuestion,
+    is_final,
+)
 from jobmeter.query.nodes import NodeState
 
 JOB_INFO, JOB_STATE, FINDING = "jobmeter_job_info", "jobmeter_job_state", "jobmeter_finding"
@@ -35,6 +44,7 @@ NODE_UP, AGENT_SILENT, AGENT_INTERVAL = (
     "jobmeter_agent_silent_seconds",
     "jobmeter_agent_interval_seconds",
 )
+DISK_FREE = "jobmeter_server_disk_free_ratio"
 STEP_MS = 15 * SECOND
 """Interval of the samples of a fact."""
 MOST_SAMPLES = 5_000_000
@@ -62,6 +72,9 @@ def find_facts(
     if name in NODE_METRICS:
         nodes = yield from execute(NodeFactsQuestion(since_ms=since_ms, projects=projects))
         pairs = NODE_METRICS[name](nodes)
+    elif name == DISK_FREE:
+        disk = yield from execute(DiskQuestion())
+        pairs = _disk_free(disk)
     else:
         question = JobFactsQuestion(since_ms=since_ms, projects=projects, ids=ids, findings=name != JOB_INFO)
         jobs = yield from execute(question)
@@ -188,6 +201,11 @@ def _agent_interval(facts: NodeFacts) -> Pairs:
             yield place, _now(facts.now_ms, interval / SECOND)
 
 
+def _disk_free(facts: DiskFacts) -> Pairs:
+    if facts.size:
+        yield {}, _now(facts.now_ms, facts.free / facts.size)
+
+
 def _now(now_ms: int, value: float) -> Span:
     """Return a value that is known for the present alone; a query may be a moment older than its answer."""
     return Span(now_ms - STEP_MS, now_ms + 1, value)
@@ -238,6 +256,7 @@ FACTS: Mapping[str, str] = {
     FINDING: "1 for each open finding, and for the findings of a job in the hour after its end.",
     NODE_UP: "1 for a node whose agent sends, 0 for one that fell silent.",
     AGENT_SILENT: "Seconds since the agent of a node was last heard of, now.",
+    DISK_FREE: "Share of the disk of the server's data folder that is free, now.",
     AGENT_INTERVAL: "Seconds between two measurements of the agent of a node, now.",
 }
 """Every metric of facts, with its meaning."""

@@ -111,6 +111,10 @@ class Prefetched(msgspec.Struct, frozen=True):
     """The samples of each selector of a query, read before."""
 
     samples: dict[Selector, Samples]
+    foreign: frozenset[str] = frozenset()
+    """Projects that series of other projects name in a label that was sent."""
+    of_facts: bool = False
+    """True if a selector names a metric of facts."""
 
     def read(self, selector: Selector, start_ms: int, end_ms: int) -> Samples:  # noqa: ARG002 - read as wide as needed
         """Return the samples of a selector."""
@@ -122,10 +126,16 @@ def prefetch(
 ) -> Generator[Question[Any], Any, Prefetched]:
     """Read what a query over ``[start_ms, end_ms]`` needs."""
     found: dict[Selector, Samples] = {}
+    foreign: set[str] = set()
     for selector, start, end in reads(node, start_ms, end_ms, lookback_ms):
         rows = yield from find(selector.alternatives, max(start, 0), project)
+        foreign.update(value_of(row.labels, PROJECT) for row in rows if isinstance(row, Exposed) and _is_foreign(row))
         found[selector] = yield from read_samples(rows, start, end)
-    return Prefetched(found)
+    return Prefetched(found, frozenset(foreign), any(one.name in FACTS for one in found))
+
+
+def _is_foreign(row: Exposed) -> bool:
+    return value_of(row.labels, PROJECT) not in {"", row.series.project}
 
 
 def read_samples(rows: Sequence[Row], start_ms: int, end_ms: int) -> Generator[Question[Any], Any, Samples]:

@@ -128,16 +128,6 @@ def exemplars(call: Call, context: Context) -> Steps:
     return only(answers.success([]))
 
 
-def rules(call: Call, context: Context) -> Steps:  # noqa: ARG001 - as of every operation
-    """Answer no rules: findings and their notices have an API of their own."""
-    return only(answers.success({"groups": []}))
-
-
-def alerts(call: Call, context: Context) -> Steps:  # noqa: ARG001 - as of every operation
-    """Answer no alerts."""
-    return only(answers.success({"alerts": []}))
-
-
 _MATCH = Parameter("match[]", "query", "A selector; several are alternatives.")
 _START = Parameter("start", "query", "Series that were written last before this time are left out.")
 _LIMIT = Parameter("limit", "query", "Most entries of the answer; 0, the default, is all.")
@@ -167,8 +157,6 @@ OPERATIONS = tuple(
             "Gives the values of a label.",
         ),
         ("metadata", _GET, "metadata", metadata, (_NAME, _LIMIT), "Gives type and meaning of metrics."),
-        ("rules", _GET, "rules", rules, (), "Gives no rules: no rule file is evaluated here."),
-        ("alerts", _GET, "alerts", alerts, (), "Gives no alerts: no rule file is evaluated here."),
         ("buildinfo", _GET, "status/buildinfo", build, (), "Gives the version of the API."),
         (
             "query_exemplars",

@@ -1,0 +1,278 @@
+"""Settings of messages in Alertmanager's form: https://prometheus.io/docs/alerting/latest/configuration/."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec.structs import replace
+
+from jobmeter.alerts.duration import read_duration
+from jobmeter.alerts.muting import CASCADES, Inhibition, check_matcher, parse_matcher
+from jobmeter.alerts.yaml_file import Field, load_file
+from jobmeter.errors import ConfigurationError, InvalidRequestError
+from jobmeter.model.alert import LabelMatcher
+from jobmeter.model.time import DAY, MINUTE, SECOND
+from jobmeter.ship.guard import Guard
+from jobmeter.ship.http import Endpoint
+
+MOST_DESTINATIONS, MOST_ROUTES = 64, 1_000
+ALL = "..."
+"""In ``group_by``: every label, so that each alert is a group of its own."""
+_TEMPLATED = "texts of messages are fixed here: fields with templates are not supported"
+_AUTH = ("auth_username", "auth_password", "auth_password_file")
+_SMTP = ("smarthost", "from", "hello", "require_tls", *_AUTH)
+_GLOBAL = ("resolve_timeout", *(f"smtp_{name}" for name in _SMTP))
+_EMAIL, _OWNER = ("to", "send_resolved", *_SMTP), ("domain", *_SMTP)
+_WEBHOOK = ("url", "url_file", "send_resolved", "http_config", "max_alerts")
+_TIMES = {"wait_ms": "group_wait", "interval_ms": "group_interval", "repeat_ms": "repeat_interval"}
+_ROUTE = ("receiver", "group_by", *_TIMES.values(), "match", "match_re", "matchers", "continue", "routes")
+_NO_TIMES = dict.fromkeys(("mute_time_intervals", "active_time_intervals"), "time intervals are not supported")
+
+
+class Http(msgspec.Struct, frozen=True, kw_only=True):
+    """A destination that takes JSON by POST. ``authorization`` is the header, empty for none."""
+
+    url: str
+    authorization: str = ""
+    most: int = 0
+    """Most alerts of a message, 0 for the default."""
+
+
+class Email(msgspec.Struct, frozen=True, kw_only=True):
+    """A destination of mail. Without ``to`` the recipient is the user of an alert's job at ``domain``."""
+
+    to: str = ""
+    domain: str = ""
+    sender: str
+    host: str
+    port: int
+    tls: bool
+    user: str = ""
+    password: str = ""
+    hello: str = "localhost"
+
+
+_Reader = Callable[[Field, Mapping[str, Field], str], tuple[Http | Email, bool | None]]
+
+
+class Destination(msgspec.Struct, frozen=True, kw_only=True):
+    """A place that messages of a receiver go to: ``kind`` is webhook, email, alertmanager or owner."""
+
+    name: str
+    receiver: str
+    kind: str
+    target: Http | Email
+    send_resolved: bool
+
+    def __repr__(self) -> str:
+        """Leaves out secrets."""
+        return f"Destination({self.name!r}, {self.kind!r})"
+
+
+class Route(msgspec.Struct, frozen=True, kw_only=True):
+    """A node of the tree of routes. Times in ms."""
+
+    receiver: str
+    matchers: tuple[LabelMatcher, ...] = ()
+    group_by: tuple[str, ...] = ()
+    wait_ms: int = 30 * SECOND
+    interval_ms: int = 5 * MINUTE
+    repeat_ms: int = DAY // 6
+    goes_on: bool = False
+    routes: "tuple[Route, ...]" = ()
+
+
+class AlertConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Routes, destinations, inhibitions and allowed addresses. Without a route nothing is sent."""
+
+    route: Route | None = None
+    destinations: tuple[Destination, ...] = ()
+    receivers: tuple[str, ...] = ()
+    inhibitions: tuple[Inhibition, ...] = (CASCADES,)
+    guard: Guard = Guard(frozenset(), ())
+
+
+def load_config(path: str) -> AlertConfig:
+    """Read the settings; nothing is sent without a file. Raises ConfigurationError with file, line and field."""
+    return read_config(load_file(path)) if path else AlertConfig()
+
+
+def read_config(content: Field) -> AlertConfig:
+    """Return the settings of a file. Raises as ``load_config``."""
+    refused = dict.fromkeys(("time_intervals", "mute_time_intervals"), "time intervals are not supported")
+    refused["templates"] = _TEMPLATED
+    fields = content.fields(("global", "route", "receivers", "inhibit_rules", "allow"), refused)
+    common = fields["global"].fields(_GLOBAL) if "global" in fields else {}
+    destinations: list[Destination] = []
+    names: list[str] = []
+    for entry in fields["receivers"].items() if "receivers" in fields else ():
+        names.append(_receiver(entry, common, destinations))
+        if names[-1] in names[:-1]:
+            entry.fail(f"the receiver {names[-1]!r} is defined twice")
+    if len(destinations) > MOST_DESTINATIONS:
+        fields["receivers"].fail(f"there are {len(destinations)} destinations; the limit is {MOST_DESTINATIONS}")
+    if "route" not in fields:
+        content.fail("a route is needed, with the receiver of every alert")
+    return AlertConfig(
+        route=_route(fields["route"], Route(receiver=""), names, [0]),
+        destinations=tuple(destinations),
+        receivers=tuple(names),
+        inhibitions=(CASCADES, *map(_inhibition, fields["inhibit_rules"].items() if "inhibit_rules" in fields else ())),
+        guard=Guard.of([one.text() for one in fields["allow"].items()] if "allow" in fields else ()),
+    )
+
+
+def _route(entry: Field, parent: Route, receivers: Sequence[str], count: list[int]) -> Route:
+    fields = entry.fields(_ROUTE, _NO_TIMES)
+    count[0] += 1
+    if count[0] > MOST_ROUTES:
+        entry.fail(f"there are more than {MOST_ROUTES} routes")
+    receiver = fields["receiver"].text(200) if "receiver" in fields else parent.receiver
+    if receiver not in receivers:
+        fields.get("receiver", entry).fail(f"the receiver {receiver!r} is not defined")
+    matchers = _matchers(fields)
+    if not parent.receiver and matchers:
+        entry.fail("the first route matches every alert: it has no matchers")
+    group_by = tuple(one.text(200) for one in fields["group_by"].items()) if "group_by" in fields else parent.group_by
+    times = {name: read_duration(fields[field]) for name, field in _TIMES.items() if field in fields}
+    plain = replace(parent, matchers=(), goes_on=False, routes=())
+    route = replace(plain, receiver=receiver, group_by=group_by, **times)
+    return replace(
+        route,
+        matchers=matchers,
+        goes_on=fields["continue"].truth() if "continue" in fields else False,
+        routes=tuple(_route(one, route, receivers, count) for one in fields["routes"].items())
+        if "routes" in fields
+        else (),
+    )
+
+
+def _matchers(fields: Mapping[str, Field], prefix: str = "") -> tuple[LabelMatcher, ...]:
+    found: list[LabelMatcher] = []
+    for name, is_regex in ((f"{prefix}match", False), (f"{prefix}match_re", True)):
+        if name in fields:
+            found += [
+                _checked(field, LabelMatcher(label, field.text(), is_regex)) for label, field in fields[name].pairs()
+            ]
+    for field in fields[f"{prefix}matchers"].items() if f"{prefix}matchers" in fields else ():
+        try:
+            found.append(parse_matcher(field.text()))
+        except InvalidRequestError as error:
+            field.fail(error.message)
+    return tuple(found)
+
+
+def _checked(field: Field, matcher: LabelMatcher) -> LabelMatcher:
+    try:
+        return check_matcher(matcher)
+    except InvalidRequestError as error:
+        field.fail(error.message)
+
+
+def _inhibition(entry: Field) -> Inhibition:
+    sides = [f"{side}_{kind}" for side in ("source", "target") for kind in ("match", "match_re", "matchers")]
+    fields = entry.fields((*sides, "equal"))
+    source, target = _matchers(fields, "source_"), _matchers(fields, "target_")
+    if not source or not target:
+        entry.fail("an inhibition needs matchers of its source and of its target")
+    return Inhibition(
+        source, target, tuple(one.text(200) for one in fields["equal"].items()) if "equal" in fields else ()
+    )
+
+
+def _receiver(entry: Field, common: Mapping[str, Field], destinations: list[Destination]) -> str:
+    kinds: Mapping[str, _Reader] = {
+        "webhook": _webhook,
+        "email": _email,
+        "alertmanager": _webhook,
+        "owner": _email,
+    }
+    unsupported = {"apprise_configs": "apprise_configs is not supported yet: use webhook_configs"}
+    fields = entry.fields(("name", *(f"{kind}_configs" for kind in kinds)), unsupported)
+    if "name" not in fields or not (name := fields["name"].text(200)):
+        entry.fail("a receiver needs a name")
+    for kind, read in kinds.items():
+        for number, one in enumerate(fields[f"{kind}_configs"].items() if f"{kind}_configs" in fields else ()):
+            target, resolved = read(one, common, kind)
+            destinations.append(
+                Destination(
+                    name=f"{name}/{kind}/{number}",
+                    receiver=name,
+                    kind=kind,
+                    target=target,
+                    send_resolved=kind == "alertmanager" or (resolved if resolved is not None else kind == "webhook"),
+                )
+            )
+    return name
+
+
+def _webhook(entry: Field, common: Mapping[str, Field], kind: str) -> tuple[Http, bool | None]:  # noqa: ARG001 - as the other
+    refused = dict.fromkeys(("payload", "title", "message"), _TEMPLATED)
+    fields = entry.fields(_WEBHOOK, refused)
+    url = _secret(entry, fields, "url", needed=True)
+    if kind == "alertmanager" and not urlsplit(url).path.rstrip("/").endswith("/alerts"):
+        url = f"{url.rstrip('/')}/api/v2/alerts"
+    try:
+        Endpoint(url, Guard(frozenset(), ()), query=True)
+    except ConfigurationError as error:
+        fields.get("url", entry).fail(str(error))
+    most = fields["max_alerts"].number(0, 10_000) if "max_alerts" in fields else 0
+    authorization = _authorization(fields["http_config"]) if "http_config" in fields else ""
+    resolved = fields["send_resolved"].truth() if "send_resolved" in fields else None
+    return Http(url=url, authorization=authorization, most=most), resolved
+
+
+def _authorization(entry: Field) -> str:
+    found = entry.fields(("authorization",))
+    if "authorization" not in found:
+        return ""
+    fields = found["authorization"].fields(("type", "credentials", "credentials_file"))
+    kind = fields["type"].text(64) if "type" in fields else "Bearer"
+    value = f"{kind} {_secret(entry, fields, 'credentials', needed=True)}"
+    if not value.isprintable():
+        entry.fail("the credentials have characters that a header may not have")
+    return value
+
+
+def _email(entry: Field, common: Mapping[str, Field], kind: str) -> tuple[Email, bool | None]:
+    refused = dict.fromkeys(("headers", "html", "text"), _TEMPLATED)
+    fields = entry.fields(_OWNER if kind == "owner" else _EMAIL, refused)
+    every = {name.removeprefix("smtp_"): field for name, field in common.items()} | fields
+    for name in ("smarthost", "from", "domain" if kind == "owner" else "to"):
+        if name not in every:
+            entry.fail(f"{name} is needed, here or as smtp_{name} in global" if name != "to" else "to is needed")
+    host, colon, port = every["smarthost"].text(300).rpartition(":")
+    if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65_536:
+        every["smarthost"].fail("HOST:PORT is needed")
+    addresses = {name: fields[name].text(1_000) for name in ("to", "domain") if name in fields}
+    if not all(text.isprintable() and text for text in (*addresses.values(), every["from"].text(300))):
+        entry.fail("an address is empty, or has characters that it may not have")
+    return (
+        Email(
+            **addresses,
+            sender=every["from"].text(300),
+            host=host,
+            port=int(port),
+            tls=every["require_tls"].truth() if "require_tls" in every else True,
+            user=every["auth_username"].text(300) if "auth_username" in every else "",
+            password=_secret(entry, every, "auth_password"),
+            hello=every["hello"].text(300) if "hello" in every else "localhost",
+        ),
+        fields["send_resolved"].truth() if "send_resolved" in fields else None,
+    )
+
+
+def _secret(entry: Field, fields: Mapping[str, Field], name: str, *, needed: bool = False) -> str:
+    """Return a text that is given in a field, or in a file that a field names."""
+    if name in fields:
+        return fields[name].text(4_096)
+    if f"{name}_file" in fields:
+        field = fields[f"{name}_file"]
+        try:
+            return Path(field.text()).read_text().strip()
+        except (OSError, UnicodeDecodeError) as error:
+            field.fail(f"the file cannot be read: {error}")
+    if needed:
+        entry.fail(f"{name} is needed")
+    return ""

@@ -1,0 +1,89 @@
+"""Delivers messages to their destinations, only to addresses that the settings allow."""
+
+import re
+import smtplib
+import socket
+import ssl
+from collections.abc import Callable
+from email.message import EmailMessage
+from email.utils import formatdate, make_msgid
+
+import msgspec
+
+from jobmeter.alerts.config import Destination, Email, Http
+from jobmeter.alerts.messages import Mail
+from jobmeter.model.alert import Message
+from jobmeter.ship.guard import Guard
+from jobmeter.ship.http import TIMEOUT_SECONDS, Endpoint, checked
+from jobmeter.ship.sink import RefusedError, SinkError
+
+USER = Callable[[str, str], str]
+"""Function that returns the user of a job, by project and id; empty if unknown."""
+_USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
+_JSON = "application/json"
+_MOST_SUBJECT = 300
+_PERMANENT = range(500, 600)
+
+
+def deliver(destination: Destination, message: Message, guard: Guard, user_of: USER) -> None:
+    """Deliver a message. Raises RefusedError where it will never be accepted, SinkError where it may be later."""
+    if isinstance(destination.target, Http):
+        _post(destination.target, message, guard)
+    else:
+        _send_mail(destination.target, msgspec.json.decode(message.body, type=Mail), message, guard, user_of)
+
+
+def _post(target: Http, message: Message, guard: Guard) -> None:
+    endpoint = Endpoint(target.url, guard, query=True)
+    headers = {"Content-Type": _JSON, "User-Agent": "jobmeter", "Idempotency-Key": f"{message.created}-{message.id}"}
+    if target.authorization:
+        headers["Authorization"] = target.authorization
+    parts = endpoint.parts
+    try:
+        reply = endpoint.request(
+            "POST", (parts.path or "/") + (f"?{parts.query}" if parts.query else ""), message.body.encode(), headers
+        )
+        checked(reply, endpoint.host)
+    finally:
+        endpoint.close()
+
+
+class _Guarded(smtplib.SMTP):
+    """SMTP over a connection to an allowed address."""
+
+    def __init__(self, guard: Guard, hello: str) -> None:
+        super().__init__(timeout=TIMEOUT_SECONDS, local_hostname=hello)
+        self._guard = guard
+
+    def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:
+        return self._guard.connect(host, port, timeout)
+
+
+def _send_mail(target: Email, mail: Mail, message: Message, guard: Guard, user_of: USER) -> None:
+    to = mail.to
+    if target.domain:
+        user = user_of(mail.project, mail.job)
+        if not _USER.fullmatch(user):
+            raise RefusedError(f"job {mail.job} has no user with an address")
+        to = f"{user}@{target.domain}"
+    letter = EmailMessage()
+    letter["From"], letter["To"] = target.sender, to
+    letter["Subject"] = " ".join(mail.subject.split())[:_MOST_SUBJECT]
+    letter["Date"] = formatdate(message.created / 1000)
+    letter["Message-ID"] = make_msgid(f"{message.created}.{message.id}", "jobmeter")
+    letter.set_content(mail.text)
+    try:
+        with _Guarded(guard, target.hello) as server:
+            server.connect(target.host, target.port)
+            if target.tls:
+                server._host = target.host  # type: ignore[attr-defined]  # noqa: SLF001 - the name in the certificate
+                server.starttls(context=ssl.create_default_context())
+            if target.user:
+                server.login(target.user, target.password)
+            server.send_message(letter)
+    except smtplib.SMTPRecipientsRefused as error:
+        codes = [code for code, _ in error.recipients.values()]
+        kind = RefusedError if all(code in _PERMANENT for code in codes) else SinkError
+        raise kind(f"{target.host} refuses the recipient {to}") from error
+    except (smtplib.SMTPException, OSError, ValueError) as error:
+        raise SinkError(f"{target.host} did not take the mail: {str(error)[:200]}") from error

@@ -1,0 +1,153 @@
+"""Messages about a group of alerts: Alertmanager's webhook and API, and mail."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from jobmeter.alerts.config import Destination, Email, Http
+from jobmeter.diagnose.registry import rules
+from jobmeter.model.alert import Alert
+from jobmeter.model.time import MINUTE, iso
+
+MOST_ALERTS = 100
+"""Most alerts of a message."""
+MOST_BYTES = 512 * 2**10
+"""Most bytes of a message; alerts beyond it are counted alone."""
+_NEVER = "0001-01-01T00:00:00Z"
+_LASTS_MS = 4 * MINUTE
+"""Time after which an Alertmanager takes a firing alert as resolved unless it is sent again."""
+
+
+class Reported(msgspec.Struct, frozen=True):
+    """Alerts that a destination gets together, with the key and the common labels of their group."""
+
+    destination: Destination
+    key: str
+    labels: dict[str, str]
+    alerts: Sequence[Alert]
+
+
+class Mail(msgspec.Struct, frozen=True):
+    """A mail: ``to`` is empty where the recipient is the user of the job."""
+
+    subject: str
+    text: str
+    to: str = ""
+    project: str = ""
+    job: str = ""
+
+
+def write_message(reported: Reported, now_ms: int, url: str) -> str:
+    """Return the body for a destination, as JSON. ``url`` is the address of this server, empty if unknown."""
+    some, target = list(reported.alerts), reported.destination.target
+    most = min((target.most if isinstance(target, Http) else 0) or MOST_ALERTS, MOST_ALERTS)
+    shown = some[:most]
+    while True:
+        body = _written(msgspec.structs.replace(reported, alerts=shown), len(some) - len(shown), now_ms, url)
+        if len(body) <= MOST_BYTES or len(shown) <= 1:
+            return body.decode()
+        shown = shown[: len(shown) // 2]
+
+
+def _written(reported: Reported, left_out: int, now_ms: int, url: str) -> bytes:
+    match reported.destination.kind:
+        case "alertmanager":
+            return msgspec.json.encode([_posted(one, now_ms, url) for one in reported.alerts])
+        case "webhook":
+            return msgspec.json.encode(_webhook(reported, left_out, url))
+        case _:
+            return msgspec.json.encode(_mail(reported, left_out, url))
+
+
+def _posted(alert: Alert, now_ms: int, url: str) -> dict[str, Any]:
+    ends = alert.resolved if alert.resolved is not None else now_ms + _LASTS_MS
+    return {
+        "labels": alert.labels,
+        "annotations": alert.annotations,
+        "startsAt": iso(alert.fired or alert.started),
+        "endsAt": iso(ends),
+        "generatorURL": link(alert, url),
+    }
+
+
+def alert_body(alert: Alert, url: str) -> dict[str, Any]:
+    """Return an alert in the form of Alertmanager's webhook."""
+    return {
+        "status": "firing" if alert.firing else "resolved",
+        "labels": alert.labels,
+        "annotations": alert.annotations,
+        "startsAt": iso(alert.fired or alert.started),
+        "endsAt": _NEVER if alert.resolved is None else iso(alert.resolved),
+        "generatorURL": link(alert, url),
+        "fingerprint": alert.fingerprint,
+    }
+
+
+def link(alert: Alert, url: str) -> str:
+    """Return the address of the page of an alert's job, else of the server; empty without the server's address."""
+    job, project = alert.labels.get("job_id"), alert.labels.get("project")
+    if not url or not job:
+        return url
+    return f"{url}/#/jobs/{quote(job, safe='')}" + (f"?project={quote(project, safe='')}" if project else "")
+
+
+def _webhook(reported: Reported, left_out: int, url: str) -> dict[str, Any]:
+    return {
+        "version": "4",
+        "groupKey": reported.key,
+        "truncatedAlerts": left_out,
+        "status": _status(reported.alerts),
+        "receiver": reported.destination.receiver,
+        "groupLabels": reported.labels,
+        "commonLabels": _common(one.labels for one in reported.alerts),
+        "commonAnnotations": _common(one.annotations for one in reported.alerts),
+        "externalURL": url,
+        "alerts": [alert_body(one, url) for one in reported.alerts],
+    }
+
+
+def _status(alerts: Sequence[Alert]) -> str:
+    return "firing" if any(one.firing for one in alerts) else "resolved"
+
+
+def _common(found: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    every = list(found)
+    return {
+        name: value
+        for name, value in (every[0].items() if every else ())
+        if all(one.get(name) == value for one in every)
+    }
+
+
+def _mail(reported: Reported, left_out: int, url: str) -> Mail:
+    alerts, target = reported.alerts, reported.destination.target
+    firing = sum(one.firing for one in alerts)
+    status = f"FIRING:{firing}" if firing else "RESOLVED"
+    first = alerts[0]
+    head = first.annotations.get("summary", first.name) if len(alerts) + left_out == 1 else first.name
+    more = f"\n\n{left_out} more alerts are left out." if left_out else ""
+    return Mail(
+        subject=f"[{status}] {head}",
+        text="\n\n".join(_paragraph(one, url) for one in alerts) + more + "\n",
+        to=target.to if isinstance(target, Email) else "",
+        project=first.labels.get("project", ""),
+        job=first.labels.get("job_id", ""),
+    )
+
+
+def _paragraph(alert: Alert, url: str) -> str:
+    """Return an alert as text: its sentences, the advice of the rule of diagnoses, and a link."""
+    lines = [f"{alert.name}: {'firing' if alert.firing else 'resolved'} since {_since(alert)}"]
+    lines += [f"{name}: {text}" for name, text in alert.annotations.items()]
+    rule = alert.labels.get("rule") or alert.labels.get("cause")
+    advice = next((one.advice for one in rules() if one.name == rule), "")
+    lines += [f"advice: {advice}"] if advice else []
+    lines.append("labels: " + ", ".join(f"{name}={text}" for name, text in alert.labels.items()))
+    address = link(alert, url)
+    return "\n".join([*lines, *([address] if address else [])])
+
+
+def _since(alert: Alert) -> str:
+    return iso(alert.resolved if alert.resolved is not None else (alert.fired or alert.started))

@@ -1,0 +1,92 @@
+"""The next states of a rule's alerts, from the series that its expression has now."""
+
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+
+import msgspec
+from msgspec.structs import replace
+
+from jobmeter.alerts.rules import Rule
+from jobmeter.model.alert import ALERT_NAME, Alert, AlertState
+from jobmeter.model.time import MINUTE
+from jobmeter.promql.labels import Labels, drop_name
+from jobmeter.promql.numbers import format_number
+
+RESOLVED_MS = 15 * MINUTE
+"""Time for which an alert remains after it was resolved, so that its end can be reported."""
+PROJECT = "project"
+
+
+class EvaluationError(ValueError):
+    """A rule whose expression has too many series, or the same labels twice."""
+
+
+def next_states(
+    rule: Rule, before: Mapping[str, Alert], series: Sequence[tuple[Labels, float]], now_ms: int, most: int
+) -> dict[str, Alert]:
+    """Return the alerts of a rule by fingerprint; ``before`` has the alerts of the last evaluation.
+
+    A series gives a pending alert, which fires once it has been there for ``hold_ms``. A firing alert without its
+    series is resolved after ``keep_ms``; a pending one disappears. Raises EvaluationError.
+    """
+    if len(series) > most:
+        raise EvaluationError(f"the expression has {len(series)} series; the limit is {most}")
+    found: dict[str, Alert] = {}
+    for labels, value in series:
+        alert = _alert(rule, labels, value, now_ms)
+        if alert.fingerprint in found:
+            raise EvaluationError("two series have the same labels once the rule's labels are applied")
+        found[alert.fingerprint] = _continued(rule, alert, before.get(alert.fingerprint), now_ms)
+    for fingerprint, old in before.items():
+        if fingerprint not in found and (ended := _ended(rule, old, now_ms)) is not None:
+            found[fingerprint] = ended
+    return found
+
+
+def _alert(rule: Rule, labels: Labels, value: float, now_ms: int) -> Alert:
+    own = dict(labels)
+    final = dict(drop_name(labels))
+    final |= {name: template.render(own, value) for name, template in rule.labels.items()}
+    final = {name: text for name, text in sorted({**final, ALERT_NAME: rule.name}.items()) if text}
+    return Alert(
+        fingerprint=fingerprint_of(rule.id, final),
+        rule=rule.id,
+        project=own.get(PROJECT, ""),
+        labels=final,
+        annotations={name: template.render(own, value) for name, template in rule.annotations.items()},
+        state=AlertState.PENDING,
+        value=format_number(value),
+        started=now_ms,
+        updated=now_ms,
+    )
+
+
+def fingerprint_of(rule: str, labels: Mapping[str, str]) -> str:
+    """Return the identity of an alert: 16 hexadecimal digits."""
+    return blake2b(msgspec.json.encode([rule, sorted(labels.items())]), digest_size=8).hexdigest()
+
+
+def _continued(rule: Rule, alert: Alert, old: Alert | None, now_ms: int) -> Alert:
+    if old is not None and old.state is not AlertState.RESOLVED:
+        alert = replace(alert, state=old.state, started=old.started, fired=old.fired)
+    if alert.state is AlertState.PENDING and now_ms - alert.started >= rule.hold_ms:
+        return replace(alert, state=AlertState.FIRING, fired=now_ms)
+    return alert
+
+
+def _ended(rule: Rule, old: Alert, now_ms: int) -> Alert | None:
+    match old.state:
+        case AlertState.PENDING:
+            return None
+        case AlertState.RESOLVED:
+            return old if now_ms - (old.resolved or 0) < RESOLVED_MS else None
+        case AlertState.FIRING:
+            missing = now_ms if old.missing is None else old.missing
+            if rule.keep_ms and now_ms - missing < rule.keep_ms:
+                return replace(old, missing=missing)
+            return resolved(old, now_ms)
+
+
+def resolved(alert: Alert, now_ms: int) -> Alert:
+    """Return the alert as resolved now."""
+    return replace(alert, state=AlertState.RESOLVED, resolved=now_ms, missing=None, updated=now_ms)

@@ -1,0 +1,45 @@
+"""``jobmeter alerts``: lists the alerts that are pending or fire."""
+
+import click
+import msgspec
+
+from jobmeter.cli import local
+from jobmeter.cli.listing import show_listing
+from jobmeter.cli.options import examples
+from jobmeter.cli.output import console, duration, print_json
+from jobmeter.client.alerts import ShownAlert, read_alerts
+from jobmeter.model.alert import ALERT_NAME
+from jobmeter.model.time import SystemClock, parse_time
+
+_HIDDEN = {ALERT_NAME, "severity", "sentence"}
+_SPARE = ("labels", "severity", "since")
+
+
+@click.command(epilog=examples("jobmeter alerts", "jobmeter alerts --firing --json"))
+@click.option("--firing", is_flag=True, help="Only alerts that fire.")
+@click.option("--json", "as_json", is_flag=True, help="An array of objects.")
+@local.connection_options
+def command(firing: bool, as_json: bool, connection: local.Connection) -> None:
+    """List the alerts that are pending or fire, with what mutes them."""
+    found = [
+        one
+        for one in read_alerts(connection.open().transport)
+        if (not firing or one.state == "firing")
+        and (not connection.project or one.labels.get("project") == connection.project)
+    ]
+    if as_json:
+        print_json([msgspec.to_builtins(one) for one in found])
+    elif found:
+        now_ms = SystemClock().now_ms()
+        columns = ("alert", "state", "severity", "since", "about", "labels")
+        show_listing(console(), columns, [_row(one, now_ms) for one in found], spare=_SPARE, folded="about")
+    else:
+        console().print("no alert is pending or fires", markup=False)
+
+
+def _row(one: ShownAlert, now_ms: int) -> tuple[str, ...]:
+    age = duration(max(now_ms - parse_time(one.active), 0) // 1000 * 1000)
+    text = one.annotations.get("summary") or one.annotations.get("description") or "-"
+    rest = ", ".join(f"{name}={value}" for name, value in sorted(one.labels.items()) if name not in _HIDDEN)
+    state = f"{one.state}, muted" if one.muted else one.state
+    return one.labels.get(ALERT_NAME, "-"), state, one.labels.get("severity", "-"), f"{age} ago", text, rest or "-"

@@ -1,0 +1,88 @@
+"""``jobmeter silence``: mutes alerts for a time."""
+
+import getpass
+import re
+from collections.abc import Sequence
+
+import click
+import msgspec
+
+from jobmeter.cli import local
+from jobmeter.cli.listing import show_listing
+from jobmeter.cli.options import examples
+from jobmeter.cli.output import console, print_json
+from jobmeter.client.alerts import add_silence, expire_silence, read_silences
+from jobmeter.model.alert import LabelMatcher
+from jobmeter.model.time import SystemClock, iso, parse_duration
+
+_MATCHER = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)(=~|!~|!=|=)"?(.*?)"?', re.DOTALL)
+
+
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=examples(
+        "jobmeter silence add alertname=GpuIdle job_id=train-1 --for 2h --comment 'waiting for data'",
+        "jobmeter silence list",
+    ),
+)
+def command() -> None:
+    """Silence alerts: nothing is sent about them while the silence lasts."""
+
+
+@command.command()
+@click.argument("matchers", nargs=-1, required=True)
+@click.option("--for", "length", required=True, metavar="DURATION", help="How long, such as 30m or 7d.")
+@click.option("--comment", required=True, help="Why.")
+@click.option("--author", help="Who. [default: the user of this machine]")
+@local.connection_options
+def add(matchers: Sequence[str], length: str, comment: str, author: str | None, connection: local.Connection) -> None:
+    """Silence the alerts that fulfil all MATCHERS: name=value, name!=value, name=~pattern or name!~pattern."""
+    found = [_matcher(text) for text in matchers]
+    now_ms = SystemClock().now_ms()
+    span = iso(now_ms), iso(now_ms + parse_duration(length, "--for"))
+    made = add_silence(connection.open().transport, found, span, (author or getpass.getuser(), comment))
+    console().print(f"silence {made} lasts until {span[1]}", markup=False)
+
+
+@command.command("list")
+@click.option("--expired", is_flag=True, help="Expired silences too, for five days.")
+@click.option("--json", "as_json", is_flag=True, help="An array of objects.")
+@local.connection_options
+def list_(expired: bool, as_json: bool, connection: local.Connection) -> None:
+    """List the silences."""
+    every = read_silences(connection.open().transport)
+    found = [one for one in every if expired or one.status.get("state") != "expired"]
+    if as_json:
+        print_json([msgspec.to_builtins(one) for one in found])
+        return
+    if not found:
+        console().print("no silences", markup=False)
+        return
+    rows = [
+        (one.id, one.status.get("state", "-"), " ".join(map(_text, one.matchers)), one.end, one.author, one.comment)
+        for one in found
+    ]
+    columns = ("id", "state", "matchers", "until", "author", "comment")
+    show_listing(console(), columns, rows, spare=("comment", "author"), folded="matchers")
+
+
+@command.command()
+@click.argument("silence")
+@local.connection_options
+def expire(silence: str, connection: local.Connection) -> None:
+    """End SILENCE, an id, now."""
+    expire_silence(connection.open().transport, silence)
+    console().print(f"silence {silence} has ended", markup=False)
+
+
+def _matcher(text: str) -> LabelMatcher:
+    found = _MATCHER.fullmatch(text)
+    if found is None:
+        raise click.UsageError(f"{text!r} is not a matcher such as alertname=GpuIdle")
+    name, operator, value = found.groups()
+    return LabelMatcher(name, value, operator.endswith("~"), operator[0] == "=")
+
+
+def _text(one: LabelMatcher) -> str:
+    operator = {(True, False): "=", (False, False): "!=", (True, True): "=~", (False, True): "!~"}
+    return f"{one.name}{operator[one.is_equal, one.is_regex]}{one.value}"

@@ -1,0 +1,180 @@
+"""Alerts of rules, silences, and messages to receivers. Times in epoch milliseconds."""
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+import msgspec
+
+from jobmeter.model.question import Question
+
+ALERT_NAME = "alertname"
+"""Label with the name of an alert's rule."""
+
+
+class AlertState(StrEnum):
+    """State of an alert. An inactive one does not exist."""
+
+    PENDING = "pending"
+    FIRING = "firing"
+    RESOLVED = "resolved"
+
+
+class Alert(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A series of an alerting rule's expression.
+
+    ``rule`` is the id of the rule. ``started`` is when the expression first had the series, ``fired`` when the alert
+    began to fire, ``resolved`` when it ended. ``missing`` is since when a firing alert lacks its series and only
+    ``keep_firing_for`` keeps it. ``project`` is the project that may see it, empty for callers who see every project.
+    """
+
+    fingerprint: str
+    rule: str
+    project: str
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    state: AlertState
+    value: str
+    """The value of the series as Prometheus writes it: JSON has no NaN and no infinities."""
+    started: int
+    fired: int | None = None
+    resolved: int | None = None
+    missing: int | None = None
+    updated: int = 0
+
+    @property
+    def name(self) -> str:
+        """Name of its rule."""
+        return self.labels.get(ALERT_NAME, "")
+
+    @property
+    def firing(self) -> bool:
+        """True while it fires."""
+        return self.state is AlertState.FIRING
+
+
+class LabelMatcher(msgspec.Struct, frozen=True):
+    """Condition of a silence or a route on a label, in the form of Alertmanager's API."""
+
+    name: str
+    value: str
+    is_regex: bool = msgspec.field(name="isRegex", default=False)
+    is_equal: bool = msgspec.field(name="isEqual", default=True)
+
+
+class Silence(msgspec.Struct, frozen=True, kw_only=True):
+    """Matchers of alerts that send no messages from ``start`` to ``end``.
+
+    ``project`` is the project of its author's key: it covers alerts of that project alone. Empty: of every project.
+    """
+
+    id: str
+    project: str
+    matchers: tuple[LabelMatcher, ...]
+    start: int
+    end: int
+    author: str
+    comment: str
+    updated: int
+
+
+class NotificationGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """Alerts of a destination that are reported together: the state of each in the last message, and its time."""
+
+    key: str
+    sent: int
+    states: dict[str, AlertState]
+    forever: bool = False
+    """True if it is remembered so that it is reported once only."""
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    """A message on its way to a destination. ``id`` is 0 until it is stored; ``body`` is what the destination reads."""
+
+    destination: str
+    body: str
+    created: int
+    id: int = 0
+    tries: int = 0
+    next_try: int = 0
+    error: str = ""
+
+
+class AlertPage(msgspec.Struct, frozen=True):
+    """Alerts, with the ids of the silences and the fingerprints of the alerts that mute each of them.
+
+    ``receivers`` has the receivers of each alert, with the labels of its group there.
+    """
+
+    alerts: Sequence[Alert]
+    silenced: dict[str, list[str]] = {}
+    inhibited: dict[str, list[str]] = {}
+    receivers: dict[str, list[tuple[str, dict[str, str]]]] = {}
+    url: str = ""
+    """The server's address for links; empty if unknown."""
+
+
+class AlertsQuestion(msgspec.Struct, Question[AlertPage], frozen=True, kw_only=True):
+    """Question for the pending and firing alerts that the caller may see, oldest first."""
+
+
+class RuleStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A rule with its last evaluation: ``health`` is ok, err or unknown."""
+
+    id: str
+    name: str
+    query: str
+    is_alert: bool
+    hold_ms: int = 0
+    keep_ms: int = 0
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    health: str = "unknown"
+    error: str = ""
+    evaluated: int | None = None
+    seconds: float = 0.0
+
+
+class RuleGroupStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A group of rules with its file and interval."""
+
+    name: str
+    file: str
+    interval_ms: int
+    rules: Sequence[RuleStatus]
+
+
+class RulesQuestion(msgspec.Struct, Question[Sequence[RuleGroupStatus]], frozen=True, kw_only=True):
+    """Question for the groups of rules that the server evaluates."""
+
+
+class AlertingStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings of alerts without secrets: the names of receivers, and the start of the server."""
+
+    receivers: Sequence[str]
+    config: str
+    started: int
+
+
+class AlertingQuestion(msgspec.Struct, Question[AlertingStatus], frozen=True, kw_only=True):
+    """Question for the settings of alerts."""
+
+
+class SilencesQuestion(msgspec.Struct, Question[Sequence[Silence]], frozen=True, kw_only=True):
+    """Question for the silences that the caller may see, the newest end first; expired ones for five days."""
+
+
+class PutSilence(msgspec.Struct, Question[Silence], frozen=True, kw_only=True):
+    """Create a silence, or change the one with this ``id``. Returns the silence."""
+
+    matchers: tuple[LabelMatcher, ...]
+    start: int
+    end: int
+    author: str
+    comment: str
+    id: str = ""
+
+
+class ExpireSilence(msgspec.Struct, Question[Silence], frozen=True, kw_only=True):
+    """End a silence now. Returns the silence."""
+
+    id: str

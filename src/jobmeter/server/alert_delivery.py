@@ -1,0 +1,81 @@
+"""Deliver the stored messages about alerts, each destination in order."""
+
+import logging
+import secrets
+
+from jobmeter.alerts.config import AlertConfig, Destination
+from jobmeter.alerts.deliver import deliver
+from jobmeter.model.alert import Message
+from jobmeter.model.backoff import backoff_seconds
+from jobmeter.model.time import DAY, MINUTE, SECOND, Clock
+from jobmeter.registry.base import Registry
+from jobmeter.ship.sink import RefusedError, SinkError
+
+_log = logging.getLogger("jobmeter.server")
+INTERVAL_SECONDS = 1.0
+FIRST_SECONDS, LONGEST_SECONDS = 1.0, 300.0
+"""First and longest pause in seconds after a failed delivery."""
+OLDEST_MS = DAY
+"""Age at which a message that no destination took is dropped."""
+_ROUND_SECONDS = 10.0
+_LEASE_MS = MINUTE
+
+
+class AlertDelivery:
+    """Background work that delivers messages. ``shared``: only the server that holds the lease does the work.
+
+    A message is deleted after its destination took it. So a process that is killed in between repeats this one message.
+    """
+
+    name = "alert-delivery"
+    interval = INTERVAL_SECONDS
+
+    def __init__(self, config: AlertConfig, registry: Registry, clock: Clock, *, shared: bool = False) -> None:
+        self._config = config
+        self._destinations = {one.name: one for one in config.destinations}
+        self._registry = registry
+        self._clock = clock
+        self._shared = shared
+        self._owner = secrets.token_hex(8)
+
+    def round(self) -> None:
+        """Deliver the messages that are due, the oldest of each destination first."""
+        if not self._destinations:
+            return
+        until = self._clock.monotonic() + _ROUND_SECONDS
+        while self._clock.monotonic() < until:
+            now_ms = self._clock.now_ms()
+            if self._shared and not self._registry.take_lease(self.name, self._owner, now_ms, now_ms + _LEASE_MS):
+                return
+            due = [one for one in self._registry.alerts.waiting() if one.next_try <= now_ms]
+            if not due:
+                return
+            for message in due:
+                self._deliver(message, now_ms)
+                if self._clock.monotonic() >= until:
+                    return
+
+    def _deliver(self, message: Message, now_ms: int) -> None:
+        table, destination = self._registry.alerts, self._destinations.get(message.destination)
+        if destination is None or now_ms - message.created > OLDEST_MS:
+            reason = "its receiver is gone" if destination is None else f"no delivery for a day: {message.error}"
+            _log.error("a message to %s was dropped: %s", message.destination, reason)
+            table.delivered(message.id)
+            return
+        try:
+            deliver(destination, message, self._config.guard, self._user)
+        except RefusedError as error:
+            _log.error("a message to %s was refused and dropped: %s", destination.name, error.message)
+        except SinkError as error:
+            self._retry(destination, message, error.message)
+            return
+        table.delivered(message.id)
+
+    def _retry(self, destination: Destination, message: Message, error: str) -> None:
+        seconds = backoff_seconds(message.tries + 1, FIRST_SECONDS, LONGEST_SECONDS)
+        _log.warning("a message to %s was not delivered: %s", destination.name, error)
+        self._registry.alerts.retry(message.id, self._clock.now_ms() + int(seconds * SECOND), error)
+
+    def _user(self, project: str, job: str) -> str:
+        heads = self._registry.job_head(frozenset({project}), job, self._clock.now_ms())
+        return heads[0].user if heads else ""

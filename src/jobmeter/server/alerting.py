@@ -1,0 +1,281 @@
+"""Evaluate the rules of alerts, store the states, and decide and deliver messages."""
+
+import logging
+import secrets
+import shutil
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from msgspec.structs import replace
+
+from jobmeter.access.principal import Scope
+from jobmeter.alerts.config import AlertConfig
+from jobmeter.alerts.muting import muted
+from jobmeter.alerts.notify import decide
+from jobmeter.alerts.rules import Rule, RuleGroup
+from jobmeter.alerts.states import EvaluationError, next_states, resolved
+from jobmeter.dialects.base import drive
+from jobmeter.dialects.prometheus.select import prefetch
+from jobmeter.errors import JobmeterError
+from jobmeter.model.alert import Alert, AlertState, NotificationGroup, RuleGroupStatus, RuleStatus
+from jobmeter.model.job import JobState
+from jobmeter.model.question import Question
+from jobmeter.model.time import HOUR, MINUTE, SECOND, Clock
+from jobmeter.promql.evaluate import evaluate
+from jobmeter.promql.evaluation import LOOKBACK_MS
+from jobmeter.promql.labels import Labels, value_of
+from jobmeter.promql.values import Scalar, Vector
+from jobmeter.query.execute import Executor
+from jobmeter.query.facts import DiskFacts, DiskQuestion, JobFactsQuestion, NodeFactsQuestion
+from jobmeter.registry.base import Registry
+from jobmeter.server.background import accounted
+from jobmeter.settings import Settings
+
+_log = logging.getLogger("jobmeter.server")
+
+INTERVAL_SECONDS = 1.0
+MOST_ALERTS, MOST_OF_RULE = 20_000, 5_000
+"""Most alerts of the server, and most of one rule."""
+MOST_VALUES = 20_000_000
+"""Most values that an expression computes."""
+BUDGET_SECONDS = 0.2
+"""Time after which a round evaluates no further group. The next round goes on."""
+_STORE_MS = 5 * MINUTE
+"""Interval at which the value of an alert is stored though its state is the same."""
+_FORGOTTEN_MS = HOUR
+"""Age from which a pending alert begins again after a restart."""
+_LEASE_MS = MINUTE
+_EVERYTHING = Scope(projects=None)
+Recorder = Callable[[Rule, Sequence[tuple[Labels, float]], int], None]
+"""Function that stores the series of a recording rule."""
+
+
+class Alerting:
+    """Background work that evaluates rules. ``shared``: only the server that holds the lease does the work."""
+
+    name = "alerts"
+    interval = INTERVAL_SECONDS
+
+    def __init__(
+        self,
+        executor: Executor,
+        registry: Registry,
+        clock: Clock,
+        settings: Settings,
+        groups: Sequence[RuleGroup],
+        config: AlertConfig,
+        recorder: Recorder,
+        *,
+        shared: bool = False,
+    ) -> None:
+        self._executor = executor
+        self._registry = registry
+        self._clock = clock
+        self._settings = settings
+        self._groups = groups
+        self.config = config
+        self._recorder = recorder
+        self._shared = shared
+        self._owner = secrets.token_hex(8)
+        self._lock = threading.Lock()
+        self._alerts: dict[str, dict[str, Alert]] | None = None
+        self._reported: dict[str, NotificationGroup] = {}
+        self._due = [0] * len(groups)
+        self._status: dict[str, RuleStatus] = {}
+        self.url = settings.public_url.rstrip("/")
+        self.started = clock.now_ms()
+        self.evaluations = self.failures = 0
+
+    def round(self) -> None:
+        """Evaluate the groups that are due, then decide on messages."""
+        now_ms, began = self._clock.now_ms(), self._clock.monotonic()
+        if self._shared and not self._registry.take_lease(self.name, self._owner, now_ms, now_ms + _LEASE_MS):
+            with self._lock:
+                self._alerts = None  # another server changes the states
+            return
+        if self._alerts is None:
+            self._load(now_ms)
+        for place in sorted(range(len(self._groups)), key=lambda one: self._due[one]):
+            if self._due[place] > now_ms or self._clock.monotonic() - began > BUDGET_SECONDS:
+                break
+            group = self._groups[place]
+            self._due[place] = now_ms - now_ms % group.interval_ms + group.interval_ms
+            self._evaluate(group, now_ms)
+        self._notify(now_ms)
+
+    def _load(self, now_ms: int) -> None:
+        """Read the states of the last process. Alerts of rules that are no longer there are resolved."""
+        rules = {rule.id for group in self._groups for rule in group.rules}
+        found: dict[str, dict[str, Alert]] = {}
+        changed: list[Alert] = []
+        gone: list[str] = []
+        for alert in self._registry.alerts.all():
+            is_old = alert.rule not in rules or now_ms - alert.updated > _FORGOTTEN_MS
+            if alert.state is AlertState.PENDING and is_old:
+                gone.append(alert.fingerprint)
+                continue
+            if alert.firing and alert.rule not in rules:
+                alert = resolved(alert, now_ms)  # noqa: PLW2901 - the alert as it is now
+                changed.append(alert)
+            found.setdefault(alert.rule, {})[alert.fingerprint] = alert
+        self._registry.alerts.put(changed, gone)
+        self._reported = {one.key: one for one in self._registry.alerts.groups()}
+        with self._lock:
+            self._alerts = found
+
+    def _evaluate(self, group: RuleGroup, now_ms: int) -> None:
+        answers: dict[Question[Any], Any] = {}
+        found: dict[str, list[tuple[Labels, float]]] = {}
+        for rule in group.rules:
+            began, error = self._clock.monotonic(), ""
+            try:
+                with accounted(self._clock):
+                    if rule.query not in found:
+                        found[rule.query] = self._series(rule, now_ms, answers)
+                    self._apply(group, rule, now_ms, found[rule.query])
+                if rule.record:
+                    found.clear()  # the rules that follow may read the new samples
+            except (JobmeterError, EvaluationError) as failed:
+                error = failed.message if isinstance(failed, JobmeterError) else str(failed)
+                self.failures += 1
+                _log.warning("the rule %s was not evaluated: %s", rule.id, error)
+            self.evaluations += 1
+            seconds = self._clock.monotonic() - began
+            self._status[rule.id] = replace(
+                status_of(rule), health="err" if error else "ok", error=error, evaluated=now_ms, seconds=seconds
+            )
+
+    def _apply(self, group: RuleGroup, rule: Rule, now_ms: int, series: list[tuple[Labels, float]]) -> None:
+        """Store the next states of a rule's alerts, or the series of a recording rule."""
+        if rule.record:
+            self._recorder(rule, series[: group.limit or MOST_OF_RULE], now_ms)
+            return
+        all_alerts = self._alerts or {}
+        before = all_alerts.get(rule.id, {})
+        others = sum(map(len, all_alerts.values())) - len(before)
+        most = min(group.limit or MOST_OF_RULE, MOST_OF_RULE, MOST_ALERTS - others)
+        found = next_states(rule, before, series, now_ms, most)
+        changed = [one for one in found.values() if _is_changed(before.get(one.fingerprint), one, now_ms)]
+        gone = [one for one in before if one not in found]
+        if changed or gone:
+            self._registry.alerts.put(changed, gone)
+        # An unchanged alert has the time at which it was stored, so that its value is stored again in time.
+        stored = {one.fingerprint for one in changed}
+        merged = {
+            name: one if name in stored or name not in before else replace(one, updated=before[name].updated)
+            for name, one in found.items()
+        }
+        with self._lock:
+            all_alerts[rule.id] = merged
+            self._alerts = all_alerts
+
+    def _series(self, rule: Rule, now_ms: int, answers: dict[Question[Any], Any]) -> list[tuple[Labels, float]]:
+        """Return the series of a rule's expression now, without series of jobs that have ended."""
+
+        def answer(question: Question[Any]) -> Any:  # noqa: ANN401 - each question has its own result
+            if isinstance(question, DiskQuestion):
+                return disk_facts(self._settings, self._clock)
+            if not isinstance(question, JobFactsQuestion | NodeFactsQuestion):
+                return self._executor.run(question, _EVERYTHING)
+            if isinstance(question, NodeFactsQuestion):
+                question = replace(question, silent_ms=self._settings.node_seconds * SECOND)
+            if question not in answers:
+                answers[question] = self._executor.run(question, _EVERYTHING)
+            return answers[question]
+
+        reader = drive(prefetch(rule.node, now_ms, now_ms, LOOKBACK_MS, None), answer)
+        found = evaluate(rule.node, reader, np.array([now_ms], np.int64), most=MOST_VALUES).value
+        if isinstance(found, Scalar):
+            return [((), float(found.values[0]))]
+        if not isinstance(found, Vector):
+            return []
+        rows = [
+            (_without_foreign(labels, reader.foreign), value)
+            for labels, value in zip(found.labels, found.values[:, 0].tolist(), strict=True)
+        ]
+        if reader.of_facts or not any(value_of(labels, "job_id") for labels, _ in rows):
+            return rows
+        jobs = answer(JobFactsQuestion(since_ms=now_ms - LOOKBACK_MS)).jobs
+        over = {(job.project, job.id) for job in jobs if job.state.finished and job.state is not JobState.UNKNOWN}
+        return [row for row in rows if (value_of(row[0], "project"), value_of(row[0], "job_id")) not in over]
+
+    def _notify(self, now_ms: int) -> None:
+        if self.config.route is None:
+            return
+        alerts = [one for one in self._every() if one.state is not AlertState.PENDING]
+        if not alerts and not self._reported:
+            return
+        silences = self._registry.alerts.silences() if alerts else []
+        page = muted(alerts, silences, self.config.inhibitions, now_ms)
+        made = decide(self.config, page, self._reported, now_ms, self.url)
+        if not (made.messages or made.groups or made.forgotten):
+            return
+        dropped = self._registry.alerts.decide(made.groups, made.forgotten, made.messages, now_ms)
+        if dropped:
+            _log.error("%d messages about alerts were dropped: their destination is away for too long", dropped)
+        self._reported |= {one.key: one for one in made.groups}
+        for key in made.forgotten:
+            self._reported.pop(key, None)
+
+    def _every(self) -> list[Alert]:
+        with self._lock:
+            return [one for own in (self._alerts or {}).values() for one in own.values()]
+
+    def alerts(self) -> list[Alert]:
+        """Return every alert: of this process where it evaluates, else as another server stored them."""
+        with self._lock:
+            is_here = self._alerts is not None
+        return self._every() if is_here else self._registry.alerts.all()
+
+    def rules(self) -> list[RuleGroupStatus]:
+        """Return the groups of rules with the last evaluation of each rule by this process."""
+        return [
+            RuleGroupStatus(
+                name=group.name,
+                file=group.file,
+                interval_ms=group.interval_ms,
+                rules=[self._status.get(rule.id) or status_of(rule) for rule in group.rules],
+            )
+            for group in self._groups
+        ]
+
+
+def status_of(rule: Rule) -> RuleStatus:
+    """Return the status of a rule before its first evaluation."""
+    return RuleStatus(
+        id=rule.id,
+        name=rule.name,
+        query=rule.query,
+        is_alert=not rule.record,
+        hold_ms=rule.hold_ms,
+        keep_ms=rule.keep_ms,
+        labels=rule.texts["labels"],
+        annotations=rule.texts["annotations"],
+    )
+
+
+def disk_facts(settings: Settings, clock: Clock) -> DiskFacts:
+    """Return the space on the disk of the data folder."""
+    try:
+        usage = shutil.disk_usage(settings.data)
+    except OSError:
+        return DiskFacts(now_ms=clock.now_ms())
+    return DiskFacts(free=usage.free, size=usage.total, now_ms=clock.now_ms())
+
+
+def _without_foreign(labels: Labels, foreign: Iterable[str]) -> Labels:
+    """Return the labels without a project that a series of another project named as its own."""
+    return tuple(one for one in labels if one[0] != "project" or one[1] not in foreign)
+
+
+def _is_changed(old: Alert | None, new: Alert, now_ms: int) -> bool:
+    if old is None or (old.state, old.missing, old.resolved, old.annotations) != (
+        new.state,
+        new.missing,
+        new.resolved,
+        new.annotations,
+    ):
+        return True
+    return new.state is not AlertState.RESOLVED and now_ms - old.updated >= _STORE_MS

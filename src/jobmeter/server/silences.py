@@ -1,0 +1,123 @@
+"""Questions about alerts and silences, within the scope of the caller."""
+
+import uuid
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from jobmeter.access.principal import Principal, Scope
+from jobmeter.alerts.muting import MOST_MATCHERS, MOST_SILENCES, MOST_TEXT, check_matcher, fulfils, muted
+from jobmeter.alerts.notify import routes_of
+from jobmeter.errors import InvalidRequestError, LimitExceededError, NotFoundError
+from jobmeter.model.alert import (
+    AlertingQuestion,
+    AlertingStatus,
+    AlertPage,
+    AlertsQuestion,
+    AlertState,
+    ExpireSilence,
+    PutSilence,
+    RuleGroupStatus,
+    RulesQuestion,
+    Silence,
+    SilencesQuestion,
+)
+from jobmeter.model.time import DAY
+from jobmeter.server.services import Services
+
+KEEP_MS = 5 * DAY
+"""Time for which an expired silence remains."""
+LONGEST_MS = 366 * DAY
+
+
+def find_alerts(services: Services, _: AlertsQuestion, __: Principal, scope: Scope) -> AlertPage:
+    """Return the pending and firing alerts of the caller's projects."""
+    alerting, now_ms = services.alerting, services.clock.now_ms()
+    every = [one for one in alerting.alerts() if one.state is not AlertState.RESOLVED]
+    page = muted(every, services.registry.alerts.silences(), alerting.config.inhibitions, now_ms)
+    visible = sorted((one for one in every if _shows(scope, one.project)), key=lambda one: (one.started, one.name))
+    receivers = {one.fingerprint: routes_of(alerting.config, one) for one in visible}
+    return replace(page, alerts=visible, receivers=receivers, url=alerting.url)
+
+
+def _shows(scope: Scope, project: str) -> bool:
+    """Return whether the caller may see a project; only a key of all projects sees what belongs to none."""
+    return scope.allows(project) if project else scope.projects is None and scope.job is None
+
+
+def find_rules(services: Services, _: RulesQuestion, __: Principal, ___: Scope) -> Sequence[RuleGroupStatus]:
+    """Return the rules with the last evaluation of each."""
+    return services.alerting.rules()
+
+
+def alerting_status(services: Services, _: AlertingQuestion, __: Principal, ___: Scope) -> AlertingStatus:
+    """Return the names of the receivers, and since when rules are evaluated."""
+    alerting = services.alerting
+    names = alerting.config.receivers
+    config = "".join(f"# receiver {name}\n" for name in names)
+    return AlertingStatus(receivers=names, config=config, started=alerting.started)
+
+
+def find_silences(services: Services, _: SilencesQuestion, __: Principal, scope: Scope) -> Sequence[Silence]:
+    """Return the silences of the caller's projects."""
+    oldest = services.clock.now_ms() - KEEP_MS
+    return [one for one in services.registry.alerts.silences() if one.end > oldest and _shows(scope, one.project)]
+
+
+def put_silence(services: Services, question: PutSilence, _: Principal, scope: Scope) -> Silence:
+    """Create or change a silence. Raises InvalidRequestError, LimitExceededError or NotFoundError."""
+    now_ms = services.clock.now_ms()
+    _check(question, now_ms)
+    every = services.registry.alerts.silences()
+    expired = [one.id for one in every if one.end <= now_ms - KEEP_MS]
+    if question.id:
+        old = _find(every, question.id, scope)
+        project, name = old.project, old.id
+    else:
+        if len(every) - len(expired) >= MOST_SILENCES:
+            raise LimitExceededError(f"there are {MOST_SILENCES} silences already: let some expire", "matchers")
+        project = "" if scope.projects is None else next(iter(scope.projects))
+        name = str(uuid.uuid4())
+    made = Silence(
+        id=name,
+        project=project,
+        matchers=question.matchers,
+        start=question.start,
+        end=question.end,
+        author=question.author,
+        comment=question.comment,
+        updated=now_ms,
+    )
+    services.registry.alerts.put_silence(made, expired)
+    return made
+
+
+def expire_silence(services: Services, question: ExpireSilence, _: Principal, scope: Scope) -> Silence:
+    """End a silence now; a no-op for one that has ended. Raises NotFoundError."""
+    now_ms = services.clock.now_ms()
+    found = _find(services.registry.alerts.silences(), question.id, scope)
+    if found.end > now_ms:
+        found = replace(found, start=min(found.start, now_ms), end=now_ms, updated=now_ms)
+        services.registry.alerts.put_silence(found)
+    return found
+
+
+def _find(every: Sequence[Silence], name: str, scope: Scope) -> Silence:
+    found = next((one for one in every if one.id == name and _shows(scope, one.project)), None)
+    if found is None:
+        raise NotFoundError(f"there is no silence {name[:64]!r}", "silence", name[:64])
+    return found
+
+
+def _check(question: PutSilence, now_ms: int) -> None:
+    if not 1 <= len(question.matchers) <= MOST_MATCHERS:
+        raise InvalidRequestError(f"a silence needs 1 to {MOST_MATCHERS} matchers", "matchers")
+    for matcher in question.matchers:
+        check_matcher(matcher)
+    if fulfils(question.matchers, {}):
+        raise InvalidRequestError("at least one matcher must need a label: these match every alert", "matchers")
+    if not question.start < question.end or question.end <= now_ms or question.end > now_ms + LONGEST_MS:
+        raise InvalidRequestError("a silence ends after its start, in the future, and within a year", "endsAt")
+    for field, text in (("createdBy", question.author), ("comment", question.comment)):
+        if not text.strip() or len(text) > MOST_TEXT:
+            raise InvalidRequestError(f"{field} must have 1 to {MOST_TEXT} characters", field)

@@ -1,0 +1,70 @@
+"""The states of alerts, beside a slow model of the rules that Prometheus documents."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobmeter.alerts.rules import load_rules
+from jobmeter.alerts.states import RESOLVED_MS, EvaluationError, next_states
+from jobmeter.model.alert import Alert, AlertState
+
+STEP = 60_000
+
+
+def rule_of(tmp_path_factory, hold, keep):
+    path = tmp_path_factory.mktemp("rules") / "rules.yml"
+    path.write_text(
+        "groups:\n- name: g\n  rules:\n  - alert: A\n    expr: up == 0\n"
+        f"    for: {hold}m\n    keep_firing_for: {keep}m\n    labels: {{severity: page}}\n"
+    )
+    return load_rules([str(path)], shipped=False)[0].rules[0]
+
+
+SERIES = ((("__name__", "up"), ("node", "n1"), ("project", "lab")), 0.0)
+
+
+def model(seen, hold, keep):
+    """Return the state after each evaluation: inactive, pending, firing or resolved."""
+    found, began, lost, fires, ended = [], None, None, False, None
+    for at, there in enumerate(seen):
+        if there:
+            began = at if began is None else began
+            lost, ended = None, None
+            fires = fires or at - began >= hold
+        elif fires:
+            lost = at if lost is None else lost
+            if not keep or at - lost >= keep:
+                fires, began, lost, ended = False, None, None, at
+        else:
+            began = None
+        shown = "firing" if fires else "pending" if began is not None else "inactive"
+        if shown == "inactive" and ended is not None and (at - ended) * STEP < RESOLVED_MS:
+            shown = "resolved"
+        found.append(shown)
+    return found
+
+
+@given(st.lists(st.booleans(), max_size=60), st.integers(0, 5), st.integers(0, 4))
+def test_states_follow_the_model(tmp_path_factory, seen, hold, keep):
+    rule = rule_of(tmp_path_factory, hold, keep)
+    alerts: dict[str, Alert] = {}
+    found = []
+    for at, there in enumerate(seen):
+        alerts = next_states(rule, alerts, [SERIES] if there else [], at * STEP + 1_000_000, 10)
+        found.append(next((one.state.value for one in alerts.values()), "inactive"))
+    assert found == model(seen, hold, keep)
+
+
+def test_an_alert_has_the_labels_of_series_and_rule(tmp_path_factory):
+    rule = rule_of(tmp_path_factory, 0, 0)
+    (alert,) = next_states(rule, {}, [SERIES], 1, 10).values()
+    assert alert.labels == {"alertname": "A", "node": "n1", "project": "lab", "severity": "page"}
+    assert (alert.project, alert.state, alert.fired, alert.value) == ("lab", AlertState.FIRING, 1, "0")
+
+
+def test_too_many_series_and_equal_labels_are_errors(tmp_path_factory):
+    rule = rule_of(tmp_path_factory, 0, 0)
+    with pytest.raises(EvaluationError, match="the limit is 1"):
+        next_states(rule, {}, [SERIES, ((("node", "n2"),), 1.0)], 1, 1)
+    with pytest.raises(EvaluationError, match="same labels"):
+        next_states(rule, {}, [SERIES, (SERIES[0][1:], 1.0)], 1, 10)

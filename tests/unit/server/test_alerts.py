@@ -1,0 +1,277 @@
+"""Alerts in a whole server: rules evaluated, states stored, questions answered within their scope."""
+
+import json
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+from tests import frames
+from tests.serving import serving
+from tests.unit.server.test_key_policies import made, own
+
+from jobmeter.model.event import Event, EventSource, Level
+from jobmeter.model.series import Series
+from jobmeter.model.time import HOUR, MINUTE, SECOND
+
+RULES = """
+groups:
+  - name: mine
+    interval: 1s
+    rules:
+      - record: lab:load:max
+        expr: max by (project, job_id) (jobmeter_app_load)
+        labels: {team: research}
+      - alert: Loaded
+        expr: jobmeter_app_load > 5
+        for: 1m
+        labels: {severity: page}
+        annotations: {summary: "{{ $labels.job_id }} has {{ $value }}"}
+      - alert: Broken
+        expr: jobmeter_app_load + on (project) jobmeter_app_load
+"""
+CONFIG = """
+allow: [127.0.0.0/8]
+route: {receiver: team, group_wait: 0s, group_by: [alertname]}
+receivers: [{name: team, webhook_configs: [{url: 'http://127.0.0.1:1/x'}]}]
+"""
+
+
+def start(tmp_path, **options):
+    (tmp_path / "rules.yml").write_text(RULES)
+    (tmp_path / "alerts.yml").write_text(CONFIG)
+    files = {"alert_rules": str(tmp_path / "rules.yml"), "alert_config": str(tmp_path / "alerts.yml")}
+    return serving(tmp_path / "data", **{**files, **options})
+
+
+@pytest.fixture
+def server(tmp_path):
+    made_here = start(tmp_path)
+    yield made_here
+    made_here.application.close()
+
+
+def load(server, value, job="busy", project=None):
+    now = server.clock.now_ms()
+    series = {"metric": "app.load", "job": job, "replica": "worker-0"}
+    key = server.key("writer", project) if project else None
+    assert server.ingest(frames.samples([(series, [(now - SECOND, value)])]), key).status == 200
+
+
+def get(server, path, key=None, token="", **parameters):
+    token = token or (key or server.admin).token
+    reply = server.raw("GET", f"{path}?{urlencode(parameters)}", headers={"Authorization": f"Bearer {token}"})
+    assert reply.status == 200, reply.body
+    return json.loads(reply.body)
+
+
+def alerts(server, key=None, name="Loaded"):
+    found = get(server, "/prometheus/api/v1/alerts", key)["data"]["alerts"]
+    return [one for one in found if one["labels"]["alertname"] == name]
+
+
+def forward(server, seconds, value=None):
+    server.clock.time_ms += seconds * SECOND
+    if value is not None:
+        load(server, value)
+    server.application.services.alerting.round()
+
+
+def test_an_alert_waits_fires_and_ends(server):
+    forward(server, 1, 9.0)
+    (one,) = alerts(server)
+    assert (one["state"], one["value"]) == ("pending", "9")
+    assert one["labels"] == {
+        "alertname": "Loaded", "job_id": "busy", "project": "default", "replica": "worker-0", "severity": "page",
+    }  # fmt: skip
+    forward(server, 61, 9.0)
+    (one,) = alerts(server)
+    assert (one["state"], one["annotations"]) == ("firing", {"summary": "busy has 9"})
+    forward(server, 10, 1.0)
+    assert alerts(server) == []
+    stored = [one for one in server.application.services.registry.alerts.all() if one.name == "Loaded"]
+    assert [one.state.value for one in stored] == ["resolved"]
+    forward(server, 20 * 60, 1.0)
+    assert [one for one in server.application.services.registry.alerts.all() if one.name == "Loaded"] == []
+
+
+def test_rules_show_their_state_and_errors(server):
+    load(server, 9.0, "second")
+    forward(server, 1, 9.0)
+    groups = get(server, "/prometheus/api/v1/rules")["data"]["groups"]
+    (mine,) = [one for one in groups if one["name"] == "mine"]
+    record, loaded, broken = mine["rules"]
+    assert (record["type"], record["health"]) == ("recording", "ok")
+    assert (loaded["type"], loaded["state"], loaded["duration"], len(loaded["alerts"])) == (
+        "alerting",
+        "pending",
+        60,
+        2,
+    )
+    assert (broken["health"], broken["state"]) == ("err", "inactive")
+    assert "many-to-many" in broken["lastError"] or "duplicate" in broken["lastError"]
+    only = get(server, "/prometheus/api/v1/rules", type="record")["data"]["groups"]
+    assert [rule["name"] for one in only for rule in one["rules"]] == ["lab:load:max"]
+
+
+def test_a_recorded_series_is_stored(server):
+    forward(server, 1, 9.0)
+    found = get(server, "/prometheus/api/v1/query", query="lab:load:max")["data"]["result"]
+    assert [(one["metric"]["team"], one["value"][1]) for one in found] == [("research", "9")]
+
+
+def test_for_survives_a_restart(tmp_path):
+    first = start(tmp_path)
+    forward(first, 1, 9.0)
+    store, now = first.application.services.store, first.clock.now_ms()
+    second = serving(
+        tmp_path / "data",
+        store,
+        alert_rules=str(tmp_path / "rules.yml"),
+    )
+    second.clock.time_ms = now
+    forward(second, 61, 9.0)
+    assert [one["state"] for one in alerts(second)] == ["firing"]
+    third = serving(tmp_path / "data", store)
+    third.clock.time_ms = second.clock.now_ms()
+    third.application.services.alerting.round()
+    assert alerts(third) == []
+    for one in (second, third):
+        one.application.services.registry.close()
+    first.application.close()
+
+
+def test_a_pending_alert_begins_again_after_a_long_outage(tmp_path):
+    first = start(tmp_path)
+    forward(first, 1, 9.0)
+    first.application.services.registry.close()
+    second = serving(tmp_path / "data", first.application.services.store, alert_rules=str(tmp_path / "rules.yml"))
+    second.clock.time_ms = first.clock.now_ms() + 2 * HOUR
+    forward(second, 1, 9.0)
+    assert [one["state"] for one in alerts(second)] == ["pending"]
+    second.application.close()
+
+
+def test_the_end_of_a_job_ends_its_alerts(server):
+    forward(server, 1, 9.0)
+    forward(server, 61, 9.0)
+    assert [one["state"] for one in alerts(server)] == ["firing"]
+    now = server.clock.now_ms()
+    ended = {"job_id": "busy", "state": "Succeeded", "start": now - HOUR, "end": now}
+    assert server.ingest(frames.records({"jobs": [ended]})).status == 200
+    forward(server, 2)
+    assert alerts(server) == []
+
+
+def test_alerts_are_shown_within_the_scope(server):
+    server.clock.time_ms += SECOND
+    load(server, 9.0, "theirs", "other")
+    forward(server, 1, 9.0)
+    assert {one["labels"]["job_id"] for one in alerts(server)} == {"busy", "theirs"}
+    assert [one["labels"]["job_id"] for one in alerts(server, server.key("reader", "other"))] == ["theirs"]
+    assert alerts(server, server.key("reader", "third")) == []
+    query = own({"Effect": "Allow", "Action": ["prometheus:query"], "Resource": "*"})
+    token = made(server, policies=[query])["token"]
+    reply = server.raw("GET", "/prometheus/api/v1/alerts", headers={"Authorization": f"Bearer {token}"})
+    assert reply.status == 403
+
+
+def test_messages_are_stored_with_the_decision(tmp_path):
+    server = start(tmp_path, alert_shipped="off")
+    forward(server, 1, 9.0)
+    forward(server, 61, 9.0)
+    table, bodies = server.application.services.registry.alerts, []
+    while waiting := table.waiting():
+        (message,) = waiting
+        assert message.destination == "team/webhook/0"
+        bodies.append(json.loads(message.body)["groupLabels"]["alertname"])
+        table.delivered(message.id)
+    assert sorted(bodies) == ["Broken", "Loaded"]
+    assert max(one.sent for one in table.groups()) == server.clock.now_ms()
+    server.application.close()
+
+
+def test_shipped_rules_fire(server):
+    now = server.clock.now_ms()
+    jobs = [
+        {"job_id": "bad", "state": "Failed", "start": now - HOUR, "end": now - MINUTE, "user": "ada"},
+        {"job_id": "run", "state": "Running", "start": now - HOUR},
+    ]
+    assert server.ingest(frames.records({"jobs": jobs, "nodes": [{"name": "n1", "info": {"a": 1}}]})).status == 200
+
+    def finding(job, rule, subject=""):
+        server.application.services.registry.add_events(
+            [
+                Event(
+                    time=now, job=job, source=EventSource.JOB, level=Level.ERROR, reason="Finding", subject=subject,
+                    message=f"{rule} ({subject or f'job {job}'}): It broke",
+                )
+            ]
+        )  # fmt: skip
+
+    finding("bad", "host_oom_kill")
+    finding("bad", "nccl_timeout")
+    finding("run", "gpu_missing", "device n1/gpu0")
+    forward(server, 1)
+    forward(server, 31)
+    found = get(server, "/prometheus/api/v1/alerts")["data"]["alerts"]
+    firing = {one["labels"]["alertname"]: one for one in found if one["state"] == "firing"}
+    assert {"JobFailed", "JobOutOfMemory", "CriticalFinding", "GpuMissing"} <= set(firing)
+    assert firing["JobFailed"]["annotations"]["description"].startswith("Root cause: host_oom_kill")
+    forward(server, 200)
+    found = get(server, "/prometheus/api/v1/alerts")["data"]["alerts"]
+    assert "NodeDown" in {one["labels"]["alertname"] for one in found}
+
+
+def test_idle_devices_fire_after_an_hour_of_idling(server):
+    now = server.clock.now_ms()
+    job = {"job_id": "run", "state": "Running", "start": now}
+    assert server.ingest(frames.records({"jobs": [job]})).status == 200
+    series = {"metric": "gpu.utilization", "job": "run", "replica": "w-0", "node": "n1", "device": "gpu0"}
+
+    def minutes(count, value):
+        for _ in range(count):
+            server.clock.time_ms += MINUTE
+            at = server.clock.now_ms()
+            assert server.ingest(frames.samples([(series, [(at - SECOND, value)])])).status == 200
+            server.application.services.alerting.round()
+
+    minutes(30, 0.0)
+    minutes(1, 0.9)
+    minutes(61, 0.0)
+    assert [one["state"] for one in alerts(server, name="GpuIdle")] == ["pending"]
+    minutes(3, 0.0)
+    assert [one["state"] for one in alerts(server, name="GpuIdle")] == ["firing"]
+    assert [one["state"] for one in alerts(server, name="GpuIdleLong")] == ["pending"]
+    minutes(46, 0.0)
+    assert [one["state"] for one in alerts(server, name="GpuIdleLong")] == ["firing"]
+
+
+def test_shipped_rules_can_be_turned_off(tmp_path):
+    server = start(tmp_path, alert_shipped="off")
+    groups = get(server, "/prometheus/api/v1/rules")["data"]["groups"]
+    assert [one["name"] for one in groups] == ["mine"]
+    assert Path(groups[0]["file"]).name == "rules.yml"
+    server.application.close()
+
+
+def test_a_series_does_not_move_its_alert_to_another_project(tmp_path):
+    (tmp_path / "rules.yml").write_text("groups: [{name: g, interval: 1s, rules: [{alert: A, expr: load_now > 1}]}]")
+    server = serving(tmp_path / "data", alert_rules=str(tmp_path / "rules.yml"))
+    server.clock.time_ms += SECOND
+    series = Series("external.load_now", labels=(("project", "victim"),), project="attacker")
+    now = server.clock.now_ms()
+    reply = server.ingest(frames.samples([(series, [(now - SECOND, 5.0)])]), server.key("writer", "attacker"))
+    assert reply.status == 200, reply.body
+    forward(server, 1)
+    assert alerts(server, server.key("reader", "victim"), "A") == []
+    server.application.close()
+
+
+@pytest.mark.parametrize(("expression", "value"), [("vector(0) / 0", "NaN"), ("vector(1) / 0", "+Inf")])
+def test_odd_values_survive_a_restart(tmp_path, expression, value):
+    (tmp_path / "rules.yml").write_text(f"groups: [{{name: g, rules: [{{alert: A, expr: {expression}}}]}}]")
+    for _ in range(2):
+        server = serving(tmp_path / "data", alert_rules=str(tmp_path / "rules.yml"))
+        server.application.services.alerting.round()
+        assert [one["value"] for one in alerts(server, name="A")] == [value]
+        server.application.close()
