@@ -33,7 +33,7 @@ class _Verbs(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """Write the verbs by heading, loading only those of plug-ins."""
+        """Write the verbs by heading, loading only plug-ins."""
         width = max(map(len, VERBS))
         headings = {heading: list(verbs.items()) for heading, verbs in GROUPS.items()}
         headings["Plug-ins"] = [

@@ -54,7 +54,7 @@ class Thresholds(Mapping[str, Numbers]):
 
 
 def load(path: str = "", plugins: Mapping[str, Table] = MappingProxyType({})) -> Thresholds:
-    """Return the shipped thresholds and those of ``plugins``, overridden by the operator's file, if any.
+    """Return the shipped thresholds and the thresholds of ``plugins``, overridden by the operator's file, if any.
 
     Raises ConfigurationError naming the file and the entry that is wrong.
     """
