@@ -28,7 +28,7 @@ from jobmeter.query.administration import Answers, DamageQuestion, record_answer
 from jobmeter.query.defaults import CORE_METRICS, SUMMARY_METRICS, default_step, job_end, life
 from jobmeter.query.facts import JobFacts, JobFactsQuestion, NodeFacts, NodeFactsQuestion, job_facts, node_facts
 from jobmeter.query.fleet import FleetQuestion, fleet
-from jobmeter.query.frame import Frame, read
+from jobmeter.query.frame import BucketedSeries, read
 from jobmeter.query.group import (
     CapacityQuestion,
     GroupNodesQuestion,
@@ -201,7 +201,7 @@ class Executor:
         return reported(self._store, self._subjects.head(question.ref, scope), question, self._meter())
 
     def _readings(self, question: ReadingsQuestion, scope: Scope) -> Readings:
-        narrowing = gather.Narrowing(question.replicas, question.devices)
+        narrowing = gather.SeriesFilter(question.replicas, question.devices)
         view = self._subjects.view(question.ref, scope)
         resolved = self._measurements.of_job(view, question.names, question.range, By.DEVICE, narrowing)
         return readings(self._store, question, resolved.layout.shape, self._meter())
@@ -253,7 +253,7 @@ class Executor:
             resolved = self._measurements.of_nodes(nodes, ref, scope, names, span, by)
             columns = newest(resolved.layout.shape, self._source, span, meter)
         layout = resolved.layout
-        found = values(Frame(layout.shape, columns, resolved.limits), rows, by, layout)
+        found = values(BucketedSeries(layout.shape, columns, resolved.limits), rows, by, layout)
         return sorted(found, key=lambda one: (one.metric, natural(one.replica), natural(one.node), natural(one.device)))
 
     def _measured_names(self, question: MeasuredNamesQuestion, scope: Scope) -> list[str]:
@@ -272,7 +272,7 @@ class Executor:
         rows = metrics_of(SUMMARY_METRICS)
         resolved = self._measurements.of_job(view, sources(rows), span, By.JOB)
         shape = resolved.layout.shape
-        frame = Frame(shape, read(shape, self._source, span, step_ms, meter), resolved.limits)
+        frame = BucketedSeries(shape, read(shape, self._source, span, step_ms, meter), resolved.limits)
         return summarize(view, frame, rows, span, step_ms, now_ms)
 
     def _log_lines(self, question: LogLinesQuestion, scope: Scope) -> Iterator[list[LogLine]]:

@@ -19,7 +19,7 @@ from jobmeter.model.question import Question
 from jobmeter.model.series import Series
 from jobmeter.model.time import MINUTE, SECOND, TimeRange
 from jobmeter.query.faults import NodeFault, node_faults
-from jobmeter.query.frame import Frame, read
+from jobmeter.query.frame import BucketedSeries, read
 from jobmeter.query.idle import HOLD_MS, IDLE
 from jobmeter.query.inventory import Inventory, device_states, named_devices
 from jobmeter.query.meter import Meter
@@ -27,7 +27,7 @@ from jobmeter.query.nodes import SILENT_MS, NodeState, machines, state_of, visib
 from jobmeter.query.permitted import permitted_jobs, permitted_series
 from jobmeter.query.plan import WHOLE_MS
 from jobmeter.query.request import Statistic, metrics_of, sources
-from jobmeter.query.shape import Entry, Member, Shape
+from jobmeter.query.shape import SelectedSeries, SeriesPart, SubjectKey
 from jobmeter.query.source import Source
 from jobmeter.query.usage import DEVICES, Readings
 from jobmeter.registry.base import Registry
@@ -162,13 +162,13 @@ def _selector(places: Iterable[Place], projects: frozenset[str] | None, now_ms: 
 def _measure(source: Source, meter: Meter, series: Sequence[Series], now_ms: int, found: _Found) -> None:
     alone = {(one.metric, one.cluster, one.node, one.device) for one in series if not one.job}
     entries = [
-        Entry(one, Member(one.job, "", one.cluster, one.node, one.device), "")
+        SeriesPart(one, SubjectKey(one.job, "", one.cluster, one.node, one.device), "")
         for one in series
         if not one.job or (one.metric, one.cluster, one.node, one.device) not in alone
     ]
-    shape = Shape(entries)
+    shape = SelectedSeries(entries)
     span = TimeRange(max(0, now_ms - WINDOW_MS), now_ms + meter.limits.future_seconds * SECOND)
-    readings = Readings(Frame(shape, read(shape, source, span, WHOLE_MS, meter), {}))
+    readings = Readings(BucketedSeries(shape, read(shape, source, span, WHOLE_MS, meter), {}))
     columns = readings.frame.columns
     newest = np.zeros(len(shape.members), np.int64)
     np.maximum.at(newest, shape.member[columns.index], columns.last_time)

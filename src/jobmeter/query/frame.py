@@ -1,4 +1,4 @@
-"""Frame: the shape of one query with the buckets of its series over a range."""
+"""Buckets of the series that answer a query, over a range."""
 
 import msgspec
 import numpy as np
@@ -9,19 +9,19 @@ from jobmeter.model.time import TimeRange
 from jobmeter.query.layout import MOST_SAMPLES, MOST_SERIES
 from jobmeter.query.meter import Meter
 from jobmeter.query.reduce import is_sorted, merge, take
-from jobmeter.query.shape import Read, Shape
+from jobmeter.query.shape import Read, SelectedSeries
 from jobmeter.query.source import RAW_IS_QUICK, Source, buckets
 from jobmeter.store.base import Memory
 
 
-class Frame(msgspec.Struct, frozen=True, eq=False):
-    """Shape with the buckets of its entries: ``columns.index`` is a position in the entries.
+class BucketedSeries(msgspec.Struct, frozen=True, eq=False):
+    """Selected series with the buckets of their parts: ``columns.index`` is a position in ``shape.entries``.
 
     ``limits`` come from the job's record. ``step_ms`` is the length of the buckets, 0 if their times are not multiples
     of it.
     """
 
-    shape: Shape
+    shape: SelectedSeries
     columns: BucketColumns
     limits: dict[str, float]
     step_ms: int = 0
@@ -34,7 +34,7 @@ class Frame(msgspec.Struct, frozen=True, eq=False):
         return take(self.columns, slice(*np.searchsorted(self.columns.index, (first, end)).tolist()))
 
 
-def read(shape: Shape, source: Source, span: TimeRange, step_ms: int, meter: Meter) -> BucketColumns:
+def read(shape: SelectedSeries, source: Source, span: TimeRange, step_ms: int, meter: Meter) -> BucketColumns:
     """Read the buckets of a shape's entries over a span; clipped entries are read only within their clip."""
     parts: list[BucketColumns] = []
     for group in shape.reads(span, in_order=span.length_ms <= RAW_IS_QUICK):  # nearly always in memory
@@ -43,7 +43,7 @@ def read(shape: Shape, source: Source, span: TimeRange, step_ms: int, meter: Met
     return merge(parts)
 
 
-def read_memory(shape: Shape, memory: Memory, span: TimeRange, step_ms: int) -> BucketColumns | None:
+def read_memory(shape: SelectedSeries, memory: Memory, span: TimeRange, step_ms: int) -> BucketColumns | None:
     """Read the buckets of a shape's entries from memory; None if some are not in memory."""
     parts: list[BucketColumns] = []
     for group in shape.reads(span, in_order=True):

@@ -13,7 +13,7 @@ from jobmeter.model.series import NO_JOB, Series, job_key
 from jobmeter.model.time import MAX_TIME_MS, TimeRange
 from jobmeter.query.request import By, series_since
 from jobmeter.query.restarts import join_restarts
-from jobmeter.query.shape import Entry, Member, is_counter
+from jobmeter.query.shape import SeriesPart, SubjectKey, is_counter
 from jobmeter.settings import Limits
 from jobmeter.store.base import Selector, Store
 
@@ -21,7 +21,7 @@ EVER = TimeRange(0, MAX_TIME_MS)
 
 NodesNamed = Callable[[frozenset[str]], Sequence[Node]]
 """Function that returns the nodes of given names."""
-_Missing = Mapping[tuple[str, Member], Sequence[TimeRange]]
+_Missing = Mapping[tuple[str, SubjectKey], Sequence[TimeRange]]
 """Times at which a job had a device without its own series, by (metric, device of a replica)."""
 _AllocatedSeries = Mapping[tuple[str, str, str, str], Sequence[Series]]
 """Series of devices without a job, by (project, metric, node, device)."""
@@ -32,14 +32,14 @@ With more, only nodes of the range are.
 """
 
 
-class Narrowing(NamedTuple):
+class SeriesFilter(NamedTuple):
     """Filter of entries; empty parts match all."""
 
     replicas: frozenset[str] = frozenset()
     devices: frozenset[str] = frozenset()
     labels: tuple[tuple[str, str], ...] = ()
 
-    def filter(self, entries: Iterable[Entry]) -> list[Entry]:
+    def filter(self, entries: Iterable[SeriesPart]) -> list[SeriesPart]:
         """Return the entries that match."""
         required = set(self.labels)
         return [
@@ -51,7 +51,7 @@ class Narrowing(NamedTuple):
         ]
 
 
-EVERYTHING = Narrowing()
+EVERYTHING = SeriesFilter()
 
 
 class JobEntries(NamedTuple):
@@ -60,7 +60,7 @@ class JobEntries(NamedTuple):
     ``range_independent``: valid for every range until new series appear. ``unassigned``: includes series without a job.
     """
 
-    entries: list[Entry]
+    entries: list[SeriesPart]
     range_independent: bool
     unassigned: bool = False
 
@@ -93,7 +93,7 @@ def of_job(
 
     ``own`` are the job's series. ``nodes`` returns nodes of its project by name.
     """
-    entries = [Entry(series, member_of(series), series.replica) for series in own]
+    entries = [SeriesPart(series, member_of(series), series.replica) for series in own]
     metrics, measured, members = of_devices(names), _measured(own), devices_of(view)
     if all(measured(name, who) for who in members for name in metrics):
         return JobEntries(entries, range_independent=True)
@@ -116,7 +116,7 @@ def of_jobs(
     limits: Limits,
     nodes: NodesNamed,
     most: int,
-) -> list[Entry]:
+) -> list[SeriesPart]:
     """Find the entries of some metrics of many jobs, with members under ``owner_of``, in two store queries.
 
     ``nodes`` returns nodes of their projects by name. ``most`` limits the number of series.
@@ -132,9 +132,9 @@ def of_jobs(
     projects = {view.job.project for view in views}
     places = _places({who for one in missing.values() for _, who in one}, nodes)
     found = _matched_allocations(store, projects, places, devices, span, limits)
-    entries: list[Entry] = []
+    entries: list[SeriesPart] = []
     for key, view in keys.items():
-        measured = [Entry(one, _owned(member_of(one), view.job), one.replica) for one in own[key]]
+        measured = [SeriesPart(one, _owned(member_of(one), view.job), one.replica) for one in own[key]]
         allocated = _allocated_throughout(view, missing[key], found, span)
         entries.extend(join_restarts([*measured, *allocated], view, By.JOB).entries)
     return entries
@@ -159,9 +159,9 @@ def series_of_nodes(
     return store.find(selector)
 
 
-def of_nodes(series: Iterable[Series]) -> list[Entry]:
+def of_nodes(series: Iterable[Series]) -> list[SeriesPart]:
     """Build the entries of series of nodes."""
-    return [Entry(one, _member_of_node(one), one.replica) for one in series]
+    return [SeriesPart(one, _member_of_node(one), one.replica) for one in series]
 
 
 @lru_cache(maxsize=1_000)
@@ -171,11 +171,11 @@ def of_devices(names: frozenset[str]) -> frozenset[str]:
     return frozenset(metric.name for metric in metrics if metric is not None and metric.scope is Scope.DEVICE)
 
 
-def devices_of(view: JobView) -> AbstractSet[Member]:
+def devices_of(view: JobView) -> AbstractSet[SubjectKey]:
     """List the devices that replicas of a job had at any time; series without a job may belong to them."""
     latest = _latest(view, EVER)
     return {
-        Member("", one.replica, one.cluster, one.node, one.device)
+        SubjectKey("", one.replica, one.cluster, one.node, one.device)
         for one in view.allocations
         if one.start < (latest if one.end is None else one.end)
     }
@@ -186,22 +186,22 @@ def owner_of(job: Job) -> str:
     return f"{job.project}/{job.id}"
 
 
-def member_of(series: Series) -> Member:
+def member_of(series: Series) -> SubjectKey:
     """Member to which a series of a job belongs. A replica that moved to another node stays one member."""
     if series.device:
-        return Member("", series.replica, series.cluster, series.node, series.device)
+        return SubjectKey("", series.replica, series.cluster, series.node, series.device)
     if series.replica:
-        return Member("", series.replica, "", "", "")
-    return Member("", "", series.cluster, series.node, "")
+        return SubjectKey("", series.replica, "", "", "")
+    return SubjectKey("", "", series.cluster, series.node, "")
 
 
-def _member_of_node(series: Series) -> Member:
-    """Member in a query over several jobs: a device is one member, whichever job had it."""
+def _member_of_node(series: Series) -> SubjectKey:
+    """Member of a query over several jobs: a device is one member, whichever job had it."""
     if series.device:
-        return Member("", "", series.cluster, series.node, series.device)
+        return SubjectKey("", "", series.cluster, series.node, series.device)
     if series.replica:
-        return Member(f"{series.project}/{series.job}", series.replica, series.cluster, series.node, "")
-    return Member(f"{series.project}/{series.job}" if series.job else "", "", series.cluster, series.node, "")
+        return SubjectKey(f"{series.project}/{series.job}", series.replica, series.cluster, series.node, "")
+    return SubjectKey(f"{series.project}/{series.job}" if series.job else "", "", series.cluster, series.node, "")
 
 
 def _matched_allocations(
@@ -229,17 +229,17 @@ def _matched_allocations(
     return found
 
 
-def _entries_allocated(view: JobView, missing: _Missing, found: _AllocatedSeries) -> Iterator[Entry]:
+def _entries_allocated(view: JobView, missing: _Missing, found: _AllocatedSeries) -> Iterator[SeriesPart]:
     for (name, who), clips in missing.items():
         for series in found.get((view.job.project, name, who.node, who.device), ()):
             if who.cluster in ("", series.cluster):
                 member = who._replace(cluster=series.cluster)
-                yield from (Entry(series, member, who.replica, clip) for clip in clips)
+                yield from (SeriesPart(series, member, who.replica, clip) for clip in clips)
 
 
 def _allocated_throughout(
     view: JobView, missing: _Missing, found: _AllocatedSeries, span: TimeRange
-) -> Iterator[Entry]:
+) -> Iterator[SeriesPart]:
     """Build entries for one of many jobs: gauges of a device that the job had all the time need no clip.
 
     Without clips they can be read together.
@@ -251,8 +251,8 @@ def _allocated_throughout(
         yield replace(entry, member=_owned(entry.member, view.job), clip=clipped)
 
 
-def _owned(member: Member, job: Job) -> Member:
-    return Member(owner_of(job), *member[1:])
+def _owned(member: SubjectKey, job: Job) -> SubjectKey:
+    return SubjectKey(owner_of(job), *member[1:])
 
 
 def _missing(view: JobView, own: Sequence[Series], metrics: frozenset[str], span: TimeRange) -> _Missing:
@@ -266,7 +266,7 @@ def _missing(view: JobView, own: Sequence[Series], metrics: frozenset[str], span
     }
 
 
-def _measured(own: Sequence[Series]) -> Callable[[str, Member], bool]:
+def _measured(own: Sequence[Series]) -> Callable[[str, SubjectKey], bool]:
     """Return a function that tells if a job has its own series of a metric and device."""
     by_node = {(series.metric, series.node, series.device) for series in own}
     # An import may name a replica's device without its node.
@@ -274,15 +274,15 @@ def _measured(own: Sequence[Series]) -> Callable[[str, Member], bool]:
     return lambda name, who: (name, who.node, who.device) in by_node or (name, who.replica, who.device) in by_replica
 
 
-def _times(view: JobView, span: TimeRange) -> dict[Member, list[TimeRange]]:
+def _times(view: JobView, span: TimeRange) -> dict[SubjectKey, list[TimeRange]]:
     """Times at which each replica had each device, near the span. Reports from several sources are merged."""
     latest = _latest(view, span)
-    times: dict[Member, list[TimeRange]] = {}
+    times: dict[SubjectKey, list[TimeRange]] = {}
     for one in sorted(view.allocations, key=lambda allocation: allocation.start):
         end = latest if one.end is None else one.end
         if one.start >= end or one.start >= span.end_ms or end <= span.start_ms:
             continue
-        clips = times.setdefault(Member("", one.replica, one.cluster, one.node, one.device), [])
+        clips = times.setdefault(SubjectKey("", one.replica, one.cluster, one.node, one.device), [])
         if clips and one.start <= clips[-1].end_ms:
             clips[-1] = TimeRange(clips[-1].start_ms, max(clips[-1].end_ms, end))
         else:
@@ -297,7 +297,7 @@ def _latest(view: JobView, span: TimeRange) -> int:
     return span.end_ms
 
 
-def _places(members: Iterable[Member], nodes: NodesNamed) -> _Places:
+def _places(members: Iterable[SubjectKey], nodes: NodesNamed) -> _Places:
     """Find the nodes of members. An allocation without a cluster stands for the node of that name in any cluster."""
     places = {(who.cluster, who.node) for who in members}
     unsaid = frozenset(node for cluster, node in places if not cluster)

@@ -13,7 +13,7 @@ from jobmeter.model.batch import References, SeriesKeys
 from jobmeter.model.job import JobFilter, JobState, JobView, Node
 from jobmeter.model.time import DAY, Clock, TimeRange
 from jobmeter.query import gather
-from jobmeter.query.frame import Frame, read
+from jobmeter.query.frame import BucketedSeries, read
 from jobmeter.query.group import (
     Amounts,
     CapacityQuestion,
@@ -35,7 +35,7 @@ from jobmeter.query.permitted import permitted_jobs
 from jobmeter.query.plan import WHOLE_MS
 from jobmeter.query.reduce import bucket
 from jobmeter.query.request import GroupRef, metrics_of, sources
-from jobmeter.query.shape import Shape
+from jobmeter.query.shape import SelectedSeries
 from jobmeter.query.source import Source
 from jobmeter.query.subjects import projects_of
 from jobmeter.query.usage import LIMITS, METRICS, Allocated, Parts, Place, Readings, allocated, by_user, was_there
@@ -207,7 +207,7 @@ class Groups:
         """Find the replicas of some jobs; ``jobs`` are the registry's allocations of ``views``."""
         shape = self._shape(views, span, names, projects)
         columns = read(shape, self._source, span, WHOLE_MS, Meter(self._clock, self._limits))
-        readings = Readings(Frame(shape, columns, {}))
+        readings = Readings(BucketedSeries(shape, columns, {}))
 
         def earlier(some: Sequence[int], which: Sequence[str]) -> Readings:
             return self._last([views[at] for at in some], span, which, projects)
@@ -224,15 +224,15 @@ class Groups:
         last = self._source.previous(keys, span.end_ms, Meter(self._clock, self._limits))
         last = last.where(np.argsort(last.index))
         gauges = np.zeros(len(keys), np.bool_)
-        return Readings(Frame(shape, bucket(last, WHOLE_MS, gauges, References.none(len(keys))), {}))
+        return Readings(BucketedSeries(shape, bucket(last, WHOLE_MS, gauges, References.none(len(keys))), {}))
 
     def _shape(
         self, views: Sequence[JobView], span: TimeRange, names: Sequence[str], projects: frozenset[str] | None
-    ) -> Shape:
+    ) -> SelectedSeries:
         most = _SERIES * self._limits.query_series
         metrics = sources(metrics_of(names))
         nodes = partial(self._registry.nodes, projects)
-        return Shape(gather.of_jobs(self._source.store, views, metrics, span, self._limits, nodes, most))
+        return SelectedSeries(gather.of_jobs(self._source.store, views, metrics, span, self._limits, nodes, most))
 
     def _capacities(
         self, nodes: Sequence[Node], parts: Parts, projects: frozenset[str] | None, span: TimeRange

@@ -12,14 +12,14 @@ from jobmeter.model.catalog import Metric
 from jobmeter.model.job import JobView
 from jobmeter.model.question import Question
 from jobmeter.model.time import MINUTE, TimeRange
-from jobmeter.query.frame import Frame, in_order
+from jobmeter.query.frame import BucketedSeries, in_order
 from jobmeter.query.layout import Layout
 from jobmeter.query.lines import joined_by, unit_of
 from jobmeter.query.meter import Meter
 from jobmeter.query.reduce import bucket, merge, take
 from jobmeter.query.request import By, JobRef, NodeRef, Statistic, sources
 from jobmeter.query.restarts import join_restarts
-from jobmeter.query.shape import Shape
+from jobmeter.query.shape import SelectedSeries
 from jobmeter.query.source import Source
 from jobmeter.query.table import lines_of
 
@@ -41,7 +41,7 @@ class LatestQuestion(msgspec.Struct, Question[list[LatestValue]], frozen=True):
     by: By = By.REPLICA
 
 
-def newest(shape: Shape, source: Source, span: TimeRange, meter: Meter) -> BucketColumns:
+def newest(shape: SelectedSeries, source: Source, span: TimeRange, meter: Meter) -> BucketColumns:
     """Return the last sample in the span of each entry, as a bucket at time 0; of a counter the last increase."""
     columns = merge(
         [in_order(_last(source, group.keys, group.counters, group.span, meter), group) for group in shape.reads(span)]
@@ -49,7 +49,7 @@ def newest(shape: Shape, source: Source, span: TimeRange, meter: Meter) -> Bucke
     return replace(columns, time=np.zeros(len(columns), np.int64))
 
 
-def without_superseded(shape: Shape, view: JobView, by: By, columns: BucketColumns) -> BucketColumns:
+def without_superseded(shape: SelectedSeries, view: JobView, by: By, columns: BucketColumns) -> BucketColumns:
     """Drop values of earlier attempts and former devices of a replica: only the last measured counts.
 
     ``columns`` come from ``newest``.
@@ -82,7 +82,7 @@ def _ends(columns: BucketColumns) -> BucketColumns:
     return take(columns, ended)
 
 
-def values(frame: Frame, metrics: Sequence[Metric], by: By, layout: Layout) -> Iterator[LatestValue]:
+def values(frame: BucketedSeries, metrics: Sequence[Metric], by: By, layout: Layout) -> Iterator[LatestValue]:
     """Compute the latest values of metrics for the lines of a layout, from a frame of ``newest`` columns."""
     line, heads = layout.line, layout.heads
     for metric in metrics:
@@ -103,7 +103,7 @@ def values(frame: Frame, metrics: Sequence[Metric], by: By, layout: Layout) -> I
             )
 
 
-def _times(frame: Frame, metric: Metric, line: Int64s, lines: int) -> Int64s:
+def _times(frame: BucketedSeries, metric: Metric, line: Int64s, lines: int) -> Int64s:
     """For each line the time of the newest sample behind the metric."""
     times = np.zeros(lines, np.int64)
     for name in sources([metric]):

@@ -11,9 +11,9 @@ from jobmeter.model.batch import Int64s, SeriesKeys
 from jobmeter.model.catalog import Aggregate, Metric, find
 from jobmeter.model.job import JobView
 from jobmeter.query.gather import devices_of
-from jobmeter.query.lines import Head, Ranks, assign, joined_by, sort_key
+from jobmeter.query.lines import LineLabels, Ranks, assign, joined_by, sort_key
 from jobmeter.query.request import By, LineName, MetricQuery, Statistic
-from jobmeter.query.shape import Member, Shape
+from jobmeter.query.shape import SelectedSeries, SubjectKey
 from jobmeter.store.base import Memory
 from jobmeter.store.cache import Cache
 
@@ -27,7 +27,7 @@ _ENTRY_BYTES = 500
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
-    """Shape with the lines of its answer.
+    """Selected series with the lines of their answer.
 
     ``line`` int64[members] is the line of each member, ``heads`` the lines' names, ``order`` the listing order of the
     lines. ``range_independent`` is True if the layout is valid for any range, because no entry is clipped.
@@ -35,9 +35,9 @@ class Layout:
     combined or sorted.
     """
 
-    shape: Shape
+    shape: SelectedSeries
     line: Int64s
-    heads: Sequence[Head]
+    heads: Sequence[LineLabels]
     order: Sequence[int]
     range_independent: bool
     one_line_per_series: frozenset[str] = frozenset()
@@ -63,7 +63,7 @@ class Grid:
 
     __slots__ = ("_cell", "_joins", "_metrics", "keys", "names")
 
-    def __init__(self, keys: SeriesKeys, cell: Int64s, metrics: Sequence[Metric], heads: Sequence[Head]) -> None:
+    def __init__(self, keys: SeriesKeys, cell: Int64s, metrics: Sequence[Metric], heads: Sequence[LineLabels]) -> None:
         """``cell`` int64[k] is the position in ``names`` of each series' line; ``heads`` are in listing order."""
         self.keys = keys
         self.names = [LineName(one.name, one.answer_unit, *head) for one in metrics for head in heads]
@@ -96,7 +96,7 @@ _JOINS = {
 }
 
 
-def lay_out(shape: Shape, by: By, ranks: Ranks, *, range_independent: bool) -> Layout:
+def lay_out(shape: SelectedSeries, by: By, ranks: Ranks, *, range_independent: bool) -> Layout:
     """Assign the entries of a shape to lines of one kind."""
     line, heads = assign(shape, by, ranks)
     order = sorted(range(len(heads)), key=lambda at: sort_key(heads[at]))
@@ -112,7 +112,7 @@ def lay_out(shape: Shape, by: By, ranks: Ranks, *, range_independent: bool) -> L
     )
 
 
-def _grid(shape: Shape, line: Int64s, heads: Sequence[Head], order: Sequence[int]) -> Grid | None:
+def _grid(shape: SelectedSeries, line: Int64s, heads: Sequence[LineLabels], order: Sequence[int]) -> Grid | None:
     names = sorted(shape.metrics)
     metrics = [metric for name in names if (metric := find(name)) is not None]
     whole = bool(shape.of_job.all() or not shape.of_job.any())
@@ -129,7 +129,7 @@ def _grid(shape: Shape, line: Int64s, heads: Sequence[Head], order: Sequence[int
     return Grid(keys, cell, metrics, [heads[at] for at in order])
 
 
-def _has_one_line_per_series(shape: Shape, metric: str, line: Int64s) -> bool:
+def _has_one_line_per_series(shape: SelectedSeries, metric: str, line: Int64s) -> bool:
     first, end = shape.range_of(metric)
     return bool(np.all(np.diff(line[shape.member[first:end]]) > 0))
 
@@ -143,7 +143,7 @@ class _Entry:
 
     view: JobView
     ranks: Ranks
-    devices: AbstractSet[Member]
+    devices: AbstractSet[SubjectKey]
     unassigned: Hashable | None
     layout: Layout
 

@@ -11,10 +11,10 @@ from jobmeter.model.catalog import Aggregate, Kind, Metric
 from jobmeter.model.job import JobView
 from jobmeter.model.order import natural
 from jobmeter.query.request import By, Statistic
-from jobmeter.query.shape import Member, Shape
+from jobmeter.query.shape import SelectedSeries, SubjectKey
 
 
-class Head(NamedTuple):
+class LineLabels(NamedTuple):
     """Names of a line."""
 
     replica: str = ""
@@ -41,10 +41,10 @@ class Ranks(msgspec.Struct, frozen=True):
         )
 
 
-def assign(shape: Shape, by: By, ranks: Ranks) -> tuple[Int64s, list[Head]]:
+def assign(shape: SelectedSeries, by: By, ranks: Ranks) -> tuple[Int64s, list[LineLabels]]:
     """Return the line number of each member of the shape, and the lines' names."""
     places: dict[tuple[str, ...], int] = {}
-    heads: list[Head] = []
+    heads: list[LineLabels] = []
     line = np.empty(len(shape.members), np.int64)
     for at, (member, node) in enumerate(zip(shape.members, shape.nodes, strict=True)):
         key = _key(member, node, by)
@@ -52,7 +52,7 @@ def assign(shape: Shape, by: By, ranks: Ranks) -> tuple[Int64s, list[Head]]:
         if len(heads) < len(places):
             heads.append(_head(member, node, by, ranks))
         elif by is By.REPLICA and heads[line[at]].node != node:
-            heads[line[at]] = Head(member.replica, "", "", heads[line[at]].rank)
+            heads[line[at]] = LineLabels(member.replica, "", "", heads[line[at]].rank)
     return line, heads
 
 
@@ -71,12 +71,12 @@ def unit_of(metric: Metric, statistic: Statistic) -> str:
 
 
 @lru_cache(maxsize=65_536)
-def sort_key(head: Head) -> tuple[object, ...]:
+def sort_key(head: LineLabels) -> tuple[object, ...]:
     """Sort key by replica, node and device, each in natural order."""
     return natural(head.replica), natural(head.node), natural(head.device)
 
 
-def _key(member: Member, node: str, by: By) -> tuple[str, ...]:
+def _key(member: SubjectKey, node: str, by: By) -> tuple[str, ...]:
     match by:
         case By.JOB:
             return ()
@@ -89,16 +89,16 @@ def _key(member: Member, node: str, by: By) -> tuple[str, ...]:
             return member.cluster, node
 
 
-def _head(member: Member, node: str, by: By, ranks: Ranks) -> Head:
+def _head(member: SubjectKey, node: str, by: By, ranks: Ranks) -> LineLabels:
     rank = ranks.replica.get(member.replica)
     match by:
         case By.JOB:
-            return Head()
+            return LineLabels()
         case By.NODE:
-            return Head(node=node)
+            return LineLabels(node=node)
         case By.REPLICA:
-            return Head(member.replica, node, "", rank)
+            return LineLabels(member.replica, node, "", rank)
         case By.DEVICE:
-            return Head(
+            return LineLabels(
                 member.replica, node, member.device, ranks.device.get((member.replica, node, member.device), rank)
             )

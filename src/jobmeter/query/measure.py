@@ -16,7 +16,7 @@ from jobmeter.model.job import Job, JobView, Node
 from jobmeter.model.series import NO_JOB, job_key
 from jobmeter.model.time import HOUR, Clock, TimeRange
 from jobmeter.query import gather
-from jobmeter.query.frame import Frame, read, read_memory
+from jobmeter.query.frame import BucketedSeries, read, read_memory
 from jobmeter.query.groups import Groups
 from jobmeter.query.layout import MOST_POINTS, Layout, Layouts, lay_out
 from jobmeter.query.lines import Ranks, joined_by, unit_of
@@ -45,7 +45,7 @@ from jobmeter.query.response_cache import ResponseCache, Validator
 from jobmeter.query.restarts import join_restarts
 from jobmeter.query.result_cache import Part, ResultCache, Tables, ends, middle, woven
 from jobmeter.query.sampled import SampledLine, SampledQuestion, Sampling
-from jobmeter.query.shape import Shape
+from jobmeter.query.shape import SelectedSeries
 from jobmeter.query.source import RAW_IS_QUICK, Source
 from jobmeter.query.subjects import Subjects, projects_of, shown
 from jobmeter.query.table import EMPTY, Table, lines_of
@@ -145,7 +145,7 @@ class Measurements:
             resolved = self._resolve(query, scope, names)
         layout = resolved.layout
         columns = read(layout.shape, self._source, query.range, query.step_ms, meter)
-        frame = Frame(layout.shape, columns, resolved.limits, query.step_ms)
+        frame = BucketedSeries(layout.shape, columns, resolved.limits, query.step_ms)
         sampling = Sampling(frame, layout)
         found = [
             SampledLine(line, sampling.of(metric.name, at, line.time))
@@ -161,7 +161,7 @@ class Measurements:
         names: frozenset[str],
         span: TimeRange,
         by: By,
-        narrowing: gather.Narrowing = gather.EVERYTHING,
+        narrowing: gather.SeriesFilter = gather.EVERYTHING,
     ) -> ResolvedQuery:
         """Resolve some metrics of a job to series in lines."""
         job = view.job
@@ -181,7 +181,7 @@ class Measurements:
             range_independent = (
                 found.range_independent and joined.range_independent and (others is not None or not found.unassigned)
             )
-            layout = lay_out(Shape(joined.entries), by, ranks, range_independent=range_independent)
+            layout = lay_out(SelectedSeries(joined.entries), by, ranks, range_independent=range_independent)
             self._layouts.put(key, view, validator, layout, ranks, others)
         return ResolvedQuery(job.project, layout, job.limits)
 
@@ -197,7 +197,7 @@ class Measurements:
         names: frozenset[str],
         span: TimeRange,
         by: By,
-        narrowing: gather.Narrowing = gather.EVERYTHING,
+        narrowing: gather.SeriesFilter = gather.EVERYTHING,
     ) -> ResolvedQuery:
         """Resolve some metrics of nodes to series in lines."""
         # A key that sees only some resources must not see another project's node of equal name.
@@ -205,7 +205,7 @@ class Measurements:
         projects = frozenset(node.project for node in nodes) if own else projects_of(ref.project, scope)
         found = gather.series_of_nodes(self._store, nodes, projects, names, span, self._limits)
         entries = gather.of_nodes(permitted_series(self._registry, found, scope, self._clock.now_ms()))
-        layout = lay_out(Shape(narrowing.filter(entries)), by, Ranks.of(None), range_independent=False)
+        layout = lay_out(SelectedSeries(narrowing.filter(entries)), by, Ranks.of(None), range_independent=False)
         return ResolvedQuery(ref.project or "", layout, {})
 
     def _result_from_memory(
@@ -226,7 +226,7 @@ class Measurements:
         if columns is None:
             return None
         meter.count(int(columns.count.sum()), None)
-        frame = Frame(layout.shape, columns, resolved.limits, query.step_ms)
+        frame = BucketedSeries(layout.shape, columns, resolved.limits, query.step_ms)
         tables = {metric.name: self._table(frame, metric, query, layout) for metric in selection.metrics}
         return self._result(query, selection.metrics, resolved, tables, meter)
 
@@ -277,7 +277,7 @@ class Measurements:
 
         def of(span: TimeRange) -> Tables:
             columns = read(resolved.layout.shape, self._source, span, query.step_ms, meter)
-            frame = Frame(resolved.layout.shape, columns, resolved.limits, query.step_ms)
+            frame = BucketedSeries(resolved.layout.shape, columns, resolved.limits, query.step_ms)
             return {metric.name: self._table(frame, metric, query, resolved.layout) for metric in metrics}
 
         layout, span = resolved.layout, query.range
@@ -298,7 +298,7 @@ class Measurements:
         return {metric.name: woven([tables[metric.name] for tables in parts]) for metric in metrics}
 
     @staticmethod
-    def _table(frame: Frame, metric: Metric, query: MetricQuery, layout: Layout) -> Table:
+    def _table(frame: BucketedSeries, metric: Metric, query: MetricQuery, layout: Layout) -> Table:
         if not layout.shape.measures(sources_of(metric)):
             return EMPTY
         one_line_per_series = metric.name in layout.one_line_per_series
@@ -306,7 +306,7 @@ class Measurements:
         return lines_of(frame, metric, query.statistic, how, layout.line, one_line_per_series=one_line_per_series)
 
     def _resolve(self, query: MetricQuery, scope: Scope, names: frozenset[str]) -> ResolvedQuery:
-        narrowing = gather.Narrowing(query.replicas, query.devices, query.labels)
+        narrowing = gather.SeriesFilter(query.replicas, query.devices, query.labels)
         if not isinstance(query.subject, JobRef):
             if isinstance(query.subject, NodeRef):
                 nodes = self._subjects.nodes(query.subject, scope)
@@ -327,7 +327,7 @@ class Measurements:
         revision, unassigned = self._revisions(job)
         if revision is None:
             return None
-        narrowing = gather.Narrowing(query.replicas, query.devices, query.labels)
+        narrowing = gather.SeriesFilter(query.replicas, query.devices, query.labels)
         key = (job.project, job.id, names, query.by, narrowing, series_since(query.range, self._limits))
         layout = self._layouts.get(key, view, revision, unassigned)
         return None if layout is None else ResolvedQuery(job.project, layout, job.limits)

@@ -15,7 +15,7 @@ from jobmeter.model.question import Question
 from jobmeter.model.time import TimeRange
 from jobmeter.query.meter import Meter
 from jobmeter.query.request import JobRef, metrics_of, sources
-from jobmeter.query.shape import Entry, Shape
+from jobmeter.query.shape import SelectedSeries, SeriesPart
 from jobmeter.query.source import expected
 from jobmeter.store.base import Store
 
@@ -32,7 +32,7 @@ class Readings(msgspec.Struct, frozen=True, eq=False):
     """
 
     names: frozenset[str]
-    entries: Sequence[Entry]
+    entries: Sequence[SeriesPart]
     blocks: Generator[SampleColumns]
 
 
@@ -56,14 +56,14 @@ class ReadingsQuestion(msgspec.Struct, Question[Readings], frozen=True, kw_only=
         return sources(metrics_of(self.metrics))
 
 
-def readings(store: Store, question: ReadingsQuestion, shape: Shape, meter: Meter) -> Readings:
+def readings(store: Store, question: ReadingsQuestion, shape: SelectedSeries, meter: Meter) -> Readings:
     """Return the samples of a shape's entries; reading begins with the first requested block."""
     limits = meter.limits
     own = replace(limits, query_rows=limits.export_rows, query_seconds=limits.export_seconds)
     return Readings(question.names, shape.entries, _blocks(store, shape, question.range, Meter(meter.clock, own)))
 
 
-def _blocks(store: Store, shape: Shape, span: TimeRange, meter: Meter) -> Generator[SampleColumns]:
+def _blocks(store: Store, shape: SelectedSeries, span: TimeRange, meter: Meter) -> Generator[SampleColumns]:
     for group in shape.reads(span):
         for first in range(0, len(group.keys), _TOGETHER):
             some = slice(first, first + _TOGETHER)

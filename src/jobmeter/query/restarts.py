@@ -18,7 +18,7 @@ from jobmeter.model.job import AllocationSource, JobView
 from jobmeter.model.order import natural
 from jobmeter.model.time import MAX_TIME_MS
 from jobmeter.query.request import By
-from jobmeter.query.shape import Entry, Member
+from jobmeter.query.shape import SeriesPart, SubjectKey
 
 _Time = tuple[int, int]
 """Time in which a replica had something: start and exclusive end in ms."""
@@ -37,22 +37,22 @@ class _Use(NamedTuple):
 class JoinedEntries(NamedTuple):
     """Entries with their members. ``range_independent``: no allocation, whose times may change, affected them."""
 
-    entries: list[Entry]
+    entries: list[SeriesPart]
     range_independent: bool
 
 
-def join_restarts(entries: Sequence[Entry], view: JobView, by: By) -> JoinedEntries:
+def join_restarts(entries: Sequence[SeriesPart], view: JobView, by: By) -> JoinedEntries:
     """Merge the devices that a replica of a job had one after another into one member.
 
     With ``By.NODE`` only devices of one node are merged; with ``By.DEVICE`` each device keeps its own line.
     """
     attempts = {(one.name, one.node): one.attempt for one in sorted(view.replicas, key=lambda one: one.attempt)}
     uses = [None if by is By.DEVICE or not one.member.device else _use(one, attempts) for one in entries]
-    replicas: dict[tuple[str, str, str], dict[_Use, Member]] = {}
+    replicas: dict[tuple[str, str, str], dict[_Use, SubjectKey]] = {}
     for entry, use in zip(entries, uses, strict=True):
         if use is not None:
             replicas.setdefault(_group(entry, by), {}).setdefault(use, entry.member)
-    members: dict[tuple[tuple[str, str, str], _Use], Member] = {}
+    members: dict[tuple[tuple[str, str, str], _Use], SubjectKey] = {}
     range_independent, times = True, _times(view)
     for group, found in replicas.items():
         if len(found) > 1:
@@ -69,12 +69,12 @@ def join_restarts(entries: Sequence[Entry], view: JobView, by: By) -> JoinedEntr
     return JoinedEntries(joined, range_independent)
 
 
-def _group(entry: Entry, by: By) -> tuple[str, str, str]:
+def _group(entry: SeriesPart, by: By) -> tuple[str, str, str]:
     member = entry.member
     return (entry.replica, member.cluster, member.node) if by is By.NODE else (entry.replica, "", "")
 
 
-def _use(entry: Entry, attempts: Mapping[tuple[str, str], int]) -> _Use:
+def _use(entry: SeriesPart, attempts: Mapping[tuple[str, str], int]) -> _Use:
     series, member = entry.series, entry.member
     # A series of the device has no attempt: it belongs to the replica on the device's node.
     attempt = series.attempt if series.job else attempts.get((entry.replica, member.node), 0)
@@ -136,9 +136,9 @@ class _Replica:
             rows = self._rows(node, devices)
             _take_places(lane, [[_Use(attempt, cluster, node, device) for device in row] for row in rows])
 
-    def members(self, found: Mapping[_Use, Member]) -> Iterator[tuple[_Use, Member]]:
+    def members(self, found: Mapping[_Use, SubjectKey]) -> Iterator[tuple[_Use, SubjectKey]]:
         """Yield the member of each use: the member of the last use in its place."""
-        taken: set[Member] = set()
+        taken: set[SubjectKey] = set()
         for place in sorted((place for lane in self._lanes for place in lane.places), key=lambda one: len(one.uses)):
             own = [found[use] for use in reversed(place.uses)]
             free = next((member for member in own if member not in taken or len(set(own)) == 1), None)

@@ -13,7 +13,7 @@ from jobmeter.model.batch import Int64s
 from jobmeter.model.catalog import CATALOG
 from jobmeter.model.job import JobView
 from jobmeter.model.question import Question
-from jobmeter.query.frame import Frame
+from jobmeter.query.frame import BucketedSeries
 from jobmeter.query.gaps import Presence
 from jobmeter.query.layout import Layout
 from jobmeter.query.request import Line, MetricQuery
@@ -41,7 +41,7 @@ class SampledQuestion(msgspec.Struct, Question[Sequence[SampledLine]], frozen=Tr
 class Sampling:
     """Sampling times in a frame, by line."""
 
-    def __init__(self, frame: Frame, layout: Layout) -> None:
+    def __init__(self, frame: BucketedSeries, layout: Layout) -> None:
         self._frame = frame
         self._layout = layout
         self._bounds = np.searchsorted(frame.columns.index, np.arange(len(frame.shape.entries) + 1)).tolist()

@@ -1,4 +1,4 @@
-"""Shape of a query, independent of its range: the series that answer it, and their members.
+"""Series that answer a query, and their members, independent of its range.
 
 A shape is cached (``jobmeter.query.layout``) while neither the job's record nor its series change. Later queries then
 need only array operations.
@@ -18,7 +18,7 @@ from jobmeter.model.series import Series
 from jobmeter.model.time import TimeRange
 
 
-class Member(NamedTuple):
+class SubjectKey(NamedTuple):
     """Smallest subject of a metric: a device of a replica, a replica, a node, a job.
 
     ``job`` is empty unless several jobs occur in one query (for a node).
@@ -31,7 +31,7 @@ class Member(NamedTuple):
     device: str
 
 
-class Entry(msgspec.Struct, frozen=True):
+class SeriesPart(msgspec.Struct, frozen=True):
     """Stored series with its role in the query.
 
     ``replica`` is the replica of its samples; for a device's own series the replica to which the device was allocated.
@@ -40,7 +40,7 @@ class Entry(msgspec.Struct, frozen=True):
     """
 
     series: Series
-    member: Member
+    member: SubjectKey
     replica: str
     clip: TimeRange | None = None
 
@@ -60,7 +60,7 @@ class Read(msgspec.Struct, frozen=True, eq=False):
     in_order: bool = False
 
 
-class Shape:
+class SelectedSeries:
     """Entries, sorted by metric, and their members. Immutable.
 
     ``members`` are the members of all entries, ``nodes`` the last node of each. ``member`` int64[k] is the member
@@ -89,11 +89,11 @@ class Shape:
         "part_member",
     )
 
-    def __init__(self, entries: Sequence[Entry]) -> None:
+    def __init__(self, entries: Sequence[SeriesPart]) -> None:
         """Take entries in any order; the attempts of one member become adjacent."""
         self.entries = _sorted(entries)
-        places: dict[Member, int] = {}
-        parts: dict[tuple[str, Member, tuple[tuple[str, str], ...]], int] = {}
+        places: dict[SubjectKey, int] = {}
+        parts: dict[tuple[str, SubjectKey, tuple[tuple[str, str], ...]], int] = {}
         self.nodes: list[str] = []
         self._attempts: list[int] = []
         self._devices: Int64s | None = None
@@ -163,7 +163,7 @@ class Shape:
             if inside is not None:
                 yield Read(*self._together(group), inside, 0 if clip is None else clip.start_ms)
 
-    def _name_node(self, place: int, entry: Entry) -> None:
+    def _name_node(self, place: int, entry: SeriesPart) -> None:
         """Set the node of a member: the node of its last attempt; of successive devices the last one is the member."""
         attempt, node = entry.series.attempt, entry.member.node or entry.series.node
         if place == len(self.nodes):
@@ -197,14 +197,14 @@ class Shape:
         return np.array(positions, np.uint32)[order], keys.where(order), counters[order]
 
 
-def _device(entry: Entry) -> tuple[str, ...]:
+def _device(entry: SeriesPart) -> tuple[str, ...]:
     member, series = entry.member, entry.series
     return member.job, member.replica, series.cluster, series.node, series.device
 
 
-def _sorted(entries: Sequence[Entry]) -> list[Entry]:
+def _sorted(entries: Sequence[SeriesPart]) -> list[SeriesPart]:
     """Sort by metric and part; a part's attempts in order, the parts in the engine's order, to save sorting."""
-    first: dict[tuple[str, Member, tuple[tuple[str, str], ...]], int] = {}
+    first: dict[tuple[str, SubjectKey, tuple[tuple[str, str], ...]], int] = {}
     keyed = [((one.series.metric, one.member, one.series.labels), one) for one in entries]
     for key, one in keyed:
         first[key] = min(first.get(key, one.series.id), one.series.id)

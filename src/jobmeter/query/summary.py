@@ -12,7 +12,7 @@ from jobmeter.model.job import JobState, JobView
 from jobmeter.model.question import Question
 from jobmeter.model.time import TimeRange, ceil_to, floor_to
 from jobmeter.query.defaults import job_end, job_start
-from jobmeter.query.frame import Frame
+from jobmeter.query.frame import BucketedSeries
 from jobmeter.query.plan import WHOLE_MS
 from jobmeter.query.reduce import coarsen
 from jobmeter.query.request import JobRef, Statistic
@@ -46,7 +46,7 @@ class SummaryQuestion(msgspec.Struct, Question[JobSummary], frozen=True):
 
 
 def summarize(
-    view: JobView, frame: Frame, metrics: Sequence[Metric], span: TimeRange, step_ms: int, now_ms: int
+    view: JobView, frame: BucketedSeries, metrics: Sequence[Metric], span: TimeRange, step_ms: int, now_ms: int
 ) -> JobSummary:
     """Summarise a job from a frame with its buckets of ``step_ms`` over ``span``."""
     whole = replace(frame, columns=coarsen(frame.columns, WHOLE_MS))
@@ -68,12 +68,14 @@ def summarize(
     )
 
 
-def _devices(view: JobView, frame: Frame) -> set[tuple[str, str]]:
+def _devices(view: JobView, frame: BucketedSeries) -> set[tuple[str, str]]:
     found = {(one.node, one.device) for one in view.allocations}
     return found | {(entry.series.node, entry.series.device) for entry in frame.shape.entries if entry.series.device}
 
 
-def _metric(frame: Frame, whole: Frame, metric: Metric, span: TimeRange, step_ms: int) -> MetricSummary | None:
+def _metric(
+    frame: BucketedSeries, whole: BucketedSeries, metric: Metric, span: TimeRange, step_ms: int
+) -> MetricSummary | None:
     one_line = np.zeros(len(frame.shape.members), np.int64)
     points = lines_of(frame, metric, Statistic.MEAN, Aggregate.WHOLE, one_line)
     if not len(points) and not len(frame.rows(metric.name)):
@@ -101,7 +103,7 @@ def _metric(frame: Frame, whole: Frame, metric: Metric, span: TimeRange, step_ms
     )
 
 
-def _is_rate(frame: Frame, metric: Metric) -> bool:
+def _is_rate(frame: BucketedSeries, metric: Metric) -> bool:
     """True if the values of a metric in this frame come from a counter."""
     if metric.kind is Kind.COUNTER:
         return True

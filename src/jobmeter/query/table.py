@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from jobmeter.model.batch import Bools, BucketColumns, Float64s, Int64s
 from jobmeter.model.catalog import CATALOG, Aggregate, Kind, Metric, Scope
-from jobmeter.query.frame import Frame
+from jobmeter.query.frame import BucketedSeries
 from jobmeter.query.reduce import is_sorted, relabel, take
 from jobmeter.query.request import Statistic, is_own
 
@@ -42,7 +42,7 @@ EMPTY = Table(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
 
 
 def lines_of(
-    frame: Frame,
+    frame: BucketedSeries,
     metric: Metric,
     statistic: Statistic,
     how: Aggregate | None,
@@ -126,7 +126,7 @@ _REDUCE: dict[Aggregate, np.ufunc] = {
 }
 
 
-def _measured(frame: Frame, metric: Metric, statistic: Statistic) -> Table:
+def _measured(frame: BucketedSeries, metric: Metric, statistic: Statistic) -> Table:
     """Return the metric by member, without using limits: its own samples, else a counter's rate, else a difference."""
     own = _direct(frame, metric, statistic)
     if metric.rate_of:
@@ -138,7 +138,7 @@ def _measured(frame: Frame, metric: Metric, statistic: Statistic) -> Table:
     return _both(own, _of_others(derived, own))
 
 
-def _rate(frame: Frame, counter: Metric, statistic: Statistic, but: Labels) -> Table:
+def _rate(frame: BucketedSeries, counter: Metric, statistic: Statistic, but: Labels) -> Table:
     """Return a counter's rate as a gauge: a bucket has one rate, which is its mean, its least and its last."""
     if statistic is Statistic.COUNT:
         return _direct(frame, counter, Statistic.COUNT, but)
@@ -150,7 +150,7 @@ def _rate(frame: Frame, counter: Metric, statistic: Statistic, but: Labels) -> T
     return Table(rates.owner[mine], rates.time[mine], rates.value[mine] * counts.value[theirs])
 
 
-def _difference(frame: Frame, pair: tuple[str, str], statistic: Statistic) -> Table:
+def _difference(frame: BucketedSeries, pair: tuple[str, str], statistic: Statistic) -> Table:
     """Return the whole less the rest: the least uses the rest's greatest.
 
     The whole is the bucket's mean, except for a sum.
@@ -167,7 +167,7 @@ def _difference(frame: Frame, pair: tuple[str, str], statistic: Statistic) -> Ta
 _OPPOSITE = {Statistic.MIN: Statistic.MAX, Statistic.MAX: Statistic.MIN}
 
 
-def _direct(frame: Frame, metric: Metric, statistic: Statistic, but: Labels = ()) -> Table:
+def _direct(frame: BucketedSeries, metric: Metric, statistic: Statistic, but: Labels = ()) -> Table:
     """Return the metric's own samples by member: attempts merged, labelled parts combined as in the catalogue.
 
     Parts with a label of ``but`` are left out.
@@ -213,7 +213,7 @@ _COLUMN = {
 }
 
 
-def _undisputed(frame: Frame, rows: BucketColumns) -> BucketColumns:
+def _undisputed(frame: BucketedSeries, rows: BucketColumns) -> BucketColumns:
     """Drop a job's rows of a shared device if the device was also measured as a whole."""
     ours = frame.shape.of_job[rows.index]
     if ours.all() or not ours.any():
@@ -223,7 +223,7 @@ def _undisputed(frame: Frame, rows: BucketColumns) -> BucketColumns:
     return take(rows, ~ours | ~np.isin(numbers, numbers[~ours]))
 
 
-def _pairs(frame: Frame, pair: tuple[str, str], statistic: Statistic, measured: Table) -> tuple[Table, Table]:
+def _pairs(frame: BucketedSeries, pair: tuple[str, str], statistic: Statistic, measured: Table) -> tuple[Table, Table]:
     """Return usage and limit, row by row, of members without a measured ratio; a limit is the mean of its bucket."""
     usage_metric, limit_metric = (CATALOG[name] for name in pair)
     usage = _of_others(_measured(frame, usage_metric, statistic), measured)

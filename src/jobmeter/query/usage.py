@@ -17,7 +17,7 @@ from jobmeter.model.catalog import CATALOG
 from jobmeter.model.job import Job, JobState, JobView, Replica
 from jobmeter.model.order import natural
 from jobmeter.model.time import MINUTE, TimeRange
-from jobmeter.query.frame import Frame
+from jobmeter.query.frame import BucketedSeries
 from jobmeter.query.gather import owner_of
 from jobmeter.query.group import Amounts, Usage
 from jobmeter.query.inventory import Inventory
@@ -125,7 +125,7 @@ def _lives(job: Job, replica: Replica, span: TimeRange) -> bool:
 class Readings:
     """Values of metrics by member of a frame whose range is one bucket; NaN if missing."""
 
-    def __init__(self, frame: Frame) -> None:
+    def __init__(self, frame: BucketedSeries) -> None:
         self.frame = frame
         self._each = np.arange(len(frame.shape.members), dtype=np.int64)
         self.sampled: set[int] = set(np.unique(frame.shape.member[frame.columns.index]).tolist())
@@ -206,7 +206,7 @@ class Parts:
             if member.replica in one.places or not one.replicas:
                 one.devices.add((member.node, member.device))
 
-    def _parts_of(self, frame: Frame) -> Int64s:
+    def _parts_of(self, frame: BucketedSeries) -> Int64s:
         """Part of each member of a frame, int64[members]; -1 for none."""
         members = frame.shape.members
         return np.array([self._numbers.get((self._owners[one.job], one.replica), -1) for one in members], np.int64)

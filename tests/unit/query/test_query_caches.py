@@ -27,7 +27,7 @@ from jobmeter.query.execute import Executor
 from jobmeter.query.gather import member_of
 from jobmeter.query.layout import _Entry
 from jobmeter.query.request import By, EncodedQuestion, JobRef, MetricQuery, MetricResult
-from jobmeter.query.shape import Entry, Shape, is_counter
+from jobmeter.query.shape import SelectedSeries, SeriesPart, is_counter
 from jobmeter.settings import Limits
 from jobmeter.store.cache import Cache
 from jobmeter.store.window.store import WindowedStore
@@ -234,7 +234,7 @@ def test_a_device_that_goes_on_does_not_change_the_layout_of_a_job_and_a_new_one
 @pytest.mark.parametrize("in_order", [False, True])
 def test_series_are_read_as_they_are_listed_or_in_the_order_of_their_keys(in_order):
     some = [_series(metric, replica, 0) for metric in (*METRICS, "cpu.time") for replica in range(9)]
-    shape = Shape([Entry(one, member_of(one), one.replica) for one in some])
+    shape = SelectedSeries([SeriesPart(one, member_of(one), one.replica) for one in some])
     (read,) = shape.reads(TimeRange(START, START + HOUR), in_order=in_order)
     series = [shape.entries[at].series for at in read.positions.tolist()]
     assert read.keys.series.tolist() == [one.id for one in series]

@@ -23,7 +23,7 @@ from jobmeter.kernel import rows
 from jobmeter.model.batch import SampleColumns
 from jobmeter.model.series import Series
 from jobmeter.query.readings import Readings
-from jobmeter.query.shape import Entry, Member
+from jobmeter.query.shape import SeriesPart, SubjectKey
 from jobmeter.server.native import arrow, raw
 from jobmeter.settings import Limits
 
@@ -295,7 +295,7 @@ def _readings(points, cuts):
         Series("gpu.power", job="j", replica="worker-1", attempt=2),
         Series("gpu.power", labels=(("a", 'x"y,\\'), ("b", "é"))),
     ]
-    entries = [Entry(one, Member("", one.replica, "", one.node, one.device), one.replica) for one in series]
+    entries = [SeriesPart(one, SubjectKey("", one.replica, "", one.node, one.device), one.replica) for one in series]
 
     def blocks():
         for first, end in zip([0, *cuts], [*cuts, len(points)], strict=True):

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from jobmeter.model.batch import SampleColumns
 from jobmeter.query.readings import Readings
 from jobmeter.query.request import MetricResult
-from jobmeter.query.shape import Entry
+from jobmeter.query.shape import SeriesPart
 from jobmeter.server.native import raw
 from jobmeter.server.native.export import pieces
 from jobmeter.server.native.raw import Texts, labels
@@ -54,7 +54,7 @@ def samples(found: Readings) -> Generator[bytes]:
     yield _drain(sink)
 
 
-def _columns(entries: Sequence[Entry]) -> "Sequence[Callable[[SampleColumns], pa.Array[Any]]]":
+def _columns(entries: Sequence[SeriesPart]) -> "Sequence[Callable[[SampleColumns], pa.Array[Any]]]":
     """Functions that make the columns of ``_SAMPLES`` for the samples of a block."""
     attempts = np.array([entry.series.attempt for entry in entries], np.int32)
     return [

@@ -9,7 +9,7 @@ import msgspec
 
 from jobmeter.kernel import rows as kernel
 from jobmeter.query.readings import Readings
-from jobmeter.query.shape import Entry
+from jobmeter.query.shape import SeriesPart
 from jobmeter.server.native.endpoint import Stream
 from jobmeter.server.native.export import attachment
 
@@ -42,7 +42,7 @@ def parquet(found: Readings, name: str) -> Stream:
 def _csv(found: Readings) -> Generator[bytes]:
     series = [entry.series for entry in found.entries]
     first = "metric," if len(found.names) > 1 else ""
-    ends: list[tuple[str, Callable[[Entry], str]]] = []
+    ends: list[tuple[str, Callable[[SeriesPart], str]]] = []
     if any(not entry.replica for entry in found.entries):
         ends.append(("node", lambda entry: entry.series.node))
     if any(one.attempt for one in series):
@@ -70,7 +70,7 @@ def _json(found: Readings) -> Generator[bytes]:
     )
 
 
-def _members(entry: Entry) -> str:
+def _members(entry: SeriesPart) -> str:
     one = entry.series
     writers = {
         "metric": one.metric,
@@ -83,7 +83,7 @@ def _members(entry: Entry) -> str:
     return f',{msgspec.json.encode(writers).decode()[1:-1]},"value":'
 
 
-def labels(entry: Entry) -> str:
+def labels(entry: SeriesPart) -> str:
     """Return the labels of a series as JSON text, empty without labels."""
     return msgspec.json.encode(dict(entry.series.labels)).decode() if entry.series.labels else ""
 

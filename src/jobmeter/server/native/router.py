@@ -98,6 +98,7 @@ ENDPOINTS: Sequence[Endpoint] = (
 )
 """Every route of our own API."""
 _NO_ARGUMENTS = Arguments({}, ())
+_DAMAGE = DamageQuestion()
 
 
 class NativeHandler:
@@ -130,7 +131,7 @@ class NativeHandler:
             return endpoint.begin(context)
         if not endpoint.is_operation:
             return None
-        damaged = services.executor.from_memory(DamageQuestion(), context.scope)
+        damaged = services.executor.from_memory(_DAMAGE, context.scope)
         if damaged:
             return None  # a worker has to find the damaged parts that the answer names
         operation = cast("Operation", endpoint.work(context))
