@@ -49,7 +49,8 @@ class BuildHook(BuildHookInterface):  # type: ignore[type-arg]
         compiler = find_compiler()
         if not compiler or sys.platform == "win32":
             missing = (
-                "there is no C compiler for the compiled kernel, without which no server starts: install gcc or clang, or set CC"
+                "there is no C compiler for the compiled kernel, without which no server starts: "
+                "install gcc or clang, or set CC"
             )
             if version == "editable" and sys.platform != "win32":
                 raise RuntimeError(f"{missing}, or set JOBMETER_BUILD_KERNEL=off for agents and clients alone")

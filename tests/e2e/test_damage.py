@@ -241,20 +241,20 @@ def test_a_lost_registry_beside_samples_is_no_new_start(tmp_path: Path) -> None:
 
 def test_a_lost_secret_key_beside_sealed_secrets_is_no_new_start(tmp_path: Path) -> None:
     data = tmp_path / "data"
-    with running(data, "--store", "memory://") as server:
+    with running(data) as server:
         assert server.stop() == 0
     secret = data / "secret.key"
     content = secret.read_bytes()
     secret.unlink()
-    assert "jobmeter serve --new-secret-key" in fails(data, "--store", "memory://")
+    assert "jobmeter serve --new-secret-key" in fails(data)
     assert not secret.exists()
     made = run_cli("key", "create", "--name", "n", "--role", "reader", "--data", str(data))
     assert made.returncode == 1
     assert not secret.exists()
-    with running(data, "--store", "memory://", "--new-secret-key") as server:
+    with running(data, "--new-secret-key") as server:
         assert server.request("GET", "/whoami").status == 200  # tokens are not sealed
         assert server.stop() == 0
     secret.write_bytes(content)
     secret.chmod(0o600)
-    with running(data, "--store", "memory://") as server:
+    with running(data) as server:
         assert server.request("GET", "/whoami").status == 200

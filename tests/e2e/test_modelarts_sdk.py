@@ -535,7 +535,7 @@ def test_every_answer_names_its_request(stored):
 
 def test_too_many_requests_are_what_the_sdk_understands(tmp_path, sdk):
     limits = {"JOBMETER_RATE_LIMITS": "ShowTrainingJobEngines=0.01:1,ListTrainingJobs=0.01:1"}
-    with running(tmp_path / "data", "--store", "memory://", environment=limits) as server:
+    with running(tmp_path / "data", environment=limits) as server:
         key = Stored._pair(server.admin)
         ask = {"url": server.url, "key": key, "project": "default"}
         reads = {**ask, "call": "ShowTrainingJobEngines"}

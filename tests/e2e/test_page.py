@@ -38,7 +38,7 @@ MOST_BYTES = 300_000
 def server(tmp_path_factory):
     needs_page()
     folder = tmp_path_factory.mktemp("page")
-    with running(folder / "data", "--store", "memory://") as made:
+    with running(folder / "data") as made:
         now = SystemClock().now_ms() // MINUTE * MINUTE
         assert made.request("POST", "/jobs", facts(now)).status == 200
         import_samples(made, folder, samples(now))
@@ -281,7 +281,7 @@ def test_a_job_that_is_none_says_so(viewer):
 
 
 def test_a_server_that_stops_ends_what_is_looked_at_live(tmp_path):
-    with running(tmp_path / "data", "--store", "memory://") as server:
+    with running(tmp_path / "data") as server:
         assert server.request("POST", "/jobs", {"job_id": "j1", "state": "Running"}).status == 200
         connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
         connection.request("GET", "/api/jobmeter/v1/jobs/j1/live", headers={"Authorization": f"Bearer {server.token}"})

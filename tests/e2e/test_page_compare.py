@@ -30,7 +30,7 @@ def samples(now):
 def server(tmp_path_factory):
     needs_page()
     folder = tmp_path_factory.mktemp("compare")
-    with running(folder / "data", "--store", "memory://") as made:
+    with running(folder / "data") as made:
         now = SystemClock().now_ms() // HOUR * HOUR
         lengths = (("fast", now - HOUR, SHORT), ("slow", now - 2 * HOUR, LONG), ("uneven", now - HOUR, 2 * LONG))
         times = [{"job_id": job, "start": begin, "end": begin + minutes * MINUTE} for job, begin, minutes in lengths]

@@ -35,7 +35,7 @@ BARE = {
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     needs_page()
-    with running(tmp_path_factory.mktemp("page-empty") / "data", "--store", "memory://") as made:
+    with running(tmp_path_factory.mktemp("page-empty") / "data") as made:
         yield made
 
 
@@ -43,7 +43,7 @@ def server(tmp_path_factory):
 def bare(tmp_path_factory):
     """A server with a job and a node of which nothing was measured."""
     needs_page()
-    with running(tmp_path_factory.mktemp("page-bare") / "data", "--store", "memory://") as made:
+    with running(tmp_path_factory.mktemp("page-bare") / "data") as made:
         now = SystemClock().now_ms()
         facts = {
             "jobs": [{"job_id": "bare", "state": "Succeeded", "start": now - HOUR, "end": now - HOUR // 2}],

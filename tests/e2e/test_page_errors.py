@@ -17,7 +17,7 @@ TRAIN = "jobs/train-1"
 def server(tmp_path_factory):
     needs_page()
     folder = tmp_path_factory.mktemp("page-errors")
-    made = ServerProcess(folder / "data", "--store", "memory://").start()
+    made = ServerProcess(folder / "data").start()
     now = SystemClock().now_ms() // MINUTE * MINUTE
     assert made.request("POST", "/jobs", facts(now)).status == 200
     import_samples(made, folder, samples(now))

@@ -62,7 +62,7 @@ def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("fleet")
     prices = folder / "prices.toml"
     prices.write_text("[devices]\nH200 = 2.5\n")
-    with running(folder / "data", "--store", "memory://", environment={"JOBMETER_PRICES": str(prices)}) as made:
+    with running(folder / "data", environment={"JOBMETER_PRICES": str(prices)}) as made:
         now = SystemClock().now_ms()
         done = made.request("POST", "/jobs", facts(now))
         assert done.status == 200, done.body
@@ -332,7 +332,7 @@ def test_a_reader_learns_who_may(browser, server):
 def partly_down(tmp_path_factory):
     """Four nodes with two devices each; all but two are down, and a job of pods runs on one of either kind."""
     needs_page()
-    with running(tmp_path_factory.mktemp("down") / "data", "--store", "memory://", environment=QUICK) as made:
+    with running(tmp_path_factory.mktemp("down") / "data", environment=QUICK) as made:
         now = SystemClock().now_ms()
         devices = [{"device": f"gpu{at}", "name": TYPE} for at in range(2)]
         nodes = [{"name": f"node-{at}", "info": {"cores": 4, "devices": devices}} for at in range(4)]

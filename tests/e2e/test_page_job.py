@@ -56,7 +56,7 @@ def found(now):
 def server(tmp_path_factory):
     needs_page()
     folder = tmp_path_factory.mktemp("page-job")
-    with running(folder / "data", "--store", "memory://") as made:
+    with running(folder / "data") as made:
         now = SystemClock().now_ms() // MINUTE * MINUTE
         assert made.request("POST", "/jobs", facts(now)).status == 200
         assert made.request("POST", "/jobs", found(now)).status == 200

@@ -50,7 +50,7 @@ def samples(now):
 def server(tmp_path_factory):
     needs_page()
     folder = tmp_path_factory.mktemp("verdict")
-    with running(folder / "data", "--store", "memory://") as made:
+    with running(folder / "data") as made:
         now = SystemClock().now_ms()
         done = made.request("POST", "/jobs", facts(now))
         assert done.status == 200, done.body

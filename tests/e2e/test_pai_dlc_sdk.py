@@ -255,9 +255,7 @@ def test_the_former_generation_of_the_core(stored):
 
 
 def test_throttling_is_what_the_sdk_understands(tmp_path):
-    with running(
-        tmp_path / "data", "--store", "memory://", environment={"JOBMETER_RATE_LIMITS": "GetJobMetrics=0.01:1"}
-    ) as server:
+    with running(tmp_path / "data", environment={"JOBMETER_RATE_LIMITS": "GetJobMetrics=0.01:1"}) as server:
         _, throttled = ask(_metrics(server), _metrics(server))
     assert throttled["error"] == "ThrottlingException"
     assert throttled["code"] == "Throttling.User"
@@ -267,9 +265,7 @@ def test_throttling_is_what_the_sdk_understands(tmp_path):
 def test_the_sdk_waits_as_it_is_advised_and_tries_again(tmp_path):
     condition = {"maxAttempts": 3, "exception": ["ThrottlingException"], "errorCode": ["Throttling.User"]}
     retry = {"retryable": True, "maxAttempts": 3, "retryCondition": [condition]}
-    with running(
-        tmp_path / "data", "--store", "memory://", environment={"JOBMETER_RATE_LIMITS": "GetJobMetrics=0.25:1"}
-    ) as server:
+    with running(tmp_path / "data", environment={"JOBMETER_RATE_LIMITS": "GetJobMetrics=0.25:1"}) as server:
         asked = {**_metrics(server), "retry": retry}
         answers = ask(asked, asked)
         token = json.loads((server.data / "admin.key").read_text())["token"]
@@ -281,7 +277,7 @@ def test_the_sdk_waits_as_it_is_advised_and_tries_again(tmp_path):
 
 def test_tls_with_a_private_authority(stored, tmp_path):
     _, _, end_ms, made = stored
-    options = ("--store", "memory://", "--tls-cert", str(made.certificate), "--tls-key", str(made.key))
+    options = ("--tls-cert", str(made.certificate), "--tls-key", str(made.key))
     with running(tmp_path / "data", *options) as server:
         address = server.url.removeprefix("https://")
         transport = server.transport(ca_file=str(made.ca))

@@ -429,9 +429,7 @@ def test_the_url_form_s_errors(stored):
 
 
 def test_a_caller_that_calls_too_often_learns_when_to_come_back(tmp_path):
-    with running(
-        tmp_path / "data", "--store", "memory://", environment={"JOBMETER_RATE_LIMITS": "GetUserViewMetrics=0.01:1"}
-    ) as server:
+    with running(tmp_path / "data", environment={"JOBMETER_RATE_LIMITS": "GetUserViewMetrics=0.01:1"}) as server:
         calls = [
             urllib3.request(
                 "GET",

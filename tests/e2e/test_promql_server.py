@@ -82,7 +82,7 @@ def test_a_server_answers_as_a_prometheus_that_reads_from_it(tmp_path):
     folder = tmp_path / "prometheus"
     folder.mkdir()
     now = SystemClock().now_ms()
-    server = ServerProcess(tmp_path / "data", "--store", "memory://").start()
+    server = ServerProcess(tmp_path / "data").start()
     try:
         import_samples(server, tmp_path, samples(now, rng))
         with started(configuration(server), folder) as url:

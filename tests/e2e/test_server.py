@@ -28,7 +28,6 @@ from tests.processes import ServerProcess, run_cli, running
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
-MEMORY = ("--store", "memory://")
 _BEGINNING = b"POST /api/put HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\n"
 _CPU = {"metric": "cpu.usage", "job": "j1", "replica": "worker-0", "node": "n1"}
 
@@ -46,7 +45,7 @@ def _connection(server):
 def test_a_server_says_where_it_is_and_leaves_nothing_behind(tmp_path):
     data = tmp_path / "deep" / "data"
     data.parent.mkdir()
-    with running(data, *MEMORY) as server:
+    with running(data) as server:
         assert stat.S_IMODE(data.stat().st_mode) == 0o700
         for name in ("server.json", "admin.key", "secret.key"):
             assert stat.S_IMODE((data / name).stat().st_mode) == 0o600
@@ -61,15 +60,15 @@ def test_a_server_says_where_it_is_and_leaves_nothing_behind(tmp_path):
         key = server.admin
         assert server.stop() == 0
         assert not (data / "server.json").exists()
-    with running(data, *MEMORY) as again:
+    with running(data) as again:
         assert again.admin == key
         assert json.loads(again.request("GET", "/whoami").body)["id"] == key["id"]
         assert again.stop(signal.SIGINT) == 0
 
 
 def test_a_second_server_on_a_folder_is_refused(tmp_path):
-    with running(tmp_path / "data", *MEMORY) as server:
-        second = run_cli("serve", "--data", str(server.data), "--port", "0", *MEMORY)
+    with running(tmp_path / "data") as server:
+        second = run_cli("serve", "--data", str(server.data), "--port", "0")
         assert second.returncode == 1
         assert second.stderr == (
             f"jobmeter: another server uses the data folder {server.data} "
@@ -79,9 +78,9 @@ def test_a_second_server_on_a_folder_is_refused(tmp_path):
 
 
 def test_a_port_is_not_shared(tmp_path):
-    with running(tmp_path / "data", *MEMORY) as server:
+    with running(tmp_path / "data") as server:
         port = str(urlsplit(server.url).port)
-        second = run_cli("serve", "--data", str(tmp_path / "other"), "--port", port, *MEMORY)
+        second = run_cli("serve", "--data", str(tmp_path / "other"), "--port", port)
         assert second.returncode == 1
         assert second.stderr == f"jobmeter: cannot listen on 127.0.0.1 port {port}: Address already in use\n"
 
@@ -107,13 +106,13 @@ def test_a_wrong_start_is_one_line(tmp_path, options, message):
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").write_text("")
-    ran = run_cli("serve", "--data", str(tmp_path / "file" / "data"), "--port", "0", *MEMORY)
+    ran = run_cli("serve", "--data", str(tmp_path / "file" / "data"), "--port", "0")
     assert (ran.returncode, ran.stderr.count("\n")) == (1, 1)
     assert f"the data folder {tmp_path}/file/data cannot be used" in ran.stderr
 
 
 def test_an_idle_server_leaves_and_health_checks_do_not_keep_it(tmp_path):
-    server = ServerProcess(tmp_path / "data", "--idle-exit", "2", *MEMORY).start()
+    server = ServerProcess(tmp_path / "data", "--idle-exit", "2").start()
     try:
         url = server.url
 
@@ -173,7 +172,7 @@ def test_kill_9_of_the_pid_that_is_printed_ends_everything(tmp_path):
 
 
 def test_a_host_of_any_form_and_a_path_as_sent(tmp_path):
-    with running(tmp_path / "data", *MEMORY) as server:
+    with running(tmp_path / "data") as server:
         address = urlsplit(server.url).netloc
         for target, host, status in (
             ("/healthz", server.url, 200),
@@ -190,7 +189,7 @@ def test_a_host_of_any_form_and_a_path_as_sent(tmp_path):
 
 
 def test_a_slow_or_broken_client_does_not_block_others(tmp_path):
-    with running(tmp_path / "data", *MEMORY) as server:
+    with running(tmp_path / "data") as server:
         address = ("127.0.0.1", urlsplit(server.url).port)
         head = b"POST /api/jobmeter/v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nabc"
         open_ones = [socket.create_connection(address) for _ in range(400)]
@@ -204,7 +203,7 @@ def test_a_slow_or_broken_client_does_not_block_others(tmp_path):
 
 
 def test_many_at_once_are_answered(tmp_path):
-    with running(tmp_path / "data", *MEMORY) as server:
+    with running(tmp_path / "data") as server:
         failures = []
 
         def ask():
@@ -228,7 +227,7 @@ def test_many_at_once_are_answered(tmp_path):
 def test_exports_arrive_whole_over_a_socket(tmp_path):
     now = int(time.time() * 1000) // 1000 * 1000
     points = [(now - 1000 * n, float(n)) for n in range(3000)]
-    with running(tmp_path / "data", *MEMORY) as server:
+    with running(tmp_path / "data") as server:
         assert server.ingest(samples([(_CPU, points)])).json()["accepted"] == 3000
         path = f"/jobs/j1/metrics?metric=cpu.usage&step=1s&start={now - 3_600_000}&end={now + 1}"
         rows = server.request("GET", f"{path}&format=csv").body.decode().splitlines()
@@ -247,7 +246,7 @@ def test_exports_arrive_whole_over_a_socket(tmp_path):
 
 def test_tls_from_1_2_on(tmp_path):
     made = certificates.make(tmp_path)
-    options = ("--tls-cert", str(made.certificate), "--tls-key", str(made.key), *MEMORY)
+    options = ("--tls-cert", str(made.certificate), "--tls-key", str(made.key))
     with running(tmp_path / "data", *options) as server:
         assert server.url.startswith("https://127.0.0.1:")
         for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
@@ -291,7 +290,7 @@ def test_a_backup_of_a_running_server_comes_back(tmp_path):
 
 
 def test_the_lock_of_a_folder_is_free_after_a_crash(tmp_path):
-    with running(tmp_path / "data", *MEMORY) as server:
+    with running(tmp_path / "data") as server:
         server.stop(signal.SIGKILL)
         with (server.data / "server.lock").open("r+") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -356,7 +355,7 @@ def test_a_second_signal_ends_a_server_now(tmp_path):
 
 def test_strangers_connections_leave_place_for_health_and_for_writers(tmp_path):
     """1,100 connections of strangers, idle or half sent, on a server that may have 1,024 descriptors."""
-    server = ServerProcess(tmp_path / "data", *MEMORY, "--opentsdb-port", "0", descriptors=1_024)
+    server = ServerProcess(tmp_path / "data", "--opentsdb-port", "0", descriptors=1_024)
     opened: list[socket.socket] = []
     _allow(4_096)
     try:

@@ -18,7 +18,7 @@ def test_top_ends_when_its_terminal_is_gone(tmp_path, plain):
     if plain:
         (tmp_path / "sitecustomize.py").write_text(HIDE_TEXTUAL)
         environment["PYTHONPATH"] = str(tmp_path)
-    with running(tmp_path / "data", "--store", "memory://") as server:
+    with running(tmp_path / "data") as server:
         environment |= {"JOBMETER_SERVER": server.url, "JOBMETER_KEY": server.token}
         # Not its controlling terminal: closing it sends no SIGHUP, as under nohup.
         terminal = Terminal(80, 24, "top", **environment)

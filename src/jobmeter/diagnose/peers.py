@@ -106,7 +106,8 @@ class Peers(msgspec.Struct, frozen=True, eq=False):
         """Return the members for which a condition, bool[member, window], lasted for the hold time, few as they are.
 
         ``share`` is how much of that time it has to be seen. More members than a share ``most`` of all that always
-        differed do so by design. If more than a third of the members differ, nobody can say which are odd.
+        differed do so by design. If more than a third of the members differ, and more than two of five,
+        nobody can say which are odd.
         ``least`` of few members may differ.
         """
         rows = np.flatnonzero(apart.any(axis=1)).tolist()
@@ -118,7 +119,7 @@ class Peers(msgspec.Struct, frozen=True, eq=False):
         if len(lasting) > max(least, numbers["most"] * len(self)) and not self._of_one_node(lasting):
             lasting = []
         odd = [*lasting, *changed]
-        return odd if len(odd) <= max(1.0, len(self) / 3) else []
+        return odd if len(odd) <= max(1.0, len(self) / 3, min(len(self) // 2.5, 2.0)) else []
 
     def _height(self, one: Outlier) -> float:
         """Return how far an outlier is above the others, all metrics taken together."""
@@ -244,14 +245,14 @@ def _pauses(load: Float64s | None, other: Float64s) -> Bools:
     of the busiest member, one member computes while the others wait: then the busiest member has to fall, too.
     """
     value = other if load is None else load
-    measured: Bools = np.logical_not(np.isnan(value).all(axis=0))
-    if load is None or not measured.any():
-        return ~measured
+    missing: Bools = np.logical_and.reduce(np.isnan(value), axis=0)
+    if load is None or missing.all():
+        return missing
     middle, highest = np.nan_to_num(median(value)), np.nan_to_num(value).max(axis=0)
     quiet = _is_far_below_usual(middle)
-    if np.median(middle[measured]) < _PAUSE * np.median(highest[measured]):
+    if np.median(middle[~missing]) < _PAUSE * np.median(highest[~missing]):
         quiet &= _is_far_below_usual(highest)
-    return quiet | ~measured
+    return quiet | missing
 
 
 def _is_far_below_usual(level: Float64s) -> Bools:

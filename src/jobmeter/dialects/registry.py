@@ -33,7 +33,7 @@ DIALECTS = (
 
 
 def dialects() -> Sequence[Dialect]:
-    """Return every dialect, in the order of ``DIALECTS``; those of plug-ins follow."""
+    """Return every dialect, in the order of ``DIALECTS``; dialects of plug-ins follow."""
     own: dict[str, Dialect] = {one.name: one for one in (_loaded(*entry.split(":")) for entry in DIALECTS)}
     plugins = working(load_plugins(PluginKind.DIALECTS, own))
     return (*own.values(), *(cast("Dialect", _PluginDialect(one)) for one in plugins))

@@ -46,7 +46,9 @@ _STORE_MS = 5 * MINUTE
 """Interval at which the value of an alert is stored though its state is the same."""
 _FORGOTTEN_MS = HOUR
 """Age from which a pending alert begins again after a restart."""
-_LEASE_MS = MINUTE
+_LEASE_MS, _EXTEND_MS = MINUTE, 10 * SECOND
+_PAUSES = 20
+"""Least pause after deciding on messages, as a multiple of the time that it took."""
 _EVERYTHING = Scope(projects=None)
 Recorder = Callable[[Rule, Sequence[tuple[Labels, float]], int], None]
 """Function that stores the series of a recording rule."""
@@ -86,12 +88,13 @@ class Alerting:
         self._status: dict[str, RuleStatus] = {}
         self.url = settings.public_url.rstrip("/")
         self.started = clock.now_ms()
-        self.evaluations = self.failures = 0
+        self._extended = 0
+        self._next_notice = 0.0
 
     def round(self) -> None:
         """Evaluate the groups that are due, then decide on messages."""
         now_ms, began = self._clock.now_ms(), self._clock.monotonic()
-        if self._shared and not self._registry.take_lease(self.name, self._owner, now_ms, now_ms + _LEASE_MS):
+        if not self._leased(now_ms, at_once=True):
             with self._lock:
                 self._alerts = None  # another server changes the states
             return
@@ -103,7 +106,18 @@ class Alerting:
             group = self._groups[place]
             self._due[place] = now_ms - now_ms % group.interval_ms + group.interval_ms
             self._evaluate(group, now_ms)
-        self._notify(now_ms)
+        started = self._clock.monotonic()
+        if started >= self._next_notice:
+            self._notify(now_ms)
+            over = self._clock.monotonic()
+            self._next_notice = over + _PAUSES * (over - started)
+
+    def _leased(self, now_ms: int, *, at_once: bool = False) -> bool:
+        """Return whether this server does the work; it extends the lease every ten seconds, or at once."""
+        if not self._shared or (not at_once and now_ms - self._extended < _EXTEND_MS):
+            return True
+        self._extended = now_ms
+        return self._registry.take_lease(self.name, self._owner, now_ms, now_ms + _LEASE_MS)
 
     def _load(self, now_ms: int) -> None:
         """Read the states of the last process. Alerts of rules that are no longer there are resolved."""
@@ -129,6 +143,8 @@ class Alerting:
         answers: dict[Question[Any], Any] = {}
         found: dict[str, list[tuple[Labels, float]]] = {}
         for rule in group.rules:
+            if not self._leased(self._clock.now_ms()):
+                return
             began, error = self._clock.monotonic(), ""
             try:
                 with accounted(self._clock):
@@ -139,9 +155,7 @@ class Alerting:
                     found.clear()  # the rules that follow may read the new samples
             except (JobmeterError, EvaluationError) as failed:
                 error = failed.message if isinstance(failed, JobmeterError) else str(failed)
-                self.failures += 1
                 _log.warning("the rule %s was not evaluated: %s", rule.id, error)
-            self.evaluations += 1
             seconds = self._clock.monotonic() - began
             self._status[rule.id] = replace(
                 status_of(rule), health="err" if error else "ok", error=error, evaluated=now_ms, seconds=seconds

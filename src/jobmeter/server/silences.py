@@ -45,9 +45,20 @@ def _shows(scope: Scope, project: str) -> bool:
     return scope.allows(project) if project else scope.projects is None and scope.job is None
 
 
-def find_rules(services: Services, _: RulesQuestion, __: Principal, ___: Scope) -> Sequence[RuleGroupStatus]:
-    """Return the rules with the last evaluation of each."""
-    return services.alerting.rules()
+def find_rules(services: Services, _: RulesQuestion, __: Principal, scope: Scope) -> Sequence[RuleGroupStatus]:
+    """Return the rules with the last evaluation of each.
+
+    An error may name series of any project. So its text is for callers who see every project.
+    """
+    groups = services.alerting.rules()
+    if scope.projects is None:
+        return groups
+    return [
+        replace(
+            group, rules=[replace(rule, error="it was not evaluated" if rule.error else "") for rule in group.rules]
+        )
+        for group in groups
+    ]
 
 
 def alerting_status(services: Services, _: AlertingQuestion, __: Principal, ___: Scope) -> AlertingStatus:

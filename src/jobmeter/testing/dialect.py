@@ -27,6 +27,7 @@ from dataclasses import fields
 from enum import Enum
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import msgspec
 import numpy as np
@@ -43,10 +44,12 @@ from jobmeter.dialects.base import (
     DeleteShipper,
     Dialect,
     MissingFieldError,
+    Operation,
     RecordJobs,
     ShareQuestion,
     ShareToken,
     ShipperQuestion,
+    Steps,
     StopJob,
     TraceToken,
     TraceTokenQuestion,
@@ -56,7 +59,7 @@ from jobmeter.dialects.base import (
     drive,
 )
 from jobmeter.dialects.base.routes import path_parameters
-from jobmeter.errors import JobmeterError, NotFoundError
+from jobmeter.errors import InvalidRequestError, JobmeterError, NotFoundError
 from jobmeter.ingest.receipt import Receipt
 from jobmeter.model.alert import (
     AlertingQuestion,
@@ -216,6 +219,16 @@ class DialectTests:
                 with contextlib.suppress(JobmeterError):
                     drive(operation.answer(call, context), _nothing)
 
+    def test_a_value_that_a_declaration_excludes_is_refused(self) -> None:
+        """A number out of bounds, an unknown word and a bad time are refused, in the name of the parameter."""
+        for operation in self.dialect().operations:
+            for parameter in operation.parameters:
+                for value in parameter.invalid:
+                    with pytest.raises(InvalidRequestError) as refused:
+                        drive(_with_values(operation, {parameter.name: value}), _nothing)
+                    # A JSON value of a wrong type may be an error of the whole body.
+                    assert refused.value.field in {parameter.name, ""}, f"{operation.name}: {parameter.name}={value}"
+
     def test_other_calls_are_left_alone(self) -> None:
         """Calls that do not belong to the vendor are not accepted."""
         for path in ("/", "/healthz", "/api/jobmeter/v1/jobs", "/nothing/here"):
@@ -229,6 +242,28 @@ class DialectTests:
             in_path = {part[1:-1] for part in operation.path.split("/") if part.startswith("{")}
             assert in_path == {parameter.name for parameter in operation.parameters if parameter.where == "path"}
         assert all(gap.what and gap.reason for gap in self.dialect().gaps)
+
+
+def _with_values(operation: Operation, values: Mapping[str, str]) -> Steps:
+    """Start an operation with these values, and an example of each other required parameter."""
+    places: dict[str, dict[str, Any]] = {"path": {}, "query": {}, "body": {}, "header": {}}
+    for parameter in operation.parameters:
+        value = values.get(parameter.name, parameter.example if parameter.required else None)
+        if value is not None:
+            places[parameter.where][parameter.name] = value
+    path = re.sub(r"{([^/]*)}", lambda name: places["path"][name[1]], operation.path)
+    method = operation.method.split(", ")[0]
+    body = json.dumps({name: _json_of(value) for name, value in places["body"].items()}).encode()
+    headers = (("host", "127.0.0.1:8400"), ("content-type", "application/json"))
+    # Some styles read the parameters of a form from the query as well.
+    query = urlencode({**places["query"], **places["body"]})
+    call = Call(method, path, query, headers, body=b"" if method == "GET" else body)
+    return operation.answer(call, Context(0, REQUEST_ID, places["path"]))
+
+
+def _json_of(text: str) -> Any:  # noqa: ANN401
+    """Return the whole number, list or object of a text; any other text itself."""
+    return json.loads(text) if re.fullmatch(r"-?[0-9]+|\[\]|{}", text) else text
 
 
 def _nothing(question: Question[Any]) -> Any:  # noqa: ANN401

@@ -61,6 +61,29 @@ def test_the_slow_device_is_named_and_no_other(drawn):
         assert piece.unit
 
 
+@settings(max_examples=20, deadline=None)
+@given(
+    st.integers(0, 2**32 - 1),
+    st.integers(5, 7),
+    st.integers(5, 60),
+    st.sampled_from([0.0, 0.5]),
+    st.sampled_from([0.4, 0.5, 0.6]),
+    st.sampled_from([JobState.RUNNING, JobState.SUCCEEDED]),
+)
+def test_two_slow_devices_of_few_are_both_named(seed, ranks, interval, since, factor, state):
+    random = np.random.default_rng(seed)
+    job = Training(random, ranks, interval, 90, state=state)
+    slow = sorted(random.choice(ranks, 2, replace=False).tolist())
+    begin = job.start + since * job.length * MINUTE
+
+    def change(metric, rank, time, value):
+        is_slow = rank in slow and metric in {"gpu.utilization", "gpu.power"}
+        return np.where((time >= begin) & is_slow, factor * value, value)
+
+    stragglers = [one for one in found(job.sampled(change).findings()) if one[0] == "straggler_gpu"]
+    assert sorted(stragglers) == [("straggler_gpu", f"node-{rank}/gpu0") for rank in slow]
+
+
 @settings(max_examples=10, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(5, 60), st.sampled_from([JobState.RUNNING, JobState.SUCCEEDED]))
 def test_one_that_was_slow_for_its_last_twenty_minutes_is_found_while_the_job_runs_and_after(seed, interval, state):

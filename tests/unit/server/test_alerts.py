@@ -9,9 +9,12 @@ from tests import frames
 from tests.serving import serving
 from tests.unit.server.test_key_policies import made, own
 
+from jobmeter.alerts.config import load_config
+from jobmeter.alerts.rules import load_rules
 from jobmeter.model.event import Event, EventSource, Level
 from jobmeter.model.series import Series
 from jobmeter.model.time import HOUR, MINUTE, SECOND
+from jobmeter.server.alerting import Alerting
 
 RULES = """
 groups:
@@ -109,6 +112,9 @@ def test_rules_show_their_state_and_errors(server):
     )
     assert (broken["health"], broken["state"]) == ("err", "inactive")
     assert "many-to-many" in broken["lastError"] or "duplicate" in broken["lastError"]
+    narrow = get(server, "/prometheus/api/v1/rules", server.key("reader", "other"))["data"]["groups"]
+    errors = {rule.get("lastError") for one in narrow for rule in one["rules"]}
+    assert errors == {None, "it was not evaluated"}
     only = get(server, "/prometheus/api/v1/rules", type="record")["data"]["groups"]
     assert [rule["name"] for one in only for rule in one["rules"]] == ["lab:load:max"]
 
@@ -275,3 +281,35 @@ def test_odd_values_survive_a_restart(tmp_path, expression, value):
         server.application.services.alerting.round()
         assert [one["value"] for one in alerts(server, name="A")] == [value]
         server.application.close()
+
+
+def test_one_of_two_servers_evaluates_and_the_other_takes_over(tmp_path):
+    first = start(tmp_path, alert_shipped="off")
+    services = first.application.services
+
+    def another():
+        groups = load_rules([str(tmp_path / "rules.yml")], shipped=False)
+        config = load_config(str(tmp_path / "alerts.yml"))
+        parts = (services.executor, services.registry, first.clock, services.settings, groups, config)
+        return Alerting(*parts, lambda *_: None, shared=True)
+
+    def states(server):
+        return {one.name: one.state.value for one in server.alerts()}
+
+    one, two = another(), another()
+    first.clock.time_ms += SECOND
+    load(first, 9.0)
+    one.round()
+    two.round()
+    assert states(one)["Loaded"] == "pending"
+    assert states(two) == states(one)
+    assert {rule.health for group in two.rules() for rule in group.rules} == {"unknown"}
+    # The first one dies. Its lease ends, and the time that the alert has waited counts.
+    first.clock.time_ms += 61 * SECOND
+    load(first, 9.0)
+    two.round()
+    assert states(two)["Loaded"] == "firing"
+    messages = len(services.registry.alerts.groups())
+    one.round()
+    assert len(services.registry.alerts.groups()) == messages
+    first.application.close()

@@ -26,12 +26,12 @@ TAKERS = {
 }
 """Functions that get the registry for a command."""
 EXCEPTIONS = {
-    "server/alert_delivery.py": "it takes messages from the queue of one server, and the user of a job for them",
-    "server/alerting.py": "the states of alerts belong to the one server that evaluates rules",
+    "server/alerting.py": "it evaluates rules over every project, and the states of their alerts are its own",
+    "server/alert_delivery.py": "it sends the messages of every project that were decided before",
+    "server/silences.py": "it answers the questions about alerts and silences, within the scope of the caller",
     "server/app.py": "it makes the parts of the server and gives the registry and the store to them",
     "server/background.py": "its log names the number of series that it loaded into the window",
     "server/missing.py": "it looks for lost parts before there is an executor",
-    "server/silences.py": "it answers the questions about alerts and silences, within the scope",
 }
 
 

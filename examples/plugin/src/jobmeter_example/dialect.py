@@ -1,9 +1,14 @@
 """An API that answers with a line of text: ``GET /plain/v1/jobs/{job}``."""
 
+from typing import Annotated
+
+from msgspec import Meta
+
 from jobmeter.access.call import Call
 from jobmeter.access.signatures import BEARER
-from jobmeter.dialects.base import Answer, Context, Operation, Parameter, Steps, execute
+from jobmeter.dialects.base import Answer, Context, Steps, execute
 from jobmeter.dialects.base.path_dialect import PathDialect
+from jobmeter.dialects.base.request import Operations, Request
 from jobmeter.errors import ForbiddenError, JobmeterError, NotFoundError, UnauthenticatedError, UnavailableError
 from jobmeter.query.request import JobQuestion, JobRef
 
@@ -15,9 +20,18 @@ _STATUSES: tuple[tuple[type[JobmeterError], int], ...] = (
 )
 
 
-def _show_job(call: Call, context: Context) -> Steps:  # noqa: ARG001 - the shape of every operation
-    view = yield from execute(JobQuestion(JobRef(context.path["job"])))
-    return _text(200, f"{view.job.id} is {view.job.state}")
+operation = Operations()
+
+
+@operation("GET /plain/v1/jobs/{job}", "jobs:read", by_resource=True)
+class ShowJob(Request, frozen=True, kw_only=True):
+    """Return the state of a job as a line of text."""
+
+    job: Annotated[str, Meta(description="The job's id.")]
+
+    def _steps(self) -> Steps:
+        view = yield from execute(JobQuestion(JobRef(self.job)))
+        return _text(200, f"{view.job.id} is {view.job.state}")
 
 
 def _text(status: int, text: str) -> Answer:
@@ -33,18 +47,7 @@ PLAIN = PathDialect(
     name="plain",
     title="Plain text, v1",
     schemes=(BEARER,),
-    operations=(
-        Operation(
-            name="ShowJob",
-            action="jobs:read",
-            method="GET",
-            path="/plain/v1/jobs/{job}",
-            answer=_show_job,
-            parameters=(Parameter("job", "path", "The job's id.", required=True),),
-            text="Return the state of a job as a line of text.",
-            by_resource=True,
-        ),
-    ),
+    operations=ShowJob.operations,
     gaps=(),
     render=_error,
     wrong_path="There is nothing at {path}.",

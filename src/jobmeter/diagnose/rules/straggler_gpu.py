@@ -94,10 +94,10 @@ def _is_fault(peers: Peers, one: Outlier, odd: list[Outlier], signs: list[str], 
         return False
     if one.changed:
         return True
-    if len(odd) > 1 and len(peers) < numbers["many"]:
-        return False
     far = max((peers.distance(name, one) for name in signs), key=abs)
     enough = len(peers) >= numbers["few" if far < 0 else "many"] or abs(far) >= numbers["very"]
+    if len(odd) > 1 and len(peers) < numbers["many"]:  # a group that does less by design hardly does so much less
+        enough = far <= -numbers["very"]
     return enough and not _has_other_memory(peers, one, prefix, numbers)
 
 

@@ -8,7 +8,6 @@ folder and one line in ``jobmeter.dialects.registry``.
 
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
@@ -270,7 +269,7 @@ class DeleteShipper(msgspec.Struct, Question[Shipper], frozen=True):
 class Parameter(msgspec.Struct, frozen=True):
     """A parameter of an operation, for the reference page. ``text`` gives its form and its default.
 
-    ``invalid`` are values that its form excludes: the contract tests send them.
+    ``invalid`` are values that its form excludes, ``example`` is a valid one: the contract tests send them.
     """
 
     name: str
@@ -278,6 +277,7 @@ class Parameter(msgspec.Struct, frozen=True):
     text: str
     required: bool = False
     invalid: Sequence[str] = ()
+    example: str = "x"
 
 
 class GapStatus(StrEnum):
@@ -329,44 +329,6 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     """
     rate: Rate | None = None
     encodings: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True)
-class OperationMaker:
-    """Makes operations below ``prefix``.
-
-    ``of_paths`` documents the parameters that occur in their paths, once for all.
-    """
-
-    of_paths: Sequence[Parameter]
-    prefix: str = ""
-    rate: Rate | None = None
-
-    def __call__(
-        self,
-        name: str,
-        method: str,
-        path: str,
-        answer: Callable[[Call, Context], Steps],
-        text: str,
-        *parameters: Parameter,
-        action: str = "jobs:read",
-        by_resource: bool = False,
-    ) -> Operation:
-        """Make an operation; ``parameters`` are those besides the path's."""
-        whole = self.prefix + path
-        of_path = [one for one in self.of_paths if f"{{{one.name}}}" in whole]
-        return Operation(
-            name=name,
-            action=action,
-            method=method,
-            path=whole,
-            answer=answer,
-            parameters=(*of_path, *parameters),
-            text=text,
-            by_resource=by_resource,
-            rate=self.rate,
-        )
 
 
 class Match(msgspec.Struct, frozen=True):

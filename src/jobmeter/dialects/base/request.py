@@ -12,7 +12,19 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from pkgutil import iter_modules
 from types import MappingProxyType, UnionType
-from typing import Annotated, Any, Literal, TypedDict, Union, Unpack, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    TypedDict,
+    TypeVar,
+    Union,
+    Unpack,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import msgspec
 
@@ -22,6 +34,7 @@ from jobmeter.dialects.base import Context, MissingFieldError, Operation, Parame
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.time import parse_time
 
+R = TypeVar("R", bound="Request")
 Where = Literal["path", "query", "header", "body"]
 _WITHOUT_BODY = frozenset({"GET", "DELETE"})
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
@@ -35,6 +48,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     call: Call
     context: Context
+    operations: ClassVar[tuple[Operation, ...]] = ()
+    """The operations that take this request."""
 
     def __call__(self) -> Steps:
         """Start the operation."""
@@ -76,7 +91,8 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True):
         if not mark and not self.required and (default := self.kind.default_text(self.default)):
             mark, default = "Default: ", f"{default}."
         parts = (text.strip(), self.kind.form(self), mark + default)
-        return Parameter(self.name, self.where, " ".join(filter(None, parts)), self.required, self.kind.invalid(self))
+        invalid, example = self.kind.examples(self)
+        return Parameter(self.name, self.where, " ".join(filter(None, parts)), self.required, invalid, example)
 
 
 class Kind:
@@ -86,9 +102,9 @@ class Kind:
         """Return a sentence about the possible values; empty for none."""
         return f"At most {slot.meta.max_length} characters." if slot.meta.max_length else ""
 
-    def invalid(self, slot: Slot) -> Sequence[str]:  # noqa: ARG002
-        """Return values that the form excludes."""
-        return ()
+    def examples(self, slot: Slot) -> tuple[Sequence[str], str]:  # noqa: ARG002
+        """Return values that the form excludes, and a valid one."""
+        return (), "x"
 
     def default_text(self, default: Any) -> str:  # noqa: ANN401 - any value
         """Return the default for the reference page; empty for none."""
@@ -122,10 +138,10 @@ class Whole(Kind):
             return f"{low} to {high}."
         return f"At least {low}." if low > 0 else ""
 
-    def invalid(self, slot: Slot) -> Sequence[str]:
-        """Return the numbers beside the bounds, and a fraction."""
+    def examples(self, slot: Slot) -> tuple[Sequence[str], str]:
+        """Return the numbers beside the bounds and a fraction, and the least number."""
         low, high = slot.bounds
-        return (str(low - 1), str(high + 1), "1.5")
+        return (str(low - 1), str(high + 1), "1.5"), str(low)
 
     def default_text(self, default: Any) -> str:  # noqa: ANN401
         """Return the number."""
@@ -137,21 +153,22 @@ class Whole(Kind):
 
 
 class Choice(Kind):
-    """One of some words, in any letter case; the value is the word's meaning."""
+    """A choice of words, in any letter case unless ``exact``; the value is the word's meaning."""
 
-    def __init__(self, meanings: Mapping[str, Any] | Iterable[str], *, shown: bool = True) -> None:
+    def __init__(self, meanings: Mapping[str, Any] | Iterable[str], *, shown: bool = True, exact: bool = False) -> None:
         self.meanings = meanings if isinstance(meanings, Mapping) else {word: word for word in meanings}
-        self.folded = {word.casefold(): meaning for word, meaning in self.meanings.items()}
+        self.folded = {word if exact else word.casefold(): meaning for word, meaning in self.meanings.items()}
         self._shown = shown
+        self.fold: Callable[[str], str] = str if exact else str.casefold
 
     def form(self, slot: Slot) -> str:  # noqa: ARG002
         """List the words."""
         words = f"One of {listed(self.meanings)}." if len(self.meanings) > 1 else f"{listed(self.meanings)}."
         return words if self._shown else ""
 
-    def invalid(self, slot: Slot) -> Sequence[str]:  # noqa: ARG002
-        """Return a word that is not among them."""
-        return ("no such word",)
+    def examples(self, slot: Slot) -> tuple[Sequence[str], str]:  # noqa: ARG002
+        """Return a word that is not among them, and the first one."""
+        return ("no such word",), next(iter(self.meanings))
 
     def default_text(self, default: Any) -> str:  # noqa: ANN401
         """Return the word for the default."""
@@ -176,6 +193,10 @@ class Flag(Choice):
 class Names(Kind):
     """Several texts, at most ``max_length`` of the Meta."""
 
+    def form(self, slot: Slot) -> str:
+        """Return the most members."""
+        return f"At most {slot.meta.max_length}." if slot.meta.max_length else ""
+
     def read(self, reader: "Reader", slot: Slot, values: Mapping[str, Any]) -> Any:  # noqa: ANN401
         """Return the texts as a tuple."""
         found = reader.names(slot, values)
@@ -188,20 +209,26 @@ class Names(Kind):
 class Time(Kind):
     """A time; the value is epoch milliseconds."""
 
-    def invalid(self, slot: Slot) -> Sequence[str]:  # noqa: ARG002
-        """Return a word."""
-        return ("no such time",)
+    def examples(self, slot: Slot) -> tuple[Sequence[str], str]:  # noqa: ARG002
+        """Return a word, and a time."""
+        return ("no such time",), "2026-11-20T15:33:56Z"
 
     def convert(self, reader: "Reader", slot: Slot, value: Any) -> Any:  # noqa: ANN401
         """Return epoch milliseconds."""
         return reader.time(slot, value)
 
 
-class Typed(Kind):
+class Typed(Names):
     """A JSON value of another type, ``shape``, which msgspec converts."""
 
     def __init__(self, shape: Any) -> None:  # noqa: ANN401 - any type
         self.shape = shape
+
+    read = Kind.read
+
+    def examples(self, slot: Slot) -> tuple[Sequence[str], str]:  # noqa: ARG002
+        """Return no invalid value, and an empty list or object."""
+        return (), "[]" if get_origin(self.shape) is list else "{}"
 
     def default_text(self, default: Any) -> str:  # noqa: ANN401, ARG002
         """Return an empty text."""
@@ -229,6 +256,9 @@ class Raw(Kind):
     def read(self, reader: "Reader", slot: Slot, values: Mapping[str, Any]) -> bytes:  # noqa: ARG002
         """Return nothing: the operation decodes the body of the call itself."""
         return b""
+
+
+RAW = Raw()
 
 
 class Reader:
@@ -273,10 +303,10 @@ class Reader:
     def choice(self, slot: Slot, value: Any, choice: Choice) -> Any:  # noqa: ANN401
         """Return the meaning of a word."""
         word = self.text(slot, value)
-        if word.casefold() not in choice.folded:
+        if choice.fold(word) not in choice.folded:
             words = ", ".join(choice.meanings)
             raise self.wrong(slot, word, f"one of {words}" if len(choice.meanings) > 1 else words)
-        return choice.folded[word.casefold()]
+        return choice.folded[choice.fold(word)]
 
     def time(self, slot: Slot, value: Any) -> int:  # noqa: ANN401
         """Return epoch milliseconds."""
@@ -302,7 +332,7 @@ def listed(names: Iterable[str]) -> str:
 
 
 def slots_of(shape: type[Request], method: str, path: str) -> tuple[Slot, ...]:
-    """Return the slots of a request: those of the path first, the others in the order of the fields."""
+    """Return the slots of a request: first the path's, then the others in the order of the fields."""
     hints = get_type_hints(shape, include_extras=True)
     names = dict(zip(shape.__struct_fields__, shape.__struct_encode_fields__, strict=True))
     in_path = {part[1:-1]: at for at, part in enumerate(path.split("/")) if part.startswith("{")}
@@ -313,7 +343,7 @@ def slots_of(shape: type[Request], method: str, path: str) -> tuple[Slot, ...]:
         kind, meta, place = _annotation(hints[one.name])
         name = names[one.name]
         other: Where = "query" if path == "/" or set(method.split(", ")) & _WITHOUT_BODY else "body"
-        where = "path" if name in in_path else place.where if place else other
+        where: Where = "path" if name in in_path else place.where if place else "body" if kind is RAW else other
         factory = one.default_factory
         default = one.default if factory is msgspec.NODEFAULT else factory()
         found.append(
@@ -348,8 +378,8 @@ def _kind_of(shape: Any) -> Kind:  # noqa: ANN401 - any type
         return Choice(get_args(shape))
     if shape == tuple[str, ...]:
         return Names()
-    plain: Mapping[Any, type[Kind]] = {str: Kind, int: Whole, bool: Flag, bytes: Raw}
-    return plain[shape]() if shape in plain else Typed(shape)
+    plain: Mapping[Any, Kind] = {str: Kind(), int: Whole(), bool: Flag(), bytes: RAW}
+    return plain.get(shape) or Typed(shape)
 
 
 class Options(TypedDict, total=False):
@@ -366,26 +396,24 @@ class Options(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Operations:
-    """Declares the operations of a dialect: decorates the request of each.
+    """Declares the operations of a dialect: decorates the request of each, once for each route.
 
-    ``prefix`` begins every path; ``rate`` is the rate limit of all operations.
+    ``rate`` is the rate limit of all operations.
     """
 
     reader: Reader = field(default_factory=Reader)
-    prefix: str = ""
     rate: Rate | None = None
 
-    def __call__(self, route: str, action: str, **options: Unpack[Options]) -> Callable[[type[Request]], Operation]:
-        """Make an operation of a request, which documents and answers it.
+    def __call__(self, route: str, action: str, **options: Unpack[Options]) -> Callable[[type[R]], type[R]]:
+        """Declare an operation that a request documents and answers.
 
         ``route`` is a method and a path, ``GET /api/v1/jobs/{JobId}``. The name is by default that of the struct.
         """
         method, _, path = route.rpartition(" ")
-        path = self.prefix + path
 
-        def declare(shape: type[Request]) -> Operation:
+        def declare(shape: type[R]) -> type[R]:
             slots = slots_of(shape, method, path)
-            return Operation(
+            declared = Operation(
                 action=action,
                 method=method,
                 path=path,
@@ -394,6 +422,8 @@ class Operations:
                 text=" ".join((shape.__doc__ or "").split()),
                 **{"name": shape.__name__, "rate": self.rate, **options},  # type: ignore[arg-type]
             )
+            shape.operations = (declared, *vars(shape).get("operations", ()))
+            return shape
 
         return declare
 
@@ -413,5 +443,10 @@ def operations_of(package: str) -> tuple[Operation, ...]:
     """Return the operations that the modules of a package declare, by module, in the order of their declaration."""
     folder = import_module(package)
     modules = (import_module(f"{package}.{one.name}") for one in iter_modules(folder.__path__))
-    found = [one for module in modules for one in vars(module).values() if isinstance(one, Operation)]
-    return tuple({one.name: one for one in found}.values())
+    return tuple(
+        one
+        for module in modules
+        for shape in vars(module).values()
+        if isinstance(shape, type) and shape.__module__ == module.__name__
+        for one in vars(shape).get("operations", ())
+    )

@@ -34,7 +34,7 @@ class ViewCall(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
-def no_view_call(view: View) -> ViewCall | None:  # noqa: ARG001 - as those of dialects
+def no_view_call(view: View) -> ViewCall | None:  # noqa: ARG001 - the form of every dialect
     """Return None: the API cannot return the data of a chart."""
     return None
 

@@ -1,4 +1,4 @@
-"""How Baseten writes parameters, the requests about a project and a job, and answers.
+"""Reader of Baseten's parameters, the requests about a project and a job, and answers.
 
 Parameters are in the query of a GET, else in a JSON body, whatever its content type: the vendor's own curl examples
 send their JSON as ``application/x-www-form-urlencoded``. A body may be absent, ``null`` or ``{}``, and a member that is

@@ -1,4 +1,4 @@
-"""How ModelArts writes parameters, and the requests about a project, a job and a task."""
+"""Reader of ModelArts's parameters, and the requests about a project, a job and a task."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any

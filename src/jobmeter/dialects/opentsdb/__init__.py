@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from jobmeter.access.call import Call
 from jobmeter.access.signatures import BASIC, SHARE, TOKENS, Scheme
 from jobmeter.dialects.base import Answer, Context, Gap, Match, Operation
+from jobmeter.dialects.base.request import operations_of
 from jobmeter.dialects.opentsdb import errors
 from jobmeter.dialects.opentsdb.gaps import GAPS
-from jobmeter.dialects.opentsdb.operations import OPERATIONS
 from jobmeter.dialects.opentsdb.view import view_call
 from jobmeter.errors import JobmeterError, NotFoundError
 
@@ -23,7 +23,7 @@ class OpenTsdb:
     name = "opentsdb"
     title = "OpenTSDB, HTTP API version 2.4"
     schemes: Sequence[Scheme] = (*TOKENS, BASIC, SHARE)
-    operations: Sequence[Operation] = OPERATIONS
+    operations: Sequence[Operation] = operations_of(f"{__name__}.operations")
     gaps: Sequence[Gap] = GAPS
     view_call = staticmethod(view_call)
 

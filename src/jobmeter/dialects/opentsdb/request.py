@@ -4,15 +4,15 @@ https://opentsdb.net/docs/build/html/api_http/query/index.html
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 from zoneinfo import ZoneInfo
 
 import msgspec
+from msgspec import Meta
 
-from jobmeter.access.call import Call
 from jobmeter.dialects.base import MissingFieldError
-from jobmeter.dialects.opentsdb.arguments import flag, json_body
 from jobmeter.dialects.opentsdb.metric_text import MetricText, split_metric, split_tags
+from jobmeter.dialects.opentsdb.requests import PRESENT, PostRequest
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.time import TimeRange
 from jobmeter.query.tsdb.body import FilterBody, Flag, RateBody, few, filters_of, positive, rate_options, truth
@@ -25,6 +25,7 @@ from jobmeter.query.tsdb.times import moment, zone_of
 
 MOST_QUERIES = 32
 MOST_TSUIDS = 10_000
+_TIME = "`1h-ago`, `2012/01/01-00:00:00`, epoch seconds or milliseconds."
 
 
 class SubQuery(PointQuery, frozen=True, kw_only=True):
@@ -80,42 +81,86 @@ class QueryBody(msgspec.Struct, frozen=True):
     useCalendar: Flag = False  # noqa: N815
 
 
-def from_body(call: Call, now_ms: int) -> Query:
+class QueryRequest(PostRequest, frozen=True, kw_only=True):
+    """The parameters of ``/api/query``."""
+
+    start: Annotated[str, Meta(description=f"Required: {_TIME}")] = ""
+    end: Annotated[str, Meta(description=f"{_TIME} Included. Default: now.")] = ""
+    m: Annotated[
+        str,
+        Meta(
+            description="`<aggregator>:[rate[{counter[,<max>[,<reset>]]}]:][<interval>-<function>[-<fill>]:]"
+            "[explicit_tags:]<metric>[{<tag>=<grouping filter>,...}][{<tag>=<filter>,...}]`; may be repeated."
+        ),
+    ] = ""
+    tsuid: Annotated[
+        str,
+        Meta(description="`<aggregator>:[rate:]<tsuid>,...`; ids that `show_tsuids` showed. Another name is `tsuids`."),
+    ] = ""
+    tz: Annotated[str, Meta(description="Time zone of formatted times and of calendar intervals. Default: UTC.")] = ""
+    timezone: Annotated[str, Meta(description="Another name of tz.")] = ""
+    use_calendar: Annotated[
+        bool, Meta(description="Present: every downsample interval is one of the calendar."), PRESENT
+    ] = False
+    ms: Annotated[bool, Meta(description="Present: times in milliseconds."), PRESENT] = False
+    arrays: Annotated[bool, Meta(description="Present: `dps` is an array of `[time, value]`."), PRESENT] = False
+    show_query: Annotated[bool, Meta(description="Present: each result repeats its sub query."), PRESENT] = False
+    show_tsuids: Annotated[bool, Meta(description="Present: each result has the ids of its series."), PRESENT] = False
+    show_summary: Annotated[
+        bool, Meta(description="Present: a last element has the numbers of points that were read and made."), PRESENT
+    ] = False
+    body: Annotated[
+        bytes,
+        Meta(
+            description="With POST: `{start, end, timezone, useCalendar, msResolution, arrays, showQuery, showTSUIDs, "
+            "showSummary, queries}`. A query: `{aggregator, metric or tsuids, downsample, rate, rateOptions: {counter, "
+            "counterMax, resetValue, dropResets}, filters: [{type, tagk, filter, groupBy}] or tags, explicitTags}`. "
+            "`noAnnotations` and `globalAnnotations` change nothing."
+        ),
+    ] = b""
+
+    def flag(self, name: str) -> bool:
+        """Return True if a parameter without a field is present."""
+        value = self.call.parameter(name)
+        return value is not None and value.strip().lower() != "false"
+
+
+def from_body(request: QueryRequest) -> Query:
     """Parse the query of a POST. Raises InvalidRequestError."""
-    body = json_body(call, QueryBody)
+    body = request.content(QueryBody)
     if truth(body.delete):
         raise InvalidRequestError("Deleting data is not enabled", "delete")
     zone, calendar = zone_of(body.timezone), truth(body.useCalendar)
     return Query(
-        range=_range(body.start, body.end, now_ms, zone),
+        range=_range(body.start, body.end, request.context.now_ms, zone),
         queries=_some([_of_body(at, one, zone, calendar=calendar) for at, one in enumerate(body.queries or ())]),
         milliseconds=truth(body.msResolution) or truth(body.ms),
-        arrays=truth(body.arrays) or flag(call, "arrays"),
+        arrays=truth(body.arrays) or request.arrays,
         show_query=truth(body.showQuery),
         show_tsuids=truth(body.showTSUIDs),
         show_summary=truth(body.showSummary) or truth(body.showStats),
     )
 
 
-def from_string(call: Call, now_ms: int) -> Query:
+def from_string(request: QueryRequest) -> Query:
     """Parse the query of a GET. Raises InvalidRequestError."""
-    zone = zone_of(call.parameter("tz") or call.parameter("timezone") or "")
-    if flag(call, "delete"):
+    zone = zone_of(request.tz or request.timezone)
+    if request.flag("delete"):
         raise InvalidRequestError("Deleting data is not enabled", "delete")
-    calendar = flag(call, "use_calendar") or flag(call, "useCalendar")
-    texts = [(name, value) for name, value in call.parameters if name in {"m", "tsuid", "tsuids"}]
+    calendar = request.use_calendar or request.flag("useCalendar")
+    texts = [(name, value) for name, value in request.call.parameters if name in {"m", "tsuid", "tsuids"}]
     queries = [
         _of_metric(at, split_metric(text), zone, calendar=calendar) if name == "m" else _of_tsuids(at, text)
         for at, (name, text) in enumerate(texts)
     ]
     return Query(
-        range=_range(call.parameter("start"), call.parameter("end"), now_ms, zone),
+        range=_range(request.start, request.end, request.context.now_ms, zone),
         queries=_some(queries),
-        milliseconds=flag(call, "ms"),
-        arrays=flag(call, "arrays"),
-        show_query=flag(call, "show_query"),
-        show_tsuids=flag(call, "show_tsuids"),
-        show_summary=flag(call, "show_summary") or flag(call, "show_stats"),
+        milliseconds=request.ms,
+        arrays=request.arrays,
+        show_query=request.show_query,
+        show_tsuids=request.show_tsuids,
+        show_summary=request.show_summary or request.flag("show_stats"),
     )
 
 

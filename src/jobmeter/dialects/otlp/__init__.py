@@ -2,15 +2,15 @@
 
 from jobmeter.access.signatures import BASIC, TOKENS, TRACE
 from jobmeter.dialects.base.path_dialect import PathDialect
+from jobmeter.dialects.base.request import operations_of
 from jobmeter.dialects.otlp import errors
 from jobmeter.dialects.otlp.gaps import GAPS
-from jobmeter.dialects.otlp.operations import OPERATIONS
 
 OTLP = PathDialect(
     name="otlp",
     title="OpenTelemetry protocol (OTLP) 1.x",
     schemes=(TRACE, *TOKENS, BASIC),
-    operations=OPERATIONS,
+    operations=operations_of(f"{__name__}.operations"),
     gaps=GAPS,
     render=errors.render,
 )

@@ -1,9 +1,14 @@
 """The two encodings of a body, the encoding of a call, and operations that accept both."""
 
 from collections.abc import Callable
+from functools import partial
+from typing import Annotated
+
+from msgspec import Meta, field
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Context, Operation, Parameter, Steps, read_as_json
+from jobmeter.dialects.base import read_as_json
+from jobmeter.dialects.base.request import HEADER, Operations, Request
 from jobmeter.errors import InvalidRequestError
 
 PROTOBUF, JSON = "application/x-protobuf", "application/json"
@@ -33,33 +38,21 @@ def encoding_of_body(call: Call) -> str:
     return media
 
 
-def operation(
-    name: str,
-    path: str,
-    answer: Callable[[Call, Context], Steps],
-    message: str,
-    text: str,
-    *,
-    action: str = "traces:write",
-    in_memory: int = 24,
-) -> Operation:
-    """Make an operation that accepts such a message.
+def protobuf_bytes(copies: int) -> Callable[[Call], int]:
+    """Return the estimate of the memory for a message: copies in protocol buffers, decoded data included, or JSON."""
+    return lambda call: read_as_json(call) if media_of(call) == JSON else copies * len(call.body)
 
-    ``in_memory``: most copies of a message in protocol buffers in memory, decoded data included.
-    """
-    return Operation(
-        name=name,
-        action=action,
-        method="POST",
-        path=path,
-        answer=answer,
-        parameters=(
-            Parameter("Content-Type", "header", f"`{PROTOBUF}` or `{JSON}`. Anything else is 415.", required=True),
-            Parameter("Content-Encoding", "header", "`gzip` or none. Anything else is 415."),
-            Parameter("body", "body", f"An `{message}`.", required=True),
-        ),
-        text=text,
-        body_bytes=BODY_BYTES,
-        decoded_bytes=BODY_BYTES,
-        read_bytes=lambda call: read_as_json(call) if media_of(call) == JSON else in_memory * len(call.body),
+
+operation = partial(Operations(), body_bytes=BODY_BYTES, decoded_bytes=BODY_BYTES)
+"""Declares an operation that accepts a message in both encodings."""
+
+
+class MessageRequest(Request, frozen=True, kw_only=True):
+    """A request that brings a message."""
+
+    content_type: Annotated[str, HEADER, Meta(description=f"`{PROTOBUF}` or `{JSON}`. Anything else is 415.")] = field(
+        name="Content-Type"
+    )
+    content_encoding: Annotated[str, HEADER, Meta(description="`gzip` or none. Anything else is 415.")] = field(
+        default="", name="Content-Encoding"
     )

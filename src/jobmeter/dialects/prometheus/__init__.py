@@ -11,12 +11,12 @@ from msgspec.structs import replace
 from jobmeter.access.call import Call
 from jobmeter.access.signatures import BASIC, TOKENS, Scheme
 from jobmeter.dialects.base import Answer, Context, Gap, Match, Operation
+from jobmeter.dialects.base.request import operations_of
 from jobmeter.dialects.base.routes import Routes
 from jobmeter.dialects.base.view import no_view_call
 from jobmeter.dialects.prometheus import errors
-from jobmeter.dialects.prometheus.arguments import FORM
 from jobmeter.dialects.prometheus.gaps import GAPS
-from jobmeter.dialects.prometheus.operations import OPERATIONS
+from jobmeter.dialects.prometheus.requests import FORM
 from jobmeter.errors import JobmeterError, NotFoundError
 
 _PREFIX = "/prometheus"
@@ -30,7 +30,7 @@ class Prometheus:
     name = "prometheus"
     title = "Prometheus: remote write 1.0 and 2.0, PromQL"
     schemes: Sequence[Scheme] = (*TOKENS, BASIC)
-    operations: Sequence[Operation] = OPERATIONS
+    operations: Sequence[Operation] = operations_of(f"{__name__}.operations")
     gaps: Sequence[Gap] = GAPS
     view_call = staticmethod(no_view_call)
 

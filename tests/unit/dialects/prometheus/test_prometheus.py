@@ -1,6 +1,7 @@
 import json
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -8,10 +9,11 @@ from hypothesis import strategies as st
 from tests.stored_series import stored_result
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Dialect
+from jobmeter.dialects.base import Context, Dialect
+from jobmeter.dialects.base.request import Slot
 from jobmeter.dialects.prometheus import PROMETHEUS
-from jobmeter.dialects.prometheus.arguments import Arguments
 from jobmeter.dialects.prometheus.names import exposed, names_of, own_name, stored_names
+from jobmeter.dialects.prometheus.requests import TIME, Duration, PrometheusReader
 from jobmeter.errors import InvalidRequestError
 from jobmeter.ingest.exporters import RULES
 from jobmeter.ingest.exporters.resolve import resolve
@@ -35,8 +37,11 @@ class TestPrometheus(DialectTests):
         return super().result_of(given, question) if found is None else found
 
 
-def arguments(query):
-    return Arguments(Call("GET", "/prometheus/api/v1/query", query, ()), NOW)
+def parameter(kind, name, query):
+    slot = Slot(attribute=name, name=name, where="query", kind=kind, meta=msgspec.Meta(), required=False, default=NOW)
+    reader = PrometheusReader()
+    call = Call("GET", "/prometheus/api/v1/query", query, ())
+    return kind.read(reader, slot, reader.values(call, Context(NOW, "")))
 
 
 @pytest.mark.parametrize(
@@ -50,19 +55,19 @@ def arguments(query):
     ],
 )
 def test_times(text, wanted):
-    assert arguments(f"time={text}").time("time") == wanted
+    assert parameter(TIME, "time", f"time={text}") == wanted
 
 
 @pytest.mark.parametrize("text", ["x", "NaN", "-1", "1e300", "Inf", "2023-13-01T00:00:00Z"])
 def test_times_that_are_none(text):
     with pytest.raises(InvalidRequestError) as refused:
-        arguments(f"time={text}").time("time")
+        parameter(TIME, "time", f"time={text}")
     assert refused.value.field == "time"
 
 
 @pytest.mark.parametrize(("text", "wanted"), [("15", 15_000), ("0.5", 500), ("1h30m", 5_400_000), ("250ms", 250)])
 def test_durations(text, wanted):
-    assert arguments(f"step={text}").duration("step") == wanted
+    assert parameter(Duration(), "step", f"step={text}") == wanted
 
 
 def test_the_names_of_metrics_are_each_of_one_metric():

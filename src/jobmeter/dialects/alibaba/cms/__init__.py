@@ -3,16 +3,10 @@
 Its metrics are in ``dialects.alibaba.common.cloudmonitor``.
 """
 
-from jobmeter.dialects.alibaba.cms.meta import describe_metric_meta_list, describe_project_meta
-from jobmeter.dialects.alibaba.cms.operations import (
-    VERSION,
-    describe_metric_data,
-    describe_metric_last,
-    describe_metric_list,
-    describe_metric_top,
-)
+from jobmeter.dialects.alibaba.cms.operations.points import VERSION
 from jobmeter.dialects.alibaba.cms.view import view_call
 from jobmeter.dialects.alibaba.common.product import Product, never
+from jobmeter.dialects.base.request import operations_of
 
 CMS = Product(
     name="cms",
@@ -20,14 +14,7 @@ CMS = Product(
     version=VERSION,
     url_names=("cms", "Cms"),
     view_call=view_call,
-    operations=(
-        describe_metric_list,
-        describe_metric_last,
-        describe_metric_data,
-        describe_metric_top,
-        describe_metric_meta_list,
-        describe_project_meta,
-    ),
+    operations=operations_of(f"{__name__}.operations"),
     gaps=(
         never("Namespaces other than `acs_pai_dlc`", "They are about other products."),
         never("The namespace `acs_pai_dsw`", "It is about notebooks, which are no jobs."),

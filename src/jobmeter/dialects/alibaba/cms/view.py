@@ -1,6 +1,6 @@
 """CloudMonitor's call for the data of a chart."""
 
-from jobmeter.dialects.alibaba.cms.operations import MOST, VERSION
+from jobmeter.dialects.alibaba.cms.operations.points import MOST, VERSION
 from jobmeter.dialects.alibaba.common.cloudmonitor.names import MEASURES, NAMESPACE, PERIODS, Part
 from jobmeter.dialects.alibaba.common.cloudmonitor.request import LONGEST_MS
 from jobmeter.dialects.alibaba.common.operation import json_text

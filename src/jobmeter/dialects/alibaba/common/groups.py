@@ -1,12 +1,12 @@
 """Lists of resource groups: filters, order, and sizes."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import msgspec
 
 from jobmeter.dialects.alibaba.common.listing import in_order
-from jobmeter.dialects.alibaba.common.operation import Arguments, Lookup
+from jobmeter.dialects.alibaba.common.operation import AlibabaRequest, Lookup
 from jobmeter.dialects.base import execute
 from jobmeter.errors import LimitExceededError, NotFoundError
 from jobmeter.model.job import JobState
@@ -66,7 +66,7 @@ def node_count(group: ResourceGroup, span: TimeRange) -> Lookup[int]:
 
 
 def page_of_groups(
-    arguments: Arguments,
+    request: AlibabaRequest,
     groups: Sequence[ResourceGroup],
     page: tuple[int, int],
     sort: GroupSort | None = None,
@@ -81,27 +81,19 @@ def page_of_groups(
     offset, size = page
     if by_size is None:
         ordered = groups if sort is None else in_order(groups, sort, descending=descending)
-        return (yield from _sized(arguments, ordered[offset : offset + size]))
+        return (yield from _sized(request, ordered[offset : offset + size]))
     if len(groups) > MOST_SIZED:
         raise LimitExceededError(
             f"up to {MOST_SIZED} resource groups are sorted by their sizes, these are {len(groups)}: name some", "sort"
         )
-    found = yield from _sized(arguments, groups)
+    found = yield from _sized(request, groups)
     return in_order(found, by_size, descending=descending)[offset : offset + size]
 
 
-def sort_of(
-    arguments: Arguments, name: str, plain: Mapping[str, GroupSort], sizes: Mapping[str, SizeSort], default: str
-) -> tuple[GroupSort | None, SizeSort | None]:
-    """Return the sort of a parameter, in the form of ``page_of_groups``."""
-    chosen = arguments.word(name, (*plain, *sizes), default)
-    return plain.get(chosen), sizes.get(chosen)
-
-
-def _sized(arguments: Arguments, groups: Sequence[ResourceGroup]) -> Lookup[list[SizedGroup]]:
+def _sized(request: AlibabaRequest, groups: Sequence[ResourceGroup]) -> Lookup[list[SizedGroup]]:
     found = []
     for group in groups:
-        sized = yield from _size(group, arguments.lately(NOW_MS))
+        sized = yield from _size(group, request.lately(NOW_MS))
         found.append(sized)
     return found
 

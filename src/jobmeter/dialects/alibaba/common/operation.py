@@ -1,4 +1,4 @@
-"""Operations as functions of the parameters of a call, wherever the call has them, and their answers.
+"""Operations of the vendor's products: how calls write parameters, and answers.
 
 Parameters come in the path, the query, a form body or the JSON body of the URL form.
 
@@ -15,25 +15,17 @@ gives rates no unit; PaiStudio's ListTrainingJobInstanceMetrics documents MB/s f
 """
 
 import re
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Generator, Mapping
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
+from msgspec import Meta
 
 from jobmeter.access.call import Call
-from jobmeter.access.limit import Rate
-from jobmeter.dialects.base import (
-    Answer,
-    Context,
-    MissingFieldError,
-    Operation,
-    Parameter,
-    Steps,
-    not_negative,
-    rounded,
-)
+from jobmeter.dialects.base import Answer, Context, MissingFieldError, not_negative, rounded
+from jobmeter.dialects.base.request import Choice, Flag, Kind, Operations, Reader, Request, Slot, Time
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.catalog import CATALOG
 from jobmeter.model.job import JobView
@@ -53,7 +45,6 @@ _URL = re.compile(r"/api/(?P<product>[A-Za-z][A-Za-z-]*)/(?P<version>\d{4}-\d{2}
 
 _FORM = "application/x-www-form-urlencoded"
 _STEP = re.compile(r"([0-9]{1,9})([hms]?)")
-_INTEGER = re.compile(r"-?[0-9]{1,18}")
 _STEP_UNITS = {"h": HOUR, "m": MINUTE, "s": SECOND}
 
 
@@ -62,168 +53,165 @@ def url_form(raw_path: str) -> re.Match[str] | None:
     return _URL.fullmatch(raw_path)
 
 
-class _Pair(msgspec.Struct, frozen=True, rename="pascal"):
-    key: str = ""
-    value: str = ""
+class AlibabaReader(Reader):
+    """Reads parameters by their exact name. An empty text counts as absent, in a path as well."""
+
+    def values(self, call: Call, context: Context) -> Mapping[str, Any]:
+        """Return the raw values of the path, the query, and a form body or the JSON body of the URL form."""
+        body = _body(call, url_form(call.raw_path) is not None)
+        return {**body, **dict(reversed(call.parameters)), **context.path}
+
+    def value(self, values: Mapping[str, Any], slot: Slot) -> Any:  # noqa: ANN401 - as it was sent
+        """Return the raw value; None if it is absent."""
+        value = values.get(slot.name)
+        return None if value == "" else value
+
+    def absent(self, slot: Slot) -> Any:  # noqa: ANN401 - of any kind
+        """Raise the error for a required parameter that is absent."""
+        raise missing(slot.name)
+
+    def names(self, slot: Slot, values: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the members of a comma-separated text, of a list in a JSON body, or of ``Name.1``, ``Name.2``, ..."""
+        if values.get(slot.name) is not None:
+            return super().names(slot, values)
+        numbers = {int(number): key for key in values if (number := _numbered(key, slot.name))}
+        parts = (self.text(slot, values[numbers[number]]) for number in sorted(numbers))
+        return tuple(part.strip() for part in parts if part.strip())
+
+    def time(self, slot: Slot, value: Any) -> int:  # noqa: ANN401
+        """Return epoch milliseconds of an ISO 8601 time, UTC by default."""
+        return parse_time(self.text(slot, value), slot.name)
+
+    def typed(self, slot: Slot, value: Any, shape: Any) -> Any:  # noqa: ANN401
+        """Return a map of texts, sent as JSON text."""
+        return JsonText(shape, "not a JSON object of texts").convert(self, slot, value)
 
 
-class Arguments:
-    """Parameters by their exact name. An empty text counts as absent; every reader raises InvalidRequestError."""
+class JsonBodyReader(AlibabaReader):
+    """Reads a JSON body beside the path; in the URL form its member ``body``, or else the whole body."""
 
-    def __init__(self, call: Call, context: Context) -> None:
-        self.call = call
-        self.context = context
-        self._url_form = url_form(call.raw_path) is not None
-        self._values: dict[str, Any] = {
-            **_body(call, self._url_form),
-            **dict(reversed(call.parameters)),
-            **context.path,
-        }
+    def values(self, call: Call, context: Context) -> Mapping[str, Any]:
+        """Return the raw values."""
+        form = {} if url_form(call.raw_path) is None else super().values(call, context)
+        return {**form, **json_body(call), **context.path}
 
-    def text(self, name: str, default: str = "") -> str:
-        """Return the parameter, or the default if it is absent."""
-        value = self._values.get(name)
-        if value is None or value == "":
-            return default
-        return value if isinstance(value, str) else json_text(value)
+    def text(self, slot: Slot, value: Any) -> str:  # noqa: ANN401
+        """Return a text; a body must have a JSON string."""
+        found: str = self.typed(slot, value, str) if slot.where == "body" else super().text(slot, value)
+        return found
 
-    def required(self, name: str) -> str:
-        """Return the parameter. Raises MissingFieldError if it is absent."""
-        value = self.text(name)
-        if not value:
-            raise missing(name)
-        return value
+    def whole(self, slot: Slot, value: Any) -> int:  # noqa: ANN401
+        """Return a number; a body must have a JSON number."""
+        number: int = self.typed(slot, value, int)
+        low, high = slot.bounds
+        if low == 0 and number < 0:
+            raise InvalidRequestError(f"{slot.name} must not be below 0", slot.name)
+        if not low <= number <= high:
+            raise InvalidRequestError(f"{slot.name} {number} is not a whole number from {low} to {high}", slot.name)
+        return number
 
-    def choice(self, name: str, choices: Mapping[str, T], default: T) -> T:
-        """Return the meaning of the parameter, which is case-insensitive."""
-        text = self.text(name)
-        if not text:
-            return default
-        folded = {key.casefold(): value for key, value in choices.items()}
-        if text.casefold() not in folded:
-            raise InvalidRequestError(f"{name} {text[:64]!r} is not one of {', '.join(choices)}", name)
-        return folded[text.casefold()]
+    def typed(self, slot: Slot, value: Any, shape: Any) -> Any:  # noqa: ANN401
+        """Return a JSON value of that type."""
+        try:
+            return msgspec.convert(value, shape | None)
+        except msgspec.ValidationError as error:
+            reason, _, inner = str(error).partition(" - at `$")
+            at = slot.name + inner.removesuffix("`")
+            raise InvalidRequestError(f"the body is not valid: {reason} - at `$.{at}`", at) from error
 
-    def integer(self, name: str, default: int | None, lowest: int, highest: int) -> int:
-        """Return a whole number within bounds; without a default it is required."""
-        text = self.text(name) if default is not None else self.required(name)
-        if not text:
-            return default if default is not None else 0
-        if not _INTEGER.fullmatch(text) or not lowest <= int(text) <= highest:
-            raise InvalidRequestError(f"{name} {text[:64]!r} is not a whole number from {lowest} to {highest}", name)
-        return int(text)
 
-    def word(self, name: str, words: Iterable[str], default: str = "") -> str:
-        """Return one of the words, which are case-insensitive."""
-        return self.choice(name, {word: word for word in words}, default)
+def json_body(call: Call) -> dict[str, Any]:
+    """Decode the object of a JSON body; in the URL form its member ``body``, or else the whole body."""
+    try:
+        found = msgspec.json.decode(call.body or b"{}", type=dict[str, Any])
+    except (UnicodeDecodeError, RecursionError) as error:
+        raise InvalidRequestError("the body is not UTF-8, or is nested too deeply", "body") from error
+    except msgspec.DecodeError as error:
+        raise InvalidRequestError(f"the body is not valid: {error}", "body") from error
+    inner = found.get("body") if url_form(call.raw_path) else None
+    return inner if isinstance(inner, dict) else found
 
-    def page(self, default_size: int, largest_size: int, last: int) -> tuple[int, int]:
-        """Return the offset of the page that PageNumber (1 to ``last``) and PageSize name, and its size."""
-        size = self.integer("PageSize", default_size, 1, largest_size)
-        return (self.integer("PageNumber", 1, 1, last) - 1) * size, size
 
-    def descending(self, *, default: bool) -> bool:
-        """Return True if Order is ``desc``, False if it is ``asc``, in any letter case."""
-        return self.choice("Order", {"asc": False, "desc": True}, default)
+class JsonText(Kind):
+    """A JSON value of a type, sent as text or, in a JSON body, as such. ``form`` says what is wrong with a value."""
+
+    def __init__(self, shape: Any, form: str, *, detail: bool = False) -> None:  # noqa: ANN401 - any type
+        self.shape = shape
+        self._form = form
+        self._detail = detail
+
+    def default_text(self, default: Any) -> str:  # noqa: ANN401, ARG002
+        """Return an empty text."""
+        return ""
+
+    def convert(self, reader: Reader, slot: Slot, value: Any) -> Any:  # noqa: ANN401, ARG002
+        """Return the value of that type."""
+        try:
+            decoded = msgspec.json.decode(value) if isinstance(value, str) else value
+            return msgspec.convert(decoded, self.shape)
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+            detail = f": {error}" if self._detail else ""
+            raise InvalidRequestError(f"{slot.name} is {self._form}{detail}", slot.name) from error
+
+
+class Step(Kind):
+    """Milliseconds of a step such as ``30s``, ``5m``, ``1h``; a bare number counts ``bare_unit_ms``."""
+
+    def __init__(self, bare_unit_ms: int) -> None:
+        self._bare_unit_ms = bare_unit_ms
+        self._bare = {HOUR: "hours", MINUTE: "minutes", SECOND: "seconds"}[bare_unit_ms]
+
+    def form(self, slot: Slot) -> str:  # noqa: ARG002
+        """Show some steps."""
+        return f"`30s`, `5m`, `1h`; a bare number counts {self._bare}."
+
+    def default_text(self, default: Any) -> str:  # noqa: ANN401
+        """Return the default in minutes."""
+        return f"`{default // MINUTE}m`"
+
+    def convert(self, reader: Reader, slot: Slot, value: Any) -> int:  # noqa: ANN401
+        """Return milliseconds."""
+        found = _STEP.fullmatch(reader.text(slot, value))
+        step = int(found[1]) * _STEP_UNITS.get(found[2], self._bare_unit_ms) if found else 0
+        if not 0 < step <= MAX_TIME_MS:
+            raise reader.wrong(slot, value, f"a step such as 30s, 5m or 1h (a bare number: {self._bare})")
+        return step
+
+
+operation = Operations(AlibabaReader())
+"""Declares an operation, whose parameters are in the path, the query or a form."""
+json_operation = Operations(JsonBodyReader())
+"""Declares an operation with a JSON body."""
+
+TIME, FLAG = Time(), Flag()
+ORDER = Choice({"asc": False, "desc": True})
+"""The order of a list; the value is True for a descending one."""
+Labels = Annotated[dict[str, str], Meta(description="A JSON object: the job has all of these labels.")]
+Ignored = Annotated[str, Meta(description="Changes nothing.")]
+
+
+class AlibabaRequest(Request, frozen=True, kw_only=True, rename="pascal"):
+    """A request of a product."""
 
     def lately(self, back_ms: int) -> TimeRange:
         """Return the range from ``back_ms`` ago until now."""
         return TimeRange(max(0, self.context.now_ms - back_ms), self.context.now_ms)
 
-    def flag(self, name: str, *, default: bool = False) -> bool:
-        """Return ``true`` or ``false`` in any letter case as a truth value."""
-        return self.choice(name, {"true": True, "false": False}, default)
+    def time_range(self, start: int | None, end: int | None, back_ms: int) -> TimeRange:
+        """Return the range from ``start`` (by default ``back_ms`` ago) to ``end`` (by default now).
 
-    def names(self, name: str, most: int | None = None) -> tuple[str, ...]:
-        """Return the members of a comma-separated text, of a list in a JSON body, or of ``Name.1``, ``Name.2``, ...
-
-        Raises InvalidRequestError for more than ``most``.
-        """
-        value = self._values.get(name)
-        parts = value if isinstance(value, list) else self.text(name).split(",")
-        if value is None:
-            numbers = {int(number): key for key in self._values if (number := _numbered(key, name))}
-            parts = [self.text(numbers[number]) for number in sorted(numbers)]
-        found = tuple(part.strip() for part in map(str, parts) if part.strip())
-        if most is not None and len(found) > most:
-            raise InvalidRequestError(f"{name} may have {most} members, it has {len(found)}", name)
-        return found
-
-    def pairs(self, name: str) -> tuple[tuple[str, str], ...]:
-        """Return keys and values of ``Name.1.Key``, ``Name.1.Value``, ..., or of a JSON list of such objects."""
-        value = self._values.get(name)
-        try:
-            listed = msgspec.json.decode(value) if isinstance(value, str) and value else value or []
-            given = msgspec.convert(listed, list[_Pair])
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise InvalidRequestError(f"{name} is not a list of objects with Key and Value", name) from error
-        numbers = sorted({int(number) for key in self._values if (number := _numbered(key, name, ".Key"))})
-        flat = [(self.text(f"{name}.{number}.Key"), self.text(f"{name}.{number}.Value")) for number in numbers]
-        return tuple(flat or [(one.key, one.value) for one in given])
-
-    def given(self, *names: str) -> frozenset[str]:
-        """Return the values of those parameters that are not empty, for a filter."""
-        return frozenset(filter(None, map(self.text, names)))
-
-    def mapping(self, name: str) -> dict[str, str]:
-        """Return a map of texts, sent as JSON text."""
-        value = self._values.get(name)
-        try:
-            decoded = msgspec.json.decode(value) if isinstance(value, str) and value else value or {}
-            return msgspec.convert(decoded, dict[str, str])
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise InvalidRequestError(f"{name} is not a JSON object of texts", name) from error
-
-    def time(self, name: str, default: T) -> int | T:
-        """Return epoch milliseconds of an ISO 8601 time, UTC by default."""
-        text = self.text(name)
-        return parse_time(text, name) if text else default
-
-    def time_range(self, back_ms: int) -> TimeRange:
-        """Return the range from StartTime (by default ``back_ms`` ago) to EndTime (by default now).
-
-        For an EndTime before the default StartTime the range starts ``back_ms`` before EndTime.
+        For an end before the default start the range starts ``back_ms`` before the end. Raises as ``ordered_range``.
         """
         now_ms = self.context.now_ms
-        end = self.time("EndTime", now_ms)
-        start = self.time("StartTime", max(0, (end if end <= now_ms - back_ms else now_ms) - back_ms))
+        end = now_ms if end is None else end
+        if start is None:
+            start = max(0, (end if end <= now_ms - back_ms else now_ms) - back_ms)
         return ordered_range(start, end)
 
-    def times(self) -> tuple[int | None, int | None]:
-        """Return StartTime and EndTime, each None if it is absent. Raises as ``ordered_range``."""
-        start, end = self.time("StartTime", None), self.time("EndTime", None)
-        if start is not None and end is not None:
-            ordered_range(start, end)
-        return start, end
 
-    def step(self, name: str, default_ms: int, bare_unit_ms: int) -> int:
-        """Return milliseconds of a step such as ``30s``, ``5m``, ``1h``; a bare number counts ``bare_unit_ms``."""
-        text = self.text(name)
-        if not text:
-            return default_ms
-        found = _STEP.fullmatch(text)
-        step = int(found[1]) * _STEP_UNITS.get(found[2], bare_unit_ms) if found else 0
-        if not 0 < step <= MAX_TIME_MS:
-            bare = {HOUR: "hours", MINUTE: "minutes", SECOND: "seconds"}[bare_unit_ms]
-            raise InvalidRequestError(
-                f"{name} {text[:64]!r} is not a step such as 30s, 5m or 1h (a bare number: {bare})", name
-            )
-        return step
-
-    def body(self, shape: type[T]) -> T:
-        """Decode the JSON body as that type; in the URL form its member ``body``, or else the whole body."""
-        raw = self.call.body or b"{}"
-        try:
-            if self._url_form and isinstance(inner := msgspec.json.decode(raw), dict) and "body" in inner:
-                return msgspec.convert(inner["body"], shape)
-            return msgspec.json.decode(raw, type=shape)
-        except (UnicodeDecodeError, RecursionError) as error:
-            raise InvalidRequestError("the body is not UTF-8, or is nested too deeply", "body") from error
-        except msgspec.DecodeError as error:
-            # No shape has required fields: the operations check for missing ones.
-            message = str(error)
-            field = message.rpartition("at `$")[2].rstrip("`").lstrip(".") if "at `$" in message else "body"
-            raise InvalidRequestError(f"the body is not valid: {message}", field) from error
+def given(*texts: str) -> frozenset[str]:
+    """Return those texts that are not empty, for a filter."""
+    return frozenset(filter(None, texts))
 
 
 def _numbered(key: str, name: str, ending: str = "") -> str:
@@ -273,58 +261,6 @@ def _body(call: Call, url_form: bool) -> dict[str, Any]:
     return {}
 
 
-def operation(
-    route: str,
-    action: str,
-    *parameters: Parameter,
-    by_resource: bool = False,
-    rate: Rate | None = None,
-    body_bytes: int = 1 << 20,
-    read: Callable[[Call, Context], Arguments] = Arguments,
-) -> Callable[[Callable[[Arguments], Steps]], Operation]:
-    """Make an operation of the function that answers it, ``get_job`` of ``GetJob``. Its docstring documents it.
-
-    ``route`` is a method and a path, ``GET /api/v1/jobs/{JobId}``; see ``Operation`` for the other values.
-    """
-    method, _, path = route.partition(" ")
-
-    def decorate(function: Callable[[Arguments], Steps]) -> Operation:
-        return Operation(
-            name=function.__name__.title().replace("_", ""),
-            action=action,
-            method=method,
-            path=path,
-            answer=lambda call, context: function(read(call, context)),
-            parameters=parameters,
-            text=" ".join((function.__doc__ or "").split()),
-            by_resource=by_resource,
-            rate=rate,
-            body_bytes=body_bytes,
-        )
-
-    return decorate
-
-
-def in_path(name: str, text: str) -> Parameter:
-    """Return a parameter of the path, which is always required."""
-    return Parameter(name, "path", text, required=True)
-
-
-def in_query(name: str, text: str, *, required: bool = False) -> Parameter:
-    """Return a parameter of the query."""
-    return Parameter(name, "query", text, required)
-
-
-def in_body(name: str, text: str, *, required: bool = False) -> Parameter:
-    """Return a parameter of the body."""
-    return Parameter(name, "body", text, required)
-
-
-def listed(names: Iterable[str]) -> str:
-    """List names for the text of a parameter."""
-    return ", ".join(f"`{name}`" for name in names)
-
-
 def ordered_range(start_ms: int, end_ms: int) -> TimeRange:
     """Return the range between both. Raises InvalidRequestError (EndTime) if the end is earlier than the start."""
     if end_ms < start_ms:
@@ -332,9 +268,15 @@ def ordered_range(start_ms: int, end_ms: int) -> TimeRange:
     return TimeRange(start_ms, end_ms)
 
 
-def answer(body: dict[str, Any], arguments: Arguments, *, id_key: str = "RequestId") -> Answer:
+def check_range(start_ms: int | None, end_ms: int | None) -> None:
+    """Raise as ``ordered_range`` if both times are present."""
+    if start_ms is not None and end_ms is not None:
+        ordered_range(start_ms, end_ms)
+
+
+def answer(body: dict[str, Any], request: Request, *, id_key: str = "RequestId") -> Answer:
     """Return the body with the request's id under ``id_key`` (empty: not in the body); a header repeats it."""
-    request_id = arguments.context.request_id
+    request_id = request.context.request_id
     full = {**body, id_key: request_id} if id_key else body
     return Answer(200, msgspec.json.encode(full), (("x-acs-request-id", request_id),), JSON)
 

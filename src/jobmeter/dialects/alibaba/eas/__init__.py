@@ -2,23 +2,14 @@
 
 from jobmeter.dialects.alibaba.common.product import Product, never
 from jobmeter.dialects.alibaba.eas.names import NAME
-from jobmeter.dialects.alibaba.eas.resource_log import create_resource_log, delete_resource_log, describe_resource_log
-from jobmeter.dialects.alibaba.eas.resources import list_resources
-from jobmeter.dialects.alibaba.eas.services import describe_service_log, list_services
+from jobmeter.dialects.base.request import operations_of
 
 EAS = Product(
     name=NAME,
     title="Alibaba Cloud EAS, API version 2021-07-01",
     version="2021-07-01",
     url_names=(NAME,),
-    operations=(
-        create_resource_log,
-        describe_resource_log,
-        delete_resource_log,
-        list_resources,
-        list_services,
-        describe_service_log,
-    ),
+    operations=operations_of(f"{__name__}.operations"),
     gaps=(
         never(
             "Services: making, changing, scaling and diagnosing them; their instances, events and addresses",

@@ -1,23 +1,21 @@
-"""EAS's words, and parameters that its operations share."""
+"""EAS's words, and its requests for a page."""
 
 from collections.abc import Iterable
 from types import MappingProxyType
+from typing import Annotated
 
-from jobmeter.dialects.alibaba.common.operation import in_query
+from msgspec import Meta
+
+from jobmeter.dialects.alibaba.common.operation import ORDER, AlibabaRequest
 from jobmeter.dialects.alibaba.common.statuses import Statuses
 from jobmeter.model.job import JobState
 from jobmeter.model.order import natural
 
 NAME = "eas"
-DEFAULT_PAGE, MAX_PAGE = 100, 1_000
 READY, UNAVAILABLE = "ResourceReady", "ResourceUnavailable"
 """Statuses of a resource group and of its shipper. A shipper is unavailable while its sink accepts no lines."""
 NO_CLUSTER = "default"
 """Placeholder for an unnamed cluster: paths need a text there, and any text means this server."""
-PAGES = (
-    in_query("PageNumber", "From 1, the default."),
-    in_query("PageSize", f"1 to {MAX_PAGE}. Default: {DEFAULT_PAGE}."),
-)
 STATUS = Statuses(
     dialect=NAME,
     meanings=MappingProxyType(
@@ -41,6 +39,19 @@ STATUS = Statuses(
         }
     ),
 )
+
+
+class PageRequest(AlibabaRequest, frozen=True, kw_only=True):
+    """A request for a page of a list, in descending order by default."""
+
+    page_number: Annotated[int, Meta(ge=1, le=10**6, description="From 1.")] = 1
+    page_size: Annotated[int, Meta(ge=1, le=1_000)] = 100
+    order: Annotated[bool, ORDER] = True
+
+    @property
+    def page(self) -> tuple[int, int]:
+        """The offset of the page, and its size."""
+        return (self.page_number - 1) * self.page_size, self.page_size
 
 
 def cluster_of(clusters: Iterable[str]) -> str:

@@ -1,27 +1,14 @@
 """Alibaba Cloud eflo-controller 2022-12-15: nodes, their logs, and diagnostic tasks. Sources and gaps: SPEC.md."""
 
 from jobmeter.dialects.alibaba.common.product import Product, never
-from jobmeter.dialects.alibaba.eflo.diagnostics import (
-    create_diagnostic_task,
-    describe_diagnostic_result,
-    list_diagnostic_results,
-)
-from jobmeter.dialects.alibaba.eflo.nodes import describe_node, list_cluster_nodes
-from jobmeter.dialects.alibaba.eflo.syslogs import list_syslogs
+from jobmeter.dialects.base.request import operations_of
 
 EFLO = Product(
     name="eflo",
     title="Alibaba Cloud Lingjun (eflo-controller), API version 2022-12-15",
     version="2022-12-15",
     url_names=("eflo-controller", "eflo"),
-    operations=(
-        create_diagnostic_task,
-        list_diagnostic_results,
-        describe_diagnostic_result,
-        list_syslogs,
-        list_cluster_nodes,
-        describe_node,
-    ),
+    operations=operations_of(f"{__name__}.operations"),
     gaps=(
         never(
             "Clusters, nodes, images, networks: their administration, and sessions",

@@ -2,24 +2,9 @@
 
 from jobmeter.dialects.alibaba.common.product import Product, never
 from jobmeter.dialects.alibaba.foas.names import INSTANCE, JOB, NAME, RUNNING
-from jobmeter.dialects.alibaba.foas.operations.details import (
-    get_instance_checkpoint,
-    get_instance_config,
-    get_instance_detail,
-    get_instance_exceptions,
-    get_instance_resource,
-)
-from jobmeter.dialects.alibaba.foas.operations.instances import (
-    batch_get_instance_run_summary,
-    get_instance,
-    get_instance_run_summary,
-    list_instance,
-    modify_instance_state,
-)
-from jobmeter.dialects.alibaba.foas.operations.jobs import create_job, get_job, list_job, start_job
-from jobmeter.dialects.alibaba.foas.operations.metrics import get_cluster_metrics, get_instance_metric
 from jobmeter.dialects.alibaba.foas.view import view_call
 from jobmeter.dialects.base import Gap
+from jobmeter.dialects.base.request import operations_of
 
 FOAS = Product(
     name=NAME,
@@ -27,24 +12,7 @@ FOAS = Product(
     version="2018-11-11",
     url_names=(NAME,),
     view_call=view_call,
-    operations=(
-        get_instance_metric,
-        get_cluster_metrics,
-        list_instance,
-        get_instance,
-        get_instance_run_summary,
-        batch_get_instance_run_summary,
-        get_instance_detail,
-        get_instance_config,
-        get_instance_checkpoint,
-        get_instance_exceptions,
-        get_instance_resource,
-        modify_instance_state,
-        list_job,
-        get_job,
-        create_job,
-        start_job,
-    ),
+    operations=operations_of(f"{__name__}.operations"),
     gaps=(
         never(
             "Clusters, queues, folders, packages and plans (`CreateCluster`, `CreateQueue`, `GetRawPlanJson`, ...)",

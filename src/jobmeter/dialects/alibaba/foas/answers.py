@@ -16,9 +16,10 @@ from xml.sax.saxutils import escape
 import msgspec
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.alibaba.common.operation import Arguments, answer
+from jobmeter.dialects.alibaba.common.operation import answer
 from jobmeter.dialects.alibaba.foas.lines import Drawn
 from jobmeter.dialects.base import Answer
+from jobmeter.dialects.base.request import Request
 
 TYPED_SDKS = ("java/", "golang/", "net/")
 _JSON_TYPES = {"application/json", "application/*", "application/octet-stream", "text/json", "*/*"}
@@ -27,25 +28,25 @@ _XML_TYPES = {"application/xml", "text/xml"}
 _NO_XML = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]|[\ud800-\udfff]|[\ufffe\uffff]")
 
 
-def metrics_answer(arguments: Arguments, action: str, lines: Sequence[Drawn]) -> Answer:
+def metrics_answer(request: Request, action: str, lines: Sequence[Drawn]) -> Answer:
     """Return an answer of GetInstanceMetric or GetClusterMetrics."""
-    typed = _is_typed(arguments)
+    typed = _is_typed(request)
     names = ("MetricName", "Dps", "Summary", "Tags") if typed else ("metricName", "dps", "summary", "tags")
     values = [(line.metric, _points(line), _summary(line), line.tags) for line in lines]
     members = [dict(zip(names, member, strict=True)) for member in values]
     if typed:
-        return reply(arguments, action, {"Metrics": {"Metric": members}})
-    return _send(arguments, action, {"requestId": arguments.context.request_id, "metrics": members})
+        return reply(request, action, {"Metrics": {"Metric": members}})
+    return _send(request, action, {"requestId": request.context.request_id, "metrics": members})
 
 
-def reply(arguments: Arguments, action: str, body: dict[str, Any]) -> Answer:
+def reply(request: Request, action: str, body: dict[str, Any]) -> Answer:
     """Return an answer of any other operation: Pascal case, as in the documents and all SDKs."""
-    return _send(arguments, action, {"RequestId": arguments.context.request_id, **body})
+    return _send(request, action, {"RequestId": request.context.request_id, **body})
 
 
-def _is_typed(arguments: Arguments) -> bool:
+def _is_typed(request: Request) -> bool:
     """Return True for a call of an SDK that reads answers into its own types."""
-    return arguments.call.header("x-sdk-client").lower().startswith(TYPED_SDKS)
+    return request.call.header("x-sdk-client").lower().startswith(TYPED_SDKS)
 
 
 def _points(line: Drawn) -> dict[str, str | None]:
@@ -58,15 +59,15 @@ def _summary(line: Drawn) -> int | float | None:
     return None if math.isnan(line.summary) else number(line.summary)
 
 
-def _send(arguments: Arguments, action: str, body: dict[str, Any]) -> Answer:
-    kind = _xml_type(arguments.call)
+def _send(request: Request, action: str, body: dict[str, Any]) -> Answer:
+    kind = _xml_type(request.call)
     if not kind:
-        return answer(body, arguments, id_key="")
+        return answer(body, request, id_key="")
     # The document's sample names elements by bare seconds, <1574247000>, which no XML parser accepts. Only a client
     # that reads exactly that form gets it.
-    bare = kind == "application/xml" and not _is_typed(arguments)
+    bare = kind == "application/xml" and not _is_typed(request)
     text = "".join(_elements(f"{action}Response", body, bare=bare))
-    return Answer(200, text.encode(), (("x-acs-request-id", arguments.context.request_id),), f"{kind};charset=utf-8")
+    return Answer(200, text.encode(), (("x-acs-request-id", request.context.request_id),), f"{kind};charset=utf-8")
 
 
 def _xml_type(call: Call) -> str:

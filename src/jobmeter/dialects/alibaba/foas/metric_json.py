@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from jobmeter.dialects.alibaba.common.operation import missing
-from jobmeter.dialects.alibaba.foas.bodies import json_object
+from jobmeter.dialects.alibaba.foas.requests import json_object
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.time import MAX_TIME_MS, SECOND, TimeRange
 from jobmeter.query.request import bucket_count

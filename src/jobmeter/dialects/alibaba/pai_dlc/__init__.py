@@ -3,20 +3,9 @@
 from jobmeter.access.signatures import ALIBABA, SHARE
 from jobmeter.dialects.alibaba.common.product import Product, never
 from jobmeter.dialects.alibaba.pai_dlc.names import NAME
-from jobmeter.dialects.alibaba.pai_dlc.operations.ecs_specs import list_ecs_specs
-from jobmeter.dialects.alibaba.pai_dlc.operations.events import get_job_events, get_pod_events
-from jobmeter.dialects.alibaba.pai_dlc.operations.job_metrics import get_job_metrics
-from jobmeter.dialects.alibaba.pai_dlc.operations.jobs import get_job, list_jobs
-from jobmeter.dialects.alibaba.pai_dlc.operations.logs import get_pod_logs
-from jobmeter.dialects.alibaba.pai_dlc.operations.metrics import get_metrics
-from jobmeter.dialects.alibaba.pai_dlc.operations.registration import create_job, delete_job, stop_job, update_job
-from jobmeter.dialects.alibaba.pai_dlc.operations.sanity import (
-    get_job_sanity_check_result,
-    list_job_sanity_check_results,
-)
-from jobmeter.dialects.alibaba.pai_dlc.operations.tokens import get_token
 from jobmeter.dialects.alibaba.pai_dlc.view import view_call
 from jobmeter.dialects.base import Gap
+from jobmeter.dialects.base.request import operations_of
 
 PAI_DLC = Product(
     name=NAME,
@@ -25,23 +14,7 @@ PAI_DLC = Product(
     url_names=("pai-dlc",),
     schemes=(*ALIBABA, SHARE),
     view_call=view_call,
-    operations=(
-        get_job_metrics,
-        get_metrics,
-        list_jobs,
-        get_job,
-        get_job_events,
-        get_pod_events,
-        get_pod_logs,
-        list_job_sanity_check_results,
-        get_job_sanity_check_result,
-        list_ecs_specs,
-        get_token,
-        create_job,
-        update_job,
-        stop_job,
-        delete_job,
-    ),
+    operations=operations_of(f"{__name__}.operations"),
     gaps=(
         never("GetToken with `TargetType=tensorboard`", "Jobmeter serves no TensorBoard."),
         never(

@@ -1,16 +1,15 @@
 """Alibaba Cloud PaiLLMTrace 2024-03-11: the token to send traces with, and traces. Sources and gaps: SPEC.md."""
 
 from jobmeter.dialects.alibaba.common.product import Product, never
-from jobmeter.dialects.alibaba.pai_llm_trace.token import get_xtrace_token
-from jobmeter.dialects.alibaba.pai_llm_trace.traces import list_traces_datas
 from jobmeter.dialects.base import Gap
+from jobmeter.dialects.base.request import operations_of
 
 PAI_LLM_TRACE = Product(
     name="pai-llm-trace",
     title="Alibaba Cloud PaiLLMTrace, API version 2024-03-11",
     version="2024-03-11",
     url_names=("PaiLLMTrace",),
-    operations=(get_xtrace_token, list_traces_datas),
+    operations=operations_of(f"{__name__}.operations"),
     gaps=(
         Gap(
             "The filters TraceName and TraceType of ListTracesDatas, and SpanName with another operator than `=`",

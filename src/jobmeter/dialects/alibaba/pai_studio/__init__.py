@@ -1,28 +1,10 @@
 """Alibaba Cloud PaiStudio 2022-01-12: resource groups, quotas, nodes, training jobs. Sources and gaps: SPEC.md."""
 
 from jobmeter.dialects.alibaba.common.product import Product, never
-from jobmeter.dialects.alibaba.pai_studio.groups import get_resource_group, list_resource_groups
-from jobmeter.dialects.alibaba.pai_studio.job_list import list_training_jobs
-from jobmeter.dialects.alibaba.pai_studio.machines import list_resource_group_machine_groups
 from jobmeter.dialects.alibaba.pai_studio.names import NAME
-from jobmeter.dialects.alibaba.pai_studio.nodes import list_nodes
-from jobmeter.dialects.alibaba.pai_studio.quotas import list_quotas
-from jobmeter.dialects.alibaba.pai_studio.resource_groups import (
-    get_node_metrics,
-    get_resource_group_request,
-    get_resource_group_total,
-    get_user_view_metrics,
-)
-from jobmeter.dialects.alibaba.pai_studio.training_jobs import (
-    get_training_job_latest_metrics,
-    list_training_job_events,
-    list_training_job_instance_events,
-    list_training_job_instance_metrics,
-    list_training_job_logs,
-    list_training_job_metrics,
-)
 from jobmeter.dialects.alibaba.pai_studio.view import view_call
 from jobmeter.dialects.base import Gap
+from jobmeter.dialects.base.request import operations_of
 
 PAI_STUDIO = Product(
     name=NAME,
@@ -30,24 +12,7 @@ PAI_STUDIO = Product(
     version="2022-01-12",
     url_names=("PaiStudio",),
     view_call=view_call,
-    operations=(
-        get_user_view_metrics,
-        get_node_metrics,
-        get_resource_group_total,
-        get_resource_group_request,
-        list_resource_groups,
-        get_resource_group,
-        list_resource_group_machine_groups,
-        list_quotas,
-        list_nodes,
-        list_training_jobs,
-        list_training_job_metrics,
-        get_training_job_latest_metrics,
-        list_training_job_instance_metrics,
-        list_training_job_events,
-        list_training_job_instance_events,
-        list_training_job_logs,
-    ),
+    operations=operations_of(f"{__name__}.operations"),
     gaps=(
         never(
             "GetNodeMetrics with `Verbose=true`",

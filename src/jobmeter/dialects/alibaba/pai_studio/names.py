@@ -1,11 +1,14 @@
-"""PaiStudio's names for metrics, units and types, and ours; parameters that its operations share."""
+"""PaiStudio's names for metrics, units and types, and ours; requests that its operations share."""
 
 import re
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from types import MappingProxyType
+from typing import Annotated
 
-from jobmeter.dialects.alibaba.common.operation import Arguments, in_query
+from msgspec import Meta, field
+
+from jobmeter.dialects.alibaba.common.operation import AlibabaRequest
 from jobmeter.dialects.base import not_negative, rounded, whole
 from jobmeter.model.catalog import by_dialect_name
 from jobmeter.model.time import MINUTE
@@ -13,9 +16,7 @@ from jobmeter.model.time import MINUTE
 NAME = "pai-studio"
 DEFAULT_STEP_MS = 5 * MINUTE
 
-TIME = "UTC, ISO 8601 (`2020-11-08T16:00:00Z`)."
-PAGES = (in_query("PageNumber", "From 1. Default: 1."), in_query("PageSize", "1 to 1000. Default: 100."))
-
+TIME_TEXT = "UTC, ISO 8601 (`2020-11-08T16:00:00Z`)."
 INSTANCE_METRICS = by_dialect_name(NAME)
 """The metric of each MetricType of ListTrainingJobInstanceMetrics."""
 
@@ -44,11 +45,25 @@ _MODEL = re.compile(r"[A-Z]{1,2}\d{1,4}[A-Z]{0,2}")
 _TYPES: Mapping[str, str] = MappingProxyType({"TFJob": "TensorFlow"})
 
 
-def page(arguments: Arguments, *, required: bool = False) -> tuple[int, int]:
-    """Return the offset of the page of PageNumber and PageSize, and its size."""
-    number = arguments.integer("PageNumber", None if required else 1, 1, 1_000_000)
-    size = arguments.integer("PageSize", None if required else 100, 1, 1_000)
-    return (number - 1) * size, size
+class PageRequest(AlibabaRequest, frozen=True, kw_only=True):
+    """A request for a page of a list."""
+
+    page_number: Annotated[int, Meta(ge=1, le=10**6, description="From 1.")] = 1
+    page_size: Annotated[int, Meta(ge=1, le=1000)] = 100
+
+    @property
+    def page(self) -> tuple[int, int]:
+        """The offset of the page, and its size."""
+        return (self.page_number - 1) * self.page_size, self.page_size
+
+
+Group = Annotated[str, Meta(description="The resource group, as job and node records name it.")]
+
+
+class GroupRequest(AlibabaRequest, frozen=True, kw_only=True):
+    """A request about a resource group."""
+
+    resource_group_id: Group = field(name="ResourceGroupID")
 
 
 def node_metrics(metric_type: str) -> tuple[str, ...]:

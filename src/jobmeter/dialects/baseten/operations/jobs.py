@@ -23,7 +23,7 @@ MOST_PRIORITY = 2**31 - 1
 
 @operation(f"GET {JOB_PATH}", "jobs:read", name="get_training_projects_jobs_training_job_id", by_resource=True)
 class GetTrainingJob(JobRequest, frozen=True, kw_only=True):
-    """One job and its project.
+    """The job and its project.
 
     `instance_type` comes from the job's record, else from its limits and allocations; unknown fields are null if null
     is allowed, else empty texts or 0. `current_status` is `extra.baseten.current_status` of the record if that word

@@ -25,6 +25,8 @@ MOST_WINDOW_MS = 7 * DAY
 MOST_IN_A_MILLISECOND = 10_000
 
 
+@operation(f"GET {JOB_PATH}/logs", "jobs:read", name="get_training_projects_jobs_logs", by_resource=True)
+@operation(f"POST {JOB_PATH}/logs", "jobs:read", name="post_training_projects_jobs_logs", by_resource=True)
 class JobLogs(JobRequest, frozen=True, kw_only=True):
     """Log lines: `{logs: [{timestamp, message, replica, request_id, level}]}`.
 
@@ -75,17 +77,6 @@ class JobLogs(JobRequest, frozen=True, kw_only=True):
         if end - start > MOST_WINDOW_MS:
             raise InvalidRequestError("start_epoch_millis and end_epoch_millis may be 7 days apart", "start")
         return start, end
-
-
-get_logs, post_logs = (
-    operation(
-        f"{method} {JOB_PATH}/logs",
-        "jobs:read",
-        name=f"{method.lower()}_training_projects_jobs_logs",
-        by_resource=True,
-    )(JobLogs)
-    for method in ("GET", "POST")
-)
 
 
 def _completed(question: LogQuestion, lines: list[LogLine]) -> Generator[Question[Any], Any, list[LogLine]]:

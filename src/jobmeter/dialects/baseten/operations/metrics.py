@@ -23,6 +23,8 @@ from jobmeter.query.request import By, JobQuestion, Line, MetricQuery
 Points = list[dict[str, Any]]
 
 
+@operation(f"GET {JOB_PATH}/metrics", "metrics:read", name="get_training_projects_jobs_metrics", by_resource=True)
+@operation(f"POST {JOB_PATH}/metrics", "metrics:read", name="post_training_projects_jobs_metrics", by_resource=True)
 class JobMetrics(JobRequest, frozen=True, kw_only=True):
     """The eight keys of the document: CPU, memory, GPUs and storage of each node, and the cache of the job.
 
@@ -80,17 +82,6 @@ class JobMetrics(JobRequest, frozen=True, kw_only=True):
                 "per_node_metrics": [{"node_id": name, "metrics": metrics} for name, metrics in nodes.items()],
             }
         )
-
-
-get_metrics, post_metrics = (
-    operation(
-        f"{method} {JOB_PATH}/metrics",
-        "metrics:read",
-        name=f"{method.lower()}_training_projects_jobs_metrics",
-        by_resource=True,
-    )(JobMetrics)
-    for method in ("GET", "POST")
-)
 
 
 def requested_range(job: Job, now_ms: int, start: int | None, end: int | None, step_ms: int | None) -> TimeRange:

@@ -70,7 +70,7 @@ class UpsertTrainingProject(Request, frozen=True, kw_only=True):
 
 @operation(f"GET {PROJECT_PATH}", "jobs:read", name="get_training_projects_training_project_id", by_resource=True)
 class GetTrainingProject(ProjectRequest, frozen=True, kw_only=True):
-    """One project."""
+    """The project."""
 
     def _steps(self) -> Steps:
         return answer({"training_project": (yield from project(self.training_project_id, self.context))})
@@ -78,7 +78,7 @@ class GetTrainingProject(ProjectRequest, frozen=True, kw_only=True):
 
 @operation(f"GET {PROJECT_PATH}/jobs", "jobs:read", name="get_training_projects_jobs", by_resource=True)
 class ListProjectJobs(ProjectRequest, frozen=True, kw_only=True):
-    """One project and its newest jobs (at most 1,000), newest first."""
+    """The project and its newest jobs (at most 1,000), newest first."""
 
     def _steps(self) -> Steps:
         name = self.training_project_id

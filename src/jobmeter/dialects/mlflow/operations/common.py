@@ -1,17 +1,30 @@
 """Shared by the operations: answers, parameters, and the writing of a run's record."""
 
-from functools import partial
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from jobmeter.dialects.base import Answer, OperationMaker, Parameter, RecordJobs
+from jobmeter.access.call import Call
+from jobmeter.dialects.base import Answer, Context, Operation, Parameter, RecordJobs, Steps
 from jobmeter.dialects.mlflow.names import NAME, PREFIX
 from jobmeter.dialects.mlflow.runs import Run
 from jobmeter.model.record import JobRecord, Records
 
-operation = partial(OperationMaker((), PREFIX), action="runs:read")
-"""Makes operations below the prefix of the tracking API."""
+
+def operation(
+    name: str,
+    method: str,
+    path: str,
+    answer: Callable[[Call, Context], Steps],
+    text: str,
+    *parameters: Parameter,
+    action: str = "runs:read",
+) -> Operation:
+    """Make an operation below the prefix of the tracking API."""
+    return Operation(
+        name=name, action=action, method=method, path=PREFIX + path, answer=answer, parameters=parameters, text=text
+    )
 
 
 def answer(body: Any) -> Answer:  # noqa: ANN401 - a JSON object

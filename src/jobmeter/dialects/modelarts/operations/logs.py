@@ -44,8 +44,8 @@ class _Base(msgspec.Struct, frozen=True):
 class ShowTrainingJobLogsPreview(TaskRequest, frozen=True, kw_only=True):
     """`{content, current_size, full_size}`: the newest whole lines, up to 5 MB, in their order.
 
-    The sizes are those of the content and of the whole log in bytes. 204 while the log is empty; ModelArts.2818 if the
-    job has ended without a log.
+    `current_size` is the size of the content and `full_size` that of the whole log, in bytes. 204 while the log is
+    empty; ModelArts.2818 if the job has ended without a log.
     """
 
     def _steps(self) -> Steps:

@@ -1,11 +1,10 @@
 """Information about the server: aggregators, filters, settings, version, counts."""
 
-from collections.abc import Callable
-
 from jobmeter import __version__
-from jobmeter.access.call import Call
-from jobmeter.dialects.base import Context, Operation, ServerQuestion, Steps, execute, only
+from jobmeter.dialects.base import ServerQuestion, Steps, execute, only
+from jobmeter.dialects.base.request import Request
 from jobmeter.dialects.opentsdb.answers import answer
+from jobmeter.dialects.opentsdb.requests import operation
 from jobmeter.query.tsdb.filters import KINDS
 from jobmeter.query.tsdb.functions import AGGREGATORS
 
@@ -21,78 +20,60 @@ _SETTINGS = {
 }
 
 
-def aggregators(call: Call, context: Context) -> Steps:  # noqa: ARG001 - an operation's shape
-    """Return the names of the aggregators."""
-    return only(answer(sorted(AGGREGATORS)))
+@operation("GET, POST /api/aggregators", "catalog:read", name="aggregators")
+class AggregatorsRequest(Request, frozen=True):
+    """The names of the aggregators, sorted."""
+
+    def _steps(self) -> Steps:
+        return only(answer(sorted(AGGREGATORS)))
 
 
-def filters(call: Call, context: Context) -> Steps:  # noqa: ARG001
-    """Return the types of filters, with examples."""
-    found = {name: {"examples": kind.examples, "description": kind.description} for name, kind in KINDS.items()}
-    return only(answer(found))
+@operation("GET, POST /api/config/filters", "catalog:read", name="filters")
+class FilterTypesRequest(Request, frozen=True):
+    """The types of filters: `{<type>: {examples, description}}`."""
+
+    def _steps(self) -> Steps:
+        found = {name: {"examples": kind.examples, "description": kind.description} for name, kind in KINDS.items()}
+        return only(answer(found))
 
 
-def config(call: Call, context: Context) -> Steps:  # noqa: ARG001
-    """Return settings that clients read."""
-    return only(answer(_SETTINGS))
+@operation("GET, POST /api/config", "catalog:read", name="config")
+class ConfigRequest(Request, frozen=True):
+    """Settings that clients read, as texts."""
+
+    def _steps(self) -> Steps:
+        return only(answer(_SETTINGS))
 
 
-def version(call: Call, context: Context) -> Steps:  # noqa: ARG001
-    """Return the version of the API, and that of Jobmeter as the repository's state."""
-    found = {
-        "short_revision": __version__,
-        "repo": "jobmeter",
-        "host": "",
-        "version": VERSION,
-        "full_revision": __version__,
-        "repo_status": "MINT",
-        "user": "",
-        "branch": "",
-        "timestamp": "0",
-    }
-    return only(answer(found))
+@operation("GET, POST /api/version", "catalog:read", name="version")
+class VersionRequest(Request, frozen=True):
+    """The version of the API, 2.4.1; Jobmeter's is the repository's revision."""
+
+    def _steps(self) -> Steps:
+        found = {
+            "short_revision": __version__,
+            "repo": "jobmeter",
+            "host": "",
+            "version": VERSION,
+            "full_revision": __version__,
+            "repo_status": "MINT",
+            "user": "",
+            "branch": "",
+            "timestamp": "0",
+        }
+        return only(answer(found))
 
 
-def stats(call: Call, context: Context) -> Steps:  # noqa: ARG001
-    """Return counters of this server, as data points."""
-    figures = yield from execute(ServerQuestion())
-    seconds = context.now_ms // 1000
-    return answer(
-        [
-            {"metric": name, "timestamp": seconds, "value": str(count), "tags": dict(tags)}
-            for name, tags, count in figures
-        ]
-    )
+@operation("GET, POST /api/stats", "server:read", name="stats")
+class StatsRequest(Request, frozen=True):
+    """Counts of this server since its start: `[{metric, timestamp, value, tags}]`."""
 
-
-def _operation(name: str, path: str, action: str, text: str, work: Callable[[Call, Context], Steps]) -> Operation:
-    return Operation(
-        name=name,
-        action=action,
-        method="GET, POST",
-        path=path,
-        answer=work,
-        parameters=(),
-        text=text,
-    )
-
-
-OPERATIONS = (
-    _operation("aggregators", "/api/aggregators", "catalog:read", "The names of the aggregators, sorted.", aggregators),
-    _operation(
-        "filters",
-        "/api/config/filters",
-        "catalog:read",
-        "The types of filters: `{<type>: {examples, description}}`.",
-        filters,
-    ),
-    _operation("config", "/api/config", "catalog:read", "Settings that clients look at, as texts.", config),
-    _operation("version", "/api/version", "catalog:read", f"The version of the API, {VERSION}.", version),
-    _operation(
-        "stats",
-        "/api/stats",
-        "server:read",
-        "Counts of this server since its start: `[{metric, timestamp, value, tags}]`.",
-        stats,
-    ),
-)
+    def _steps(self) -> Steps:
+        figures = yield from execute(ServerQuestion())
+        seconds = self.context.now_ms // 1000
+        return answer(
+            [
+                {"metric": name, "timestamp": seconds, "value": str(count), "tags": dict(tags)}
+                for name, tags, count in figures
+            ]
+        )

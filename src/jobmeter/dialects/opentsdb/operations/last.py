@@ -4,17 +4,17 @@ https://opentsdb.net/docs/build/html/api_http/query/last.html
 """
 
 from collections.abc import Generator, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
-from jobmeter.access.call import Call
-from jobmeter.dialects.base import Context, MissingFieldError, Operation, Parameter, Steps, execute
+from jobmeter.dialects.base import Context, MissingFieldError, Steps, execute
 from jobmeter.dialects.opentsdb.answers import answer
-from jobmeter.dialects.opentsdb.arguments import flag, json_body, whole
 from jobmeter.dialects.opentsdb.metric_text import split_braces, split_tags
 from jobmeter.dialects.opentsdb.numbers import text_of
 from jobmeter.dialects.opentsdb.request import MOST_QUERIES
+from jobmeter.dialects.opentsdb.requests import PRESENT, Count, PostRequest, operation, whole
 from jobmeter.dialects.opentsdb.series import of_metric, of_tsuids
 from jobmeter.dialects.opentsdb.tsuid import tsuid
 from jobmeter.errors import InvalidRequestError, LimitExceededError
@@ -24,8 +24,6 @@ from jobmeter.query.series import LastQuestion
 from jobmeter.query.tsdb.body import Flag, truth
 from jobmeter.query.tsdb.filters import Filter, checked, choose
 from jobmeter.query.tsdb.tags import Tagged, TagView, tagged
-
-_MOST_HOURS = 1_000_000
 
 
 class LastSubQuery(msgspec.Struct, frozen=True):
@@ -49,22 +47,54 @@ LastQuery = tuple[Sequence[LastSubQuery], bool, int]
 """Sub queries, a flag to include names, and the hours to look back (0: without end)."""
 
 
-def last(call: Call, context: Context) -> Steps:
-    """Return the last sample of every requested series."""
-    queries, resolve, hours = _of_body(call) if call.method == "POST" else _of_string(call)
-    if not queries:
-        raise MissingFieldError("Missing sub queries", "queries")
-    if len(queries) > MOST_QUERIES:
-        raise LimitExceededError(f"a query may have {MOST_QUERIES} sub queries", "queries")
-    since = max(0, floor_to(context.now_ms, HOUR) - hours * HOUR) if hours else 0
-    results: list[dict[str, Any]] = []
-    for one in queries:
-        series = yield from _series(one, context)
-        found = yield from execute(LastQuestion(series=tuple(each.series for each in series), since_ms=since))
-        columns = found.columns
-        rows = zip(columns.index.tolist(), columns.time.tolist(), columns.value.tolist(), strict=True)
-        results += [_result(series[at], time, value, resolve=resolve) for at, time, value in rows]
-    return answer(results)
+@operation("GET, POST /api/query/last", "metrics:read", name="last")
+class LastRequest(PostRequest, frozen=True, kw_only=True):
+    """The last reading of each series: `[{metric, timestamp (ms), value (a text), tags, tsuid}]`."""
+
+    timeseries: Annotated[str, Meta(description="`<metric>[{<tag>=<value>,...}]`; may be given several times.")] = ""
+    tsuids: Annotated[str, Meta(description="Ids, apart by commas; may be given several times.")] = ""
+    resolve: Annotated[bool, Meta(description="Present: results have metric and tags."), PRESENT] = False
+    back_scan: Annotated[int, Meta(le=1_000_000, description="Hours to look back; 0 is without end."), Count()] = 0
+    body: Annotated[
+        bytes,
+        Meta(
+            description="With POST: `{queries: [{metric, tags} or {tsuids}], resolve, resolveNames, backScan}`, as in "
+            "the query string."
+        ),
+    ] = b""
+
+    def _steps(self) -> Steps:
+        queries, resolve, hours = self._of_body() if self.posted else self._of_string()
+        if not queries:
+            raise MissingFieldError("Missing sub queries", "queries")
+        if len(queries) > MOST_QUERIES:
+            raise LimitExceededError(f"a query may have {MOST_QUERIES} sub queries", "queries")
+        since = max(0, floor_to(self.context.now_ms, HOUR) - hours * HOUR) if hours else 0
+        results: list[dict[str, Any]] = []
+        for one in queries:
+            series = yield from _series(one, self.context)
+            found = yield from execute(LastQuestion(series=tuple(each.series for each in series), since_ms=since))
+            columns = found.columns
+            rows = zip(columns.index.tolist(), columns.time.tolist(), columns.value.tolist(), strict=True)
+            results += [_result(series[at], time, value, resolve=resolve) for at, time, value in rows]
+        return answer(results)
+
+    def _of_body(self) -> LastQuery:
+        body = self.content(LastBody)
+        hours = whole(body.backScan, "backScan", 0, 1_000_000)
+        return body.queries or (), truth(body.resolve) or truth(body.resolveNames), hours
+
+    def _of_string(self) -> LastQuery:
+        queries: list[LastSubQuery] = []
+        for name, value in self.call.parameters:
+            if name == "timeseries":
+                metric, tags, more = split_braces(value, name)
+                if more:
+                    raise InvalidRequestError("a last query has one pair of braces", name)
+                queries.append(LastSubQuery(metric=metric, tags=dict(split_tags(tags, name))))
+            elif name == "tsuids":
+                queries.append(LastSubQuery(tsuids=value.split(",")))
+        return queries, self.resolve, self.back_scan
 
 
 def _series(one: LastSubQuery, context: Context) -> Generator[Question[Any], Any, list[Tagged]]:
@@ -88,43 +118,3 @@ def _result(one: Tagged, time: int, value: float, *, resolve: bool) -> dict[str,
     if not resolve:
         return {**point, "tsuid": tsuid(one.series)}
     return {"metric": one.metric, **point, "tags": one.tags, "tsuid": tsuid(one.series)}
-
-
-def _of_body(call: Call) -> LastQuery:
-    body = json_body(call, LastBody)
-    hours = whole(body.backScan, "backScan", 0, _MOST_HOURS)
-    return body.queries or (), truth(body.resolve) or truth(body.resolveNames), hours
-
-
-def _of_string(call: Call) -> LastQuery:
-    queries: list[LastSubQuery] = []
-    for name, value in call.parameters:
-        if name == "timeseries":
-            metric, tags, more = split_braces(value, name)
-            if more:
-                raise InvalidRequestError("a last query has one pair of braces", name)
-            queries.append(LastSubQuery(metric=metric, tags=dict(split_tags(tags, name))))
-        elif name == "tsuids":
-            queries.append(LastSubQuery(tsuids=value.split(",")))
-    hours = whole(call.parameter("back_scan"), "back_scan", 0, _MOST_HOURS)
-    return queries, flag(call, "resolve"), hours
-
-
-OPERATIONS = (
-    Operation(
-        name="last",
-        action="metrics:read",
-        method="GET, POST",
-        path="/api/query/last",
-        answer=last,
-        parameters=(
-            Parameter("timeseries", "query", "`<metric>[{<tag>=<value>,...}]`; may be given several times."),
-            Parameter("tsuids", "query", "Ids, apart by commas; may be given several times."),
-            Parameter("resolve", "query", "Present: results have metric and tags."),
-            Parameter("back_scan", "query", "Hours to look back; 0, the default, is without end."),
-            Parameter("queries", "body", "Sub queries: `metric` and `tags`, or `tsuids`."),
-            Parameter("resolve, resolveNames, backScan", "body", "As in the query string."),
-        ),
-        text="The last reading of each series: `[{metric, timestamp (ms), value (a text), tags, tsuid}]`.",
-    ),
-)

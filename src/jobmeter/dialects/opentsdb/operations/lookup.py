@@ -4,14 +4,15 @@ https://opentsdb.net/docs/build/html/api_http/search/lookup.html
 """
 
 from collections.abc import Sequence
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
-from jobmeter.access.call import Call
-from jobmeter.dialects.base import Context, MissingFieldError, Operation, Parameter, Steps, execute
+from jobmeter.dialects.base import MissingFieldError, Steps, execute
 from jobmeter.dialects.opentsdb.answers import answer
-from jobmeter.dialects.opentsdb.arguments import json_body, required, whole
 from jobmeter.dialects.opentsdb.metric_text import split_braces, split_tags
+from jobmeter.dialects.opentsdb.requests import Count, PostRequest, operation, whole
 from jobmeter.dialects.opentsdb.series import of_metric
 from jobmeter.dialects.opentsdb.tsuid import tsuid
 from jobmeter.errors import InvalidRequestError, LimitExceededError
@@ -39,36 +40,59 @@ class LookupBody(msgspec.Struct, frozen=True):
     limit: int | str | None = None
 
 
-def lookup(call: Call, context: Context) -> Steps:
-    """Return the series that match, with their tags."""
-    request = json_body(call, LookupBody) if call.method == "POST" else _of_string(call)
-    pairs = request.tags or []
-    metric = "" if request.metric in {None, ANY} else request.metric or ""
-    if not metric and not pairs:
-        raise MissingFieldError("Missing metric and tags. Please supply at least one value.", "m")
-    if len(pairs) > MOST_PAIRS:
-        raise LimitExceededError(f"a lookup may have {MOST_PAIRS} tags", "tags")
-    limit = whole(request.limit, "limit", DEFAULT_LIMIT, MOST)
-    if metric:
-        found = yield from of_metric(metric)
-    else:
-        found = yield from execute(SeriesQuestion())
-    view = TagView.of([pair.key for pair in pairs], context.project)
-    matching = [one for one in tagged(found.series, view) if _matches(one, pairs)]
-    return answer(
-        {
-            "type": "LOOKUP",
-            "metric": metric or ANY,
-            "tags": pairs,
-            "limit": limit,
-            "time": found.milliseconds,
-            "results": [
-                {"tags": one.tags, "metric": one.metric, "tsuid": tsuid(one.series)} for one in matching[:limit]
-            ],
-            "startIndex": 0,
-            "totalResults": len(matching),
-        }
+@operation("GET, POST /api/search/lookup", "metrics:read", name="lookup")
+class LookupRequest(PostRequest, frozen=True, kw_only=True):
+    """The series that match, with their tags.
+
+    `{type, metric, tags, limit, time, results: [{tags, metric, tsuid}], startIndex, totalResults}`.
+    """
+
+    m: Annotated[str, Meta(description="Required: `<metric>{<tag>=<value>,...}`; `*` stands for any tag or value.")] = (
+        ""
     )
+    limit: Annotated[int, Meta(le=MOST, description="Most series of the answer."), Count()] = DEFAULT_LIMIT
+    use_meta: Annotated[str, Meta(description="Accepted: there is one table of series.")] = ""
+    body: Annotated[
+        bytes, Meta(description="With POST: `{metric, tags: [{key, value}], limit, useMeta}`; no metric, or `*`: any.")
+    ] = b""
+
+    def _steps(self) -> Steps:
+        request = self.content(LookupBody) if self.posted else self._of_string()
+        pairs = request.tags or []
+        metric = "" if request.metric in {None, ANY} else request.metric or ""
+        if not metric and not pairs:
+            raise MissingFieldError("Missing metric and tags. Please supply at least one value.", "m")
+        if len(pairs) > MOST_PAIRS:
+            raise LimitExceededError(f"a lookup may have {MOST_PAIRS} tags", "tags")
+        limit = whole(request.limit, "limit", DEFAULT_LIMIT, MOST)
+        if metric:
+            found = yield from of_metric(metric)
+        else:
+            found = yield from execute(SeriesQuestion())
+        view = TagView.of([pair.key for pair in pairs], self.context.project)
+        matching = [one for one in tagged(found.series, view) if _matches(one, pairs)]
+        return answer(
+            {
+                "type": "LOOKUP",
+                "metric": metric or ANY,
+                "tags": pairs,
+                "limit": limit,
+                "time": found.milliseconds,
+                "results": [
+                    {"tags": one.tags, "metric": one.metric, "tsuid": tsuid(one.series)} for one in matching[:limit]
+                ],
+                "startIndex": 0,
+                "totalResults": len(matching),
+            }
+        )
+
+    def _of_string(self) -> LookupBody:
+        if not self.m:
+            raise MissingFieldError("Missing parameter <code>m</code>", "m")
+        metric, tags, more = split_braces(self.m, "m")
+        if more:
+            raise InvalidRequestError("a lookup has one pair of braces", "m")
+        return LookupBody(metric, [PairBody(key, value) for key, value in split_tags(tags)], self.limit)
 
 
 def _matches(one: Tagged, pairs: Sequence[PairBody]) -> bool:
@@ -85,34 +109,3 @@ def _matches(one: Tagged, pairs: Sequence[PairBody]) -> bool:
         if value is None or not (ANY in values or value in values):
             return False
     return True
-
-
-def _of_string(call: Call) -> LookupBody:
-    metric, tags, more = split_braces(required(call, "m"), "m")
-    if more:
-        raise InvalidRequestError("a lookup has one pair of braces", "m")
-    pairs = [PairBody(key, value) for key, value in split_tags(tags)]
-    return LookupBody(metric, pairs, call.parameter("limit"))
-
-
-OPERATIONS = (
-    Operation(
-        name="lookup",
-        action="metrics:read",
-        method="GET, POST",
-        path="/api/search/lookup",
-        answer=lookup,
-        parameters=(
-            Parameter("m", "query", "`<metric>{<tag>=<value>,...}`; `*` stands for any tag or value.", required=True),
-            Parameter("limit", "query", f"How many series. Default: {DEFAULT_LIMIT}."),
-            Parameter("use_meta", "query", "Accepted: there is one table of series."),
-            Parameter("metric", "body", "The metric; none or `*`: any."),
-            Parameter("tags", "body", "`[{key, value}]`."),
-            Parameter("limit, useMeta", "body", "As in the query string."),
-        ),
-        text=(
-            "The series that match: `{type, metric, tags, limit, time, results: [{tags, metric, tsuid}], startIndex, "
-            "totalResults}`."
-        ),
-    ),
-)

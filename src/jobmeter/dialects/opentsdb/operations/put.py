@@ -5,15 +5,17 @@ https://opentsdb.net/docs/build/html/api_http/put.html
 
 from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from msgspec import Meta
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Answer, Context, Operation, Parameter, Steps, WriteSamples, accounted_for, execute
+from jobmeter.dialects.base import Answer, Steps, WriteSamples, accounted_for, execute
+from jobmeter.dialects.base.request import QUERY, Request
 from jobmeter.dialects.opentsdb.answers import answer
-from jobmeter.dialects.opentsdb.arguments import whole
 from jobmeter.dialects.opentsdb.errors import JSON, PutError
+from jobmeter.dialects.opentsdb.requests import PRESENT, Count, operation
 from jobmeter.errors import ForbiddenError, InvalidRequestError
 from jobmeter.ingest.join import select
 from jobmeter.ingest.receipt import Receipt
@@ -23,7 +25,6 @@ from jobmeter.wire.opentsdb.point import Points, RefusedError
 from jobmeter.wire.opentsdb.put import DataPoint, decode
 
 _BODY_BYTES, _DECODED_BYTES = 64 * 2**20, 256 * 2**20
-_LONGEST_WAIT_MS = 2**31
 _DROPPED = {
     "future": "Timestamp is further ahead than the server's clock may be wrong",
     "expired": "Timestamp is older than the project's retention",
@@ -33,22 +34,56 @@ Refusals = dict[int, str]
 """Reasons for rejected data points, by their position in the request."""
 
 
-def put(call: Call, context: Context) -> Steps:
-    """Store data points, each separately; the answer is sent when accepted ones are durable."""
-    whole(call.parameter("sync_timeout"), "sync_timeout", 0, _LONGEST_WAIT_MS)
-    sent = decode(call.body, context.limits.request_points, call.take)
-    if not sent:
-        raise InvalidRequestError("No datapoints found in content", "body")
-    refused: Refusals = {}
-    reasons: Counter[str] = Counter()
-    batch, places = _gather(sent, context.project, refused, reasons)
-    rejected = tuple(sorted(reasons.items()))
-    for part, rows in _by_project(batch, places):
-        yield from _write(part, rows, refused, rejected)
-        rejected = ()
-    if rejected:
-        yield from execute(WriteSamples(batch=batch, rejected=rejected))
-    return _answer(call, sent, refused)
+@operation(
+    "POST /api/put",
+    "ingest:write",
+    name="put",
+    body_bytes=_BODY_BYTES,
+    decoded_bytes=_DECODED_BYTES,
+    read_bytes=accounted_for,
+)
+class PutRequest(Request, frozen=True, kw_only=True):
+    """Stores data points; 204 if all are stored, 400 if any was rejected (the others are stored).
+
+    The tags `host` (or `node`, `fqdn`), `job`, `replica`, `attempt`, `device`, `cluster` and `project` name the source,
+    other tags are labels. Values of catalogue metrics are checked; any other metric keeps its name.
+    """
+
+    summary: Annotated[
+        bool, QUERY, Meta(description="Present: the answer counts stored and refused data points."), PRESENT
+    ] = False
+    details: Annotated[
+        bool, QUERY, Meta(description="Present: the answer also lists refused data points with the reasons."), PRESENT
+    ] = False
+    sync: Annotated[
+        bool,
+        QUERY,
+        Meta(description="Accepted: the answer is always sent when the stored data points are durable."),
+        PRESENT,
+    ] = False
+    sync_timeout: Annotated[int, QUERY, Meta(le=2**31, description="Accepted, and not needed."), Count()] = 0
+    body: Annotated[
+        bytes,
+        Meta(
+            description="A data point or an array of them: `{metric, timestamp (s or ms), value (number or text), "
+            "tags}`. It may be compressed: `Content-Encoding: gzip`."
+        ),
+    ]
+
+    def _steps(self) -> Steps:
+        sent = decode(self.call.body, self.context.limits.request_points, self.call.take)
+        if not sent:
+            raise InvalidRequestError("No datapoints found in content", "body")
+        refused: Refusals = {}
+        reasons: Counter[str] = Counter()
+        batch, places = _gather(sent, self.context.project, refused, reasons)
+        rejected = tuple(sorted(reasons.items()))
+        for part, rows in _by_project(batch, places):
+            yield from _write(part, rows, refused, rejected)
+            rejected = ()
+        if rejected:
+            yield from execute(WriteSamples(batch=batch, rejected=rejected))
+        return _answer(self.call, sent, refused)
 
 
 def _gather(
@@ -115,35 +150,3 @@ def _answer(call: Call, sent: Sequence[DataPoint], refused: Refusals) -> Answer:
     if refused:
         raise PutError("One or more data points had errors", "body")
     return Answer(204, b"", (), JSON)
-
-
-OPERATIONS = (
-    Operation(
-        name="put",
-        action="ingest:write",
-        method="POST",
-        path="/api/put",
-        answer=put,
-        parameters=(
-            Parameter("summary", "query", "Present: the answer counts stored and refused data points."),
-            Parameter("details", "query", "Present: the answer also lists refused data points with the reasons."),
-            Parameter("sync", "query", "Accepted: the answer is always sent when the stored data points are durable."),
-            Parameter("sync_timeout", "query", "Accepted, and not needed."),
-            Parameter(
-                "body",
-                "body",
-                "A data point or an array of them: `{metric, timestamp (s or ms), value (number or text), tags}`. "
-                "It may be compressed: `Content-Encoding: gzip`.",
-                required=True,
-            ),
-        ),
-        text=(
-            "Stores data points; 204 if all are stored, 400 if any was rejected (the others are stored). The tags "
-            "`host` (or `node`, `fqdn`), `job`, `replica`, `attempt`, `device`, `cluster` and `project` name the "
-            "source, other tags are labels. Values of catalogue metrics are checked; any other metric keeps its name."
-        ),
-        body_bytes=_BODY_BYTES,
-        decoded_bytes=_DECODED_BYTES,
-        read_bytes=accounted_for,
-    ),
-)

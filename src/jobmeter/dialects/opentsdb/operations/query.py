@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from jobmeter.access.call import Call
-from jobmeter.dialects.base import Answer, Context, Operation, Parameter, Steps, execute
+from jobmeter.dialects.base import Answer, Context, Steps, execute
 from jobmeter.dialects.opentsdb.errors import JSON
 from jobmeter.dialects.opentsdb.numbers import json_of
-from jobmeter.dialects.opentsdb.request import Query, SubQuery, described, from_body, from_string
+from jobmeter.dialects.opentsdb.request import Query, QueryRequest, SubQuery, described, from_body, from_string
+from jobmeter.dialects.opentsdb.requests import operation
 from jobmeter.dialects.opentsdb.series import of_metric, of_tsuids
 from jobmeter.dialects.opentsdb.tsuid import tsuid
 from jobmeter.errors import InvalidRequestError
@@ -37,17 +37,25 @@ class Cost(msgspec.Struct):
     milliseconds: int = 0
 
 
-def query(call: Call, context: Context) -> Steps:
-    """Return the points of every sub query, a result for each group."""
-    whole = from_body(call, context.now_ms) if call.method == "POST" else from_string(call, context.now_ms)
-    cost = Cost()
-    results: list[bytes] = []
-    for one in whole.queries:
-        results += yield from _results(one, whole, context, cost)
-    if whole.show_summary:
-        summary = {"datapoints": cost.points, "rawDatapoints": cost.samples, "storageTime": cost.milliseconds}
-        results.append(msgspec.json.encode({"statsSummary": summary}))
-    return Answer(200, b"[" + b",".join(results) + b"]", (), JSON)
+@operation("GET, POST /api/query", "metrics:read", name="query")
+class PointsOfSeries(QueryRequest, frozen=True):
+    """Points of series, joined by group: `[{metric, tags, aggregateTags, dps}]`.
+
+    Values are raw: a counter is its reading, `rate` makes a rate of it. `tags` are `host` (the node), `job`, `replica`,
+    `attempt` (above 0), `device`, `cluster`, the labels and, for keys without a project, `project`. A query without
+    results returns `[]`.
+    """
+
+    def _steps(self) -> Steps:
+        whole = from_body(self) if self.posted else from_string(self)
+        cost = Cost()
+        results: list[bytes] = []
+        for one in whole.queries:
+            results += yield from _results(one, whole, self.context, cost)
+        if whole.show_summary:
+            summary = {"datapoints": cost.points, "rawDatapoints": cost.samples, "storageTime": cost.milliseconds}
+            results.append(msgspec.json.encode({"statsSummary": summary}))
+        return Answer(200, b"[" + b",".join(results) + b"]", (), JSON)
 
 
 def _results(one: SubQuery, whole: Query, context: Context, cost: Cost) -> Generator[Question[Any], Any, list[bytes]]:
@@ -130,50 +138,3 @@ def _tags(members: Sequence[Tagged]) -> tuple[Mapping[str, str], list[str]]:
     common = {name for name in first if all(name in tags for tags in others)}
     alike = {name for name in common if all(tags[name] == first[name] for tags in others)}
     return {name: value for name, value in first.items() if name in alike}, sorted(common - alike)
-
-
-_TIME = "`1h-ago`, `2012/01/01-00:00:00`, epoch seconds or milliseconds."
-
-OPERATIONS = (
-    Operation(
-        name="query",
-        action="metrics:read",
-        method="GET, POST",
-        path="/api/query",
-        answer=query,
-        parameters=(
-            Parameter("start", "query", _TIME, required=True),
-            Parameter("end", "query", f"{_TIME} Included. Default: now."),
-            Parameter(
-                "m",
-                "query",
-                "`<aggregator>:[rate[{counter[,<max>[,<reset>]]}]:][<interval>-<function>[-<fill>]:][explicit_tags:]"
-                "<metric>[{<tag>=<grouping filter>,...}][{<tag>=<filter>,...}]`; may be given several times.",
-            ),
-            Parameter("tsuid", "query", "`<aggregator>:[rate:]<tsuid>,...`; ids that `show_tsuids` showed."),
-            Parameter("tz", "query", "Time zone of formatted times and of calendar intervals. Default: UTC."),
-            Parameter("use_calendar", "query", "Present: every downsample interval is one of the calendar."),
-            Parameter("ms", "query", "Present: times in milliseconds."),
-            Parameter("arrays", "query", "Present: `dps` is an array of `[time, value]`."),
-            Parameter("show_query", "query", "Present: each result repeats its sub query."),
-            Parameter("show_tsuids", "query", "Present: each result has the ids of its series."),
-            Parameter("show_summary", "query", "Present: a last element tells how many points were read and made."),
-            Parameter("start, end, timezone, useCalendar", "body", "As in the query string."),
-            Parameter("msResolution, arrays, showQuery, showTSUIDs, showSummary", "body", "As in the query string."),
-            Parameter(
-                "queries",
-                "body",
-                "Sub queries: `aggregator`, `metric` or `tsuids`, `downsample`, `rate`, `rateOptions` (`counter`, "
-                "`counterMax`, `resetValue`, `dropResets`), `filters` (`type`, `tagk`, `filter`, `groupBy`) or `tags`, "
-                "`explicitTags`.",
-            ),
-            Parameter("noAnnotations, globalAnnotations", "body", "Accepted: there are no annotations."),
-        ),
-        text=(
-            "Points of series, joined by group: `[{metric, tags, aggregateTags, dps}]`. Values are raw: a counter is "
-            "its reading, `rate` makes a rate of it. `tags` are `host` (the node), `job`, `replica`, `attempt` "
-            "(above 0), `device`, `cluster`, the labels and, for keys without a project, `project`. A query "
-            "without results returns `[]`."
-        ),
-    ),
-)

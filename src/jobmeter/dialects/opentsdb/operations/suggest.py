@@ -4,14 +4,14 @@ https://opentsdb.net/docs/build/html/api_http/suggest.html
 """
 
 from collections.abc import Generator
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
-from jobmeter.access.call import Call
-from jobmeter.dialects.base import Context, MissingFieldError, Operation, Parameter, Steps, execute
+from jobmeter.dialects.base import Context, MissingFieldError, Steps, execute
 from jobmeter.dialects.opentsdb.answers import answer
-from jobmeter.dialects.opentsdb.arguments import json_body, required, whole
+from jobmeter.dialects.opentsdb.requests import Count, PostRequest, operation, whole
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.question import Question
 from jobmeter.model.series import NamePart
@@ -38,25 +38,33 @@ class SuggestBody(msgspec.Struct, frozen=True):
     max: int | str | None = None
 
 
-def suggest(call: Call, context: Context) -> Steps:
-    """Return names that begin with a text."""
-    if call.method == "POST":
-        body = json_body(call, SuggestBody)
-        if not body.type:
-            raise MissingFieldError("Missing 'type' parameter", "type")
-        kind, text, most = body.type, body.q or "", body.max
-    else:
-        kind, text, most = required(call, "type"), call.parameter("q") or "", call.parameter("max")
-    limit = whole(most, "max", DEFAULT_MAX, MOST) or DEFAULT_MAX
-    if kind == "metrics":
-        names = yield from _metrics(text, limit)
-    elif kind == "tagk":
-        names = yield from _keys(text, limit, context)
-    elif kind == "tagv":
-        names = yield from _values(text, limit, context)
-    else:
-        raise InvalidRequestError(f"Invalid 'type' parameter:{kind[:64]}", "type")
-    return answer(sorted(names)[:limit])
+@operation("GET, POST /api/suggest", "metrics:read", name="suggest")
+class SuggestRequest(PostRequest, frozen=True, kw_only=True):
+    """Stored names that begin with a text, sorted: an array of texts."""
+
+    type: Annotated[str, Meta(description="Required: `metrics`, `tagk` or `tagv`.")] = ""
+    q: Annotated[str, Meta(description="The beginning of a name, in exactly these letters. Default: any.")] = ""
+    max: Annotated[int, Meta(le=MOST, description="Most names of the answer."), Count()] = DEFAULT_MAX
+    body: Annotated[bytes, Meta(description="With POST: `{type, q, max}`, as in the query string.")] = b""
+
+    def _steps(self) -> Steps:
+        kind, text, most = self.type, self.q, self.max
+        if self.posted:
+            body = self.content(SuggestBody)
+            kind, text, most = body.type or "", body.q or "", whole(body.max, "max", DEFAULT_MAX, MOST)
+        if not kind:
+            message = "Missing 'type' parameter" if self.posted else "Missing parameter <code>type</code>"
+            raise MissingFieldError(message, "type")
+        limit = most or DEFAULT_MAX
+        if kind == "metrics":
+            names = yield from _metrics(text, limit)
+        elif kind == "tagk":
+            names = yield from _keys(text, limit, self.context)
+        elif kind == "tagv":
+            names = yield from _values(text, limit, self.context)
+        else:
+            raise InvalidRequestError(f"Invalid 'type' parameter:{kind[:64]}", "type")
+        return answer(sorted(names)[:limit])
 
 
 def _metrics(text: str, limit: int) -> Generator[Question[Any], Any, set[str]]:
@@ -88,21 +96,3 @@ def _values(text: str, limit: int, context: Context) -> Generator[Question[Any],
 def _shown(context: Context) -> dict[str, NamePart]:
     """Return the tags that are not labels; the project only for callers who see several."""
     return {tag: part for tag, part in _PARTS.items() if tag != PROJECT or context.project is None}
-
-
-OPERATIONS = (
-    Operation(
-        name="suggest",
-        action="metrics:read",
-        method="GET, POST",
-        path="/api/suggest",
-        answer=suggest,
-        parameters=(
-            Parameter("type", "query", "`metrics`, `tagk` or `tagv`.", required=True),
-            Parameter("q", "query", "What names begin with, in exactly these letters. Default: anything."),
-            Parameter("max", "query", f"How many. Default: {DEFAULT_MAX}."),
-            Parameter("type, q, max", "body", "As in the query string."),
-        ),
-        text="Names of what was written, sorted: an array of texts.",
-    ),
-)

@@ -1,6 +1,1 @@
-"""The operations, one file a subject."""
-
-from jobmeter.dialects.otlp.operations import export, telemetry
-
-OPERATIONS = (*export.OPERATIONS, *telemetry.OPERATIONS)
-"""All operations."""
+"""The operations: every file of this folder is read."""

@@ -1,12 +1,13 @@
 """``/v1/metrics``; the same over gRPC, see ``jobmeter.server.otlp_grpc``."""
 
 from collections import Counter
+from typing import Annotated
 
 import numpy as np
+from msgspec import Meta
 
-from jobmeter.access.call import Call
-from jobmeter.dialects.base import Answer, Context, Steps, WriteSamples, execute
-from jobmeter.dialects.otlp.forms import JSON, PROTOBUF, encoding_of_body, operation
+from jobmeter.dialects.base import Answer, Steps, WriteSamples, execute
+from jobmeter.dialects.otlp.forms import JSON, PROTOBUF, MessageRequest, encoding_of_body, operation, protobuf_bytes
 from jobmeter.errors import LimitExceededError
 from jobmeter.ingest.exporters.label_resolver import LabelResolver
 from jobmeter.ingest.join import join
@@ -22,21 +23,32 @@ _DECODERS = {PROTOBUF: protobuf.decode, JSON: json.decode}
 _HINTS = {"delta": "delta (only cumulative sums and histograms are kept)"}
 
 
-def export(call: Call, context: Context) -> Steps:
-    """Store data points, each series separately; the answer is sent when accepted ones are durable."""
-    media = encoding_of_body(call)
-    senders = context.senders or SenderCache()
-    written = _DECODERS[media](call.body, senders.otlp_shapes)
-    most = context.limits.request_series
-    if len(written.keys) > most:
-        raise LimitExceededError(f"a request may bring {most} samples, this one brings {len(written.keys)}", "body")
-    batch, heads, refused, parts = _resolved(written, context.project or DEFAULT_PROJECT, senders.otlp_labels)
-    rejected = Counter({"stale": written.stale, "not-a-number": written.parts}) + refused + parts
-    receipt = Receipt()
-    if len(batch) or rejected:
-        receipt = yield from execute(WriteSamples(batch=batch, rejected=tuple(sorted(rejected.items()))))
-    refused.update(_late(receipt, batch.time, heads))
-    return Answer(200, response(refused.total(), _explanation(refused, parts), json=media == JSON), (), media)
+@operation("POST /v1/metrics", "ingest:write", read_bytes=protobuf_bytes(16))
+class ExportMetrics(MessageRequest, frozen=True, kw_only=True):
+    """Stores data points and answers 200 with an `ExportMetricsServiceResponse` in the same encoding.
+
+    Its `partial_success` counts the rejected ones, with the reasons. Metrics of the semantic conventions become the
+    catalogue's; any other metric is stored as `external.<name>`. The same over gRPC: `Export` of
+    `opentelemetry.proto.collector.metrics.v1.MetricsService`, on the port of `--otlp-grpc-port`. The token is a bearer
+    token, or the password of Basic.
+    """
+
+    body: Annotated[bytes, Meta(description="An `ExportMetricsServiceRequest`.")]
+
+    def _steps(self) -> Steps:
+        media = encoding_of_body(self.call)
+        senders = self.context.senders or SenderCache()
+        written = _DECODERS[media](self.call.body, senders.otlp_shapes)
+        most = self.context.limits.request_series
+        if len(written.keys) > most:
+            raise LimitExceededError(f"a request may bring {most} samples, this one brings {len(written.keys)}", "body")
+        batch, heads, refused, parts = _resolved(written, self.context.project or DEFAULT_PROJECT, senders.otlp_labels)
+        rejected = Counter({"stale": written.stale, "not-a-number": written.parts}) + refused + parts
+        receipt = Receipt()
+        if len(batch) or rejected:
+            receipt = yield from execute(WriteSamples(batch=batch, rejected=tuple(sorted(rejected.items()))))
+        refused.update(_late(receipt, batch.time, heads))
+        return Answer(200, response(refused.total(), _explanation(refused, parts), json=media == JSON), (), media)
 
 
 def _resolved(
@@ -76,22 +88,3 @@ def _explanation(refused: Counter[str], parts: Counter[str]) -> str:
         return f"{refused.total()} data points were refused: {reasons}"
     lost = ", ".join(f"{count} for {reason}" for reason, count in sorted(parts.items()))
     return f"buckets, sums or quantiles were left out: {lost}" if lost else ""
-
-
-OPERATIONS = (
-    operation(
-        "ExportMetrics",
-        "/v1/metrics",
-        export,
-        "ExportMetricsServiceRequest",
-        (
-            "Stores data points and answers 200 with an `ExportMetricsServiceResponse` in the same encoding; its "
-            "`partial_success` counts the rejected ones, with the reasons. Metrics of the semantic conventions become "
-            "the catalogue's; any other metric is stored as `external.<name>`. The same over gRPC: `Export` "
-            "of `opentelemetry.proto.collector.metrics.v1.MetricsService`, on the port of `--otlp-grpc-port`. The "
-            "token is a bearer token, or the password of Basic."
-        ),
-        action="ingest:write",
-        in_memory=16,
-    ),
-)

@@ -1,12 +1,12 @@
 """``/v1/traces`` and ``/v1/logs``; the same over gRPC, see ``jobmeter.server.otlp_grpc``."""
 
 from collections import Counter
+from typing import Annotated
 
-from msgspec.structs import replace
+from msgspec import Meta
 
-from jobmeter.access.call import Call
-from jobmeter.dialects.base import Answer, Context, Steps, WriteLines, WriteSpans, execute
-from jobmeter.dialects.otlp.forms import JSON, PROTOBUF, encoding_of_body, operation
+from jobmeter.dialects.base import Answer, Steps, WriteLines, WriteSpans, execute
+from jobmeter.dialects.otlp.forms import JSON, PROTOBUF, MessageRequest, encoding_of_body, operation, protobuf_bytes
 from jobmeter.ingest.otel.telemetry import owned_lines, owned_spans
 from jobmeter.ingest.receipt import Receipt
 from jobmeter.model.series import DEFAULT_PROJECT
@@ -26,62 +26,52 @@ _HINTS = {
 }
 
 
-def export_traces(call: Call, context: Context) -> Steps:
-    """Store spans; the answer is sent when accepted ones are durable."""
-    media = encoding_of_body(call)
-    sent = _SPANS[media](call.body, MOST_SPANS)
-    found, refused = owned_spans(sent, context.project or DEFAULT_PROJECT)
-    receipt = Receipt()
-    if found or refused:
-        receipt = yield from execute(WriteSpans(tuple(found), tuple(sorted(refused.items()))))
-    refused.update(receipt.rejected_spans)
-    return _answer(refused, "spans", "rejectedSpans", media)
+@operation("POST /v1/traces", "traces:write", name="ExportTraces", read_bytes=protobuf_bytes(24))
+@operation("POST /api/otlp/traces", "traces:write", name="ExportXtraces", read_bytes=protobuf_bytes(24))
+class TraceMessage(MessageRequest, frozen=True, kw_only=True):
+    """Stores spans and answers 200 with an `ExportTraceServiceResponse` in the same encoding, when they are durable.
+
+    Its `partial_success` counts the rejected ones, with the reasons. A repeated span counts once. The same over gRPC:
+    `Export` of `opentelemetry.proto.collector.trace.v1.TraceService`. A trace token is also accepted, as
+    `Authorization: Bearer` or `Authentication`. `/api/otlp/traces` is the path that `GetXtraceToken` of PaiLLMTrace
+    names.
+    """
+
+    body: Annotated[bytes, Meta(description="An `ExportTraceServiceRequest`.")]
+
+    def _steps(self) -> Steps:
+        media = encoding_of_body(self.call)
+        sent = _SPANS[media](self.call.body, MOST_SPANS)
+        found, refused = owned_spans(sent, self.context.project or DEFAULT_PROJECT)
+        receipt = Receipt()
+        if found or refused:
+            receipt = yield from execute(WriteSpans(tuple(found), tuple(sorted(refused.items()))))
+        refused.update(receipt.rejected_spans)
+        return _answer(refused, "spans", "rejectedSpans", media)
 
 
-def export_logs(call: Call, context: Context) -> Steps:
-    """Store log records as log lines; the answer is sent when accepted ones are durable."""
-    media = encoding_of_body(call)
-    sent = _RECORDS[media](call.body, context.limits.request_lines)
-    found, refused = owned_lines(sent, context.project or DEFAULT_PROJECT, context.now_ms * NS_PER_MS)
-    receipt = Receipt()
-    if found or refused:
-        receipt = yield from execute(WriteLines(tuple(found), tuple(sorted(refused.items()))))
-    refused.update(receipt.rejected_lines)
-    return _answer(refused, "log records", "rejectedLogRecords", media)
+@operation("POST /v1/logs", "traces:write", read_bytes=protobuf_bytes(24))
+class ExportLogs(MessageRequest, frozen=True, kw_only=True):
+    """Stores log records as log lines of their job; the answer has the form of ExportTraces.
+
+    A line is the body, then the attributes as `key=value`, and the ids of trace and span. The same over gRPC: `Export`
+    of `opentelemetry.proto.collector.logs.v1.LogsService`.
+    """
+
+    body: Annotated[bytes, Meta(description="An `ExportLogsServiceRequest`.")]
+
+    def _steps(self) -> Steps:
+        media, context = encoding_of_body(self.call), self.context
+        sent = _RECORDS[media](self.call.body, context.limits.request_lines)
+        found, refused = owned_lines(sent, context.project or DEFAULT_PROJECT, context.now_ms * NS_PER_MS)
+        receipt = Receipt()
+        if found or refused:
+            receipt = yield from execute(WriteLines(tuple(found), tuple(sorted(refused.items()))))
+        refused.update(receipt.rejected_lines)
+        return _answer(refused, "log records", "rejectedLogRecords", media)
 
 
 def _answer(refused: Counter[str], what: str, field: str, media: str) -> Answer:
     reasons = ", ".join(f"{count} for {_HINTS.get(reason, reason)}" for reason, count in sorted(refused.items()))
     message = f"{refused.total()} {what} were refused: {reasons}" if refused else ""
     return Answer(200, response(refused.total(), message, json=media == JSON, field=field), (), media)
-
-
-TRACES = operation(
-    "ExportTraces",
-    "/v1/traces",
-    export_traces,
-    "ExportTraceServiceRequest",
-    "Stores spans and answers 200 with an `ExportTraceServiceResponse` in the same encoding, when they are durable. "
-    "Its `partial_success` counts the rejected ones, with the reasons. A repeated span counts once. The same over "
-    "gRPC: `Export` of `opentelemetry.proto.collector.trace.v1.TraceService`. A trace token is also accepted, as "
-    "`Authorization: Bearer` or `Authentication`.",
-)
-LOGS = operation(
-    "ExportLogs",
-    "/v1/logs",
-    export_logs,
-    "ExportLogsServiceRequest",
-    "Stores log records as log lines of their job: the body, then the attributes as `key=value`, and the ids of trace "
-    "and span. The answer has the form of ExportTraces. The same over gRPC: `Export` of "
-    "`opentelemetry.proto.collector.logs.v1.LogsService`.",
-)
-OPERATIONS = (
-    TRACES,
-    LOGS,
-    replace(
-        TRACES,
-        name="ExportXtraces",
-        path="/api/otlp/traces",
-        text="ExportTraces at the path that `GetXtraceToken` of PaiLLMTrace names.",
-    ),
-)

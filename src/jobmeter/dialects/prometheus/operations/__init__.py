@@ -1,5 +1,1 @@
-"""The operations, one file a subject."""
-
-from jobmeter.dialects.prometheus.operations import metadata, query, read, rules, write
-
-OPERATIONS = (*write.OPERATIONS, *query.OPERATIONS, *metadata.OPERATIONS, *rules.OPERATIONS, *read.OPERATIONS)
+"""The operations: every file of this folder is read."""

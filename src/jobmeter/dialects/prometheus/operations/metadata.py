@@ -1,17 +1,19 @@
 """Series, labels, metadata and status: https://prometheus.io/docs/prometheus/latest/querying/api/#querying-metadata."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from functools import cache
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta, field
 
 from jobmeter import __version__
-from jobmeter.access.call import Call
-from jobmeter.dialects.base import Context, Operation, Parameter, Steps, execute, only
+from jobmeter.dialects.base import Steps, execute, only
+from jobmeter.dialects.base.request import Request
 from jobmeter.dialects.prometheus import answers
-from jobmeter.dialects.prometheus.arguments import Arguments
 from jobmeter.dialects.prometheus.facts import FACTS
 from jobmeter.dialects.prometheus.names import JOB, PROJECT, metric_of, names_of
-from jobmeter.dialects.prometheus.select import MOST_NAMES, find
+from jobmeter.dialects.prometheus.requests import API, TIME, Alternatives, QueryRequest, Selectors, operation
+from jobmeter.dialects.prometheus.select import MOST_NAMES, Row, find
 from jobmeter.model.catalog import METRICS, Kind
 from jobmeter.model.question import Question
 from jobmeter.model.series import NamePart
@@ -32,45 +34,67 @@ _VERSION = "3.5.0"
 """The version of Prometheus whose API this is: Grafana chooses its features by it."""
 
 
-def series(call: Call, context: Context) -> Steps:
-    """Answer the label sets of the series that match."""
-    arguments = Arguments(call, context.now_ms)
-    alternatives = arguments.selectors(required=True)
-    limit = arguments.limit()
-    found = yield from find(alternatives, arguments.time("start", 0), context.project)
-    rows = [dict(one.labels) for one in found]
-    if limit and len(rows) > limit:
-        return answers.success(rows[:limit], warnings=[answers.TRUNCATED])
-    return answers.success(rows)
+class NamesRequest(Request, frozen=True, kw_only=True):
+    """A request for names of labels or their values, of all series or of those that match."""
+
+    match: Annotated[Alternatives, Meta(description="A selector; several are alternatives."), Selectors()] = field(
+        default=(), name="match[]"
+    )
+    start: Annotated[int, Meta(description="Series that were written last before this time are left out."), TIME] = 0
+    limit: Annotated[int, Meta(description="Most entries of the answer; 0 is all.")] = 0
+
+    def find(self, alternatives: Alternatives) -> Generator[Question[Any], Any, Sequence[Row]]:
+        """Return the series that match since the start."""
+        return find(alternatives, self.start, self.context.project)
 
 
-def labels(call: Call, context: Context) -> Steps:
-    """Answer the names of labels."""
-    arguments = Arguments(call, context.now_ms)
-    alternatives, limit = arguments.selectors(required=False), arguments.limit()
-    if alternatives:
-        found = yield from find(alternatives, arguments.time("start", 0), context.project)
-        return answers.names((name for one in found for name, _ in one.labels), limit)
-    names = {NAME}
-    for name, part in _PARTS.items():
-        some = yield from execute(NamesQuestion(part=part, limit=1))
-        names |= {name} if some else set()
-    stored = yield from execute(NamesQuestion(part=NamePart.LABEL, limit=MOST_NAMES))
-    return answers.names((*names, *(one.replace(".", "_") for one in stored)), limit)
+@operation(f"GET, POST {API}/series", "metrics:read", name="series")
+class SeriesRequest(NamesRequest, frozen=True, kw_only=True):
+    """Gives the series that match."""
+
+    match: Annotated[Alternatives, Meta(description="A selector; several are alternatives."), Selectors()] = field(
+        name="match[]"
+    )
+
+    def _steps(self) -> Steps:
+        found = yield from self.find(self.match)
+        rows = [dict(one.labels) for one in found]
+        if self.limit and len(rows) > self.limit:
+            return answers.success(rows[: self.limit], warnings=[answers.TRUNCATED])
+        return answers.success(rows)
 
 
-def label_values(call: Call, context: Context) -> Steps:
-    """Answer the values of a label."""
-    arguments = Arguments(call, context.now_ms)
-    alternatives, limit = arguments.selectors(required=False), arguments.limit()
-    label = context.path["label"]
-    if not alternatives:
-        values = yield from _stored_values(label)
-        if values is not None:
-            return answers.names(values, limit)
-        alternatives = ((Matcher(label, Match.NOT_EQUAL, ""),),)
-    found = yield from find(alternatives, arguments.time("start", 0), context.project)
-    return answers.names((value for one in found if (value := value_of(one.labels, label))), limit)
+@operation(f"GET, POST {API}/labels", "metrics:read", name="labels")
+class LabelsRequest(NamesRequest, frozen=True, kw_only=True):
+    """Gives the names of labels."""
+
+    def _steps(self) -> Steps:
+        if self.match:
+            found = yield from self.find(self.match)
+            return answers.names((name for one in found for name, _ in one.labels), self.limit)
+        names = {NAME}
+        for name, part in _PARTS.items():
+            some = yield from execute(NamesQuestion(part=part, limit=1))
+            names |= {name} if some else set()
+        stored = yield from execute(NamesQuestion(part=NamePart.LABEL, limit=MOST_NAMES))
+        return answers.names((*names, *(one.replace(".", "_") for one in stored)), self.limit)
+
+
+@operation(f"GET {API}/label/{{label}}/values", "metrics:read", name="label_values")
+class LabelValuesRequest(NamesRequest, frozen=True, kw_only=True):
+    """Gives the values of a label."""
+
+    label: Annotated[str, Meta(description="Name of a label.")]
+
+    def _steps(self) -> Steps:
+        alternatives, label = self.match, self.label
+        if not alternatives:
+            values = yield from _stored_values(label)
+            if values is not None:
+                return answers.names(values, self.limit)
+            alternatives = ((Matcher(label, Match.NOT_EQUAL, ""),),)
+        found = yield from self.find(alternatives)
+        return answers.names((value for one in found if (value := value_of(one.labels, label))), self.limit)
 
 
 def _stored_values(label: str) -> Generator[Question[Any], Any, list[str] | None]:
@@ -95,76 +119,34 @@ def _catalogue() -> dict[str, list[dict[str, str]]]:
     return found | {name: [{"type": "gauge", "help": text, "unit": ""}] for name, text in FACTS.items()}
 
 
-def metadata(call: Call, context: Context) -> Steps:
-    """Answer type and meaning of metrics."""
-    arguments = Arguments(call, context.now_ms)
-    name, limit = arguments.get("metric"), arguments.limit()
-    if name:
-        rows = {name: _catalogue()[name]} if name in FACTS or metric_of(name) is not None else {}
-    else:
-        rows = dict(list(_catalogue().items())[: limit or None])
-    return only(answers.success(rows))
+@operation(f"GET {API}/metadata", "metrics:read", name="metadata")
+class MetadataRequest(Request, frozen=True, kw_only=True):
+    """Gives type and meaning of metrics."""
+
+    metric: Annotated[str, Meta(description="Name of one metric. Default: all of them.")] = ""
+    limit: Annotated[int, Meta(description="Most entries of the answer; 0 is all.")] = 0
+
+    def _steps(self) -> Steps:
+        known = self.metric in FACTS or metric_of(self.metric) is not None
+        if self.metric:
+            rows = {self.metric: _catalogue()[self.metric]} if known else {}
+        else:
+            rows = dict(list(_catalogue().items())[: self.limit or None])
+        return only(answers.success(rows))
 
 
-def build(call: Call, context: Context) -> Steps:  # noqa: ARG001 - as of every operation
-    """Answer the version of the API, and Jobmeter's own as the revision."""
-    return only(
-        answers.success(
-            {
-                "version": _VERSION,
-                "revision": f"jobmeter-{__version__}",
-                "branch": "",
-                "buildUser": "",
-                "buildDate": "",
-                "goVersion": "",
-            }
-        )
-    )
+@operation(f"GET {API}/status/buildinfo", "metrics:read", name="buildinfo")
+class BuildInfoRequest(Request, frozen=True):
+    """Gives the version of the API, and that of Jobmeter as the revision."""
+
+    def _steps(self) -> Steps:
+        empty = dict.fromkeys(("branch", "buildUser", "buildDate", "goVersion"), "")
+        return only(answers.success({"version": _VERSION, "revision": f"jobmeter-{__version__}", **empty}))
 
 
-def exemplars(call: Call, context: Context) -> Steps:
-    """Answer no exemplars: traces are stored by themselves."""
-    Arguments(call, context.now_ms).required("query")
-    return only(answers.success([]))
+@operation(f"GET, POST {API}/query_exemplars", "metrics:read", name="query_exemplars")
+class ExemplarsRequest(QueryRequest, frozen=True):
+    """Gives no exemplars: traces have an API of their own."""
 
-
-_MATCH = Parameter("match[]", "query", "A selector; several are alternatives.")
-_START = Parameter("start", "query", "Series that were written last before this time are left out.")
-_LIMIT = Parameter("limit", "query", "Most entries of the answer; 0, the default, is all.")
-_LABEL = Parameter("label", "path", "Name of a label.", required=True)
-_NAME = Parameter("metric", "query", "Name of one metric. Default: all of them.")
-_BOTH, _GET = "GET, POST", "GET"
-
-OPERATIONS = tuple(
-    Operation(
-        name=name,
-        action="metrics:read",
-        method=method,
-        path=f"/prometheus/api/v1/{path}",
-        answer=answer,
-        parameters=parameters,
-        text=text,
-    )
-    for name, method, path, answer, parameters, text in (
-        ("series", _BOTH, "series", series, (_MATCH, _START, _LIMIT), "Gives the series that match."),
-        ("labels", _BOTH, "labels", labels, (_MATCH, _START, _LIMIT), "Gives the names of labels."),
-        (
-            "label_values",
-            _GET,
-            "label/{label}/values",
-            label_values,
-            (_LABEL, _MATCH, _START, _LIMIT),
-            "Gives the values of a label.",
-        ),
-        ("metadata", _GET, "metadata", metadata, (_NAME, _LIMIT), "Gives type and meaning of metrics."),
-        ("buildinfo", _GET, "status/buildinfo", build, (), "Gives the version of the API."),
-        (
-            "query_exemplars",
-            _BOTH,
-            "query_exemplars",
-            exemplars,
-            (Parameter("query", "query", "A query of PromQL.", required=True),),
-            "Gives no exemplars: traces have an API of their own.",
-        ),
-    )
-)
+    def _steps(self) -> Steps:
+        return only(answers.success([]))

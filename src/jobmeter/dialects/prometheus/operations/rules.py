@@ -1,48 +1,65 @@
 """Rules and alerts: https://prometheus.io/docs/prometheus/latest/querying/api/#rules."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Annotated, Any
 
-from jobmeter.access.call import Call
-from jobmeter.dialects.base import Context, Operation, Parameter, Steps, execute
+from msgspec import Meta
+
+from jobmeter.dialects.base import Steps, execute
+from jobmeter.dialects.base.request import Request
 from jobmeter.dialects.prometheus import answers
-from jobmeter.dialects.prometheus.arguments import Arguments
+from jobmeter.dialects.prometheus.requests import API, operation
 from jobmeter.errors import InvalidRequestError
-from jobmeter.model.alert import ALERT_NAME, Alert, AlertsQuestion, AlertState, RulesQuestion, RuleStatus
+from jobmeter.model.alert import Alert, AlertsQuestion, AlertState, RulesQuestion, RuleStatus
 from jobmeter.model.time import SECOND, iso
 
 _NEVER = "0001-01-01T00:00:00Z"
 _KINDS = {"alert": True, "record": False}
 
 
-def rules(call: Call, context: Context) -> Steps:
-    """Answer the groups of rules with their alerts."""
-    arguments = Arguments(call, context.now_ms)
-    kind, with_alerts = arguments.get("type"), arguments.get("exclude_alerts") != "true"
-    if kind and kind not in _KINDS:
-        raise InvalidRequestError(f'invalid parameter "type": not supported value "{kind[:64]}"', "type")
-    groups = yield from execute(RulesQuestion())
-    page = yield from execute(AlertsQuestion())
-    found = []
-    for group in groups:
-        listed = [
-            _rule(rule, [one for one in page.alerts if one.rule == rule.id], with_alerts=with_alerts)
-            for rule in group.rules
-            if not kind or _KINDS[kind] is rule.is_alert
-        ]
-        evaluated = [rule.evaluated for rule in group.rules if rule.evaluated is not None]
-        found.append(
-            {
-                "name": group.name,
-                "file": group.file,
-                "rules": listed,
-                "interval": group.interval_ms / SECOND,
-                "limit": 0,
-                "evaluationTime": sum(rule.seconds for rule in group.rules),
-                "lastEvaluation": iso(max(evaluated)) if evaluated else _NEVER,
-            }
-        )
-    return answers.success({"groups": found})
+@operation(f"GET {API}/rules", "alerts:read", name="rules")
+class RulesRequest(Request, frozen=True, kw_only=True):
+    """Gives the rules with their state, last evaluation and alerts."""
+
+    type: Annotated[str, Meta(description="`alert` or `record`: rules of this type alone.")] = ""
+    exclude_alerts: Annotated[str, Meta(description="`true` leaves out the alerts of each rule.")] = ""
+
+    def _steps(self) -> Steps:
+        if self.type and self.type not in _KINDS:
+            raise InvalidRequestError(f'invalid parameter "type": not supported value "{self.type[:64]}"', "type")
+        groups = yield from execute(RulesQuestion())
+        page = yield from execute(AlertsQuestion())
+        found = []
+        for group in groups:
+            listed = [
+                _rule(
+                    rule, [one for one in page.alerts if one.rule == rule.id], with_alerts=self.exclude_alerts != "true"
+                )
+                for rule in group.rules
+                if not self.type or _KINDS[self.type] is rule.is_alert
+            ]
+            evaluated = [rule.evaluated for rule in group.rules if rule.evaluated is not None]
+            found.append(
+                {
+                    "name": group.name,
+                    "file": group.file,
+                    "rules": listed,
+                    "interval": group.interval_ms / SECOND,
+                    "limit": 0,
+                    "evaluationTime": sum(rule.seconds for rule in group.rules),
+                    "lastEvaluation": iso(max(evaluated)) if evaluated else _NEVER,
+                }
+            )
+        return answers.success({"groups": found})
+
+
+@operation(f"GET {API}/alerts", "alerts:read", name="alerts")
+class AlertsRequest(Request, frozen=True):
+    """Gives the pending and firing alerts. `alertname` is the name of the rule."""
+
+    def _steps(self) -> Steps:
+        page = yield from execute(AlertsQuestion())
+        return answers.success({"alerts": [_alert(one) for one in page.alerts]})
 
 
 def _rule(rule: RuleStatus, alerts: Iterable[Alert], *, with_alerts: bool) -> dict[str, Any]:
@@ -80,29 +97,3 @@ def _alert(alert: Alert) -> dict[str, Any]:
         "value": alert.value,
         **({} if alert.missing is None else {"keepFiringSince": iso(alert.missing)}),
     }
-
-
-def alerts(call: Call, context: Context) -> Steps:  # noqa: ARG001 - as of every operation
-    """Answer the pending and firing alerts."""
-    page = yield from execute(AlertsQuestion())
-    return answers.success({"alerts": [_alert(one) for one in page.alerts]})
-
-
-_TYPE = Parameter("type", "query", "`alert` or `record`: rules of this type alone.")
-_WITHOUT = Parameter("exclude_alerts", "query", "`true` leaves out the alerts of each rule.")
-
-OPERATIONS = tuple(
-    Operation(
-        name=name,
-        action="alerts:read",
-        method="GET",
-        path=f"/prometheus/api/v1/{name}",
-        answer=answer,
-        parameters=parameters,
-        text=text,
-    )
-    for name, answer, parameters, text in (
-        ("rules", rules, (_TYPE, _WITHOUT), "Gives the rules with their state, last evaluation and alerts."),
-        ("alerts", alerts, (), f"Gives the pending and firing alerts. `{ALERT_NAME}` is the name of the rule."),
-    )
-)

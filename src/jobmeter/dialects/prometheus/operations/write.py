@@ -1,10 +1,15 @@
 """``/api/v1/write``."""
 
 from collections import Counter
+from typing import Annotated
+
+from msgspec import Meta, field
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Answer, Context, Operation, Parameter, Steps, WriteSamples, accounted_for, execute
+from jobmeter.dialects.base import Answer, Steps, WriteSamples, accounted_for, execute
+from jobmeter.dialects.base.request import HEADER, Request
 from jobmeter.dialects.prometheus.errors import ENCODING, TEXT, TYPE, Headers, text
+from jobmeter.dialects.prometheus.requests import operation
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.ingest.receipt import Receipt
 from jobmeter.ingest.sender_cache import SenderCache
@@ -20,33 +25,58 @@ _MEDIA = "application/x-protobuf"
 _ONE, _TWO = "prometheus.WriteRequest", "io.prometheus.write.v2.Request"
 
 
-def write(call: Call, context: Context) -> Steps:
-    """Store samples, each series separately; the answer is sent when accepted ones are durable."""
-    message = _message(call)
-    senders = context.senders or SenderCache()
-    data = unpack(call.body, _UNPACKED_BYTES, lambda size: call.take(_COLUMNS * size))
-    written = decode_1(data) if message == _ONE else decode_2(data, senders.symbols)
-    most = context.limits.request_series
-    if len(written.keys) > most:
-        raise LimitExceededError(f"a request may name {most} series, this one names {len(written.keys)}", "body")
-    batch, refused = senders.prometheus_labels.batch(
-        (context.project or DEFAULT_PROJECT, message),
-        written.keys,
-        written.labels,
-        (written.index, written.time, written.value),
+@operation(
+    "POST /api/v1/write",
+    "ingest:write",
+    name="write",
+    body_bytes=_BODY_BYTES,
+    read_bytes=accounted_for,
+    encodings=frozenset({"snappy"}),
+)
+class RemoteWrite(Request, frozen=True, kw_only=True):
+    """Stores samples; 204 if all are stored, 400 if any was rejected.
+
+    The others are stored, and the text counts the rejected ones. The answer is sent when the accepted ones are durable.
+    Metrics of well-known exporters become the catalogue's; any other metric is stored as `external.<name>` with its
+    labels. The token is the password of Basic, or a bearer token.
+    """
+
+    content_type: Annotated[
+        str,
+        HEADER,
+        Meta(description=f"`{_MEDIA}` for 1.0, `{_MEDIA};proto={_TWO}` for 2.0. Anything else is 415."),
+    ] = field(default="", name="Content-Type")
+    content_encoding: Annotated[str, HEADER, Meta(description="`snappy`, the block format. Anything else is 415.")] = (
+        field(default="", name="Content-Encoding")
     )
-    if written.histograms:
-        refused["histogram"] = written.histograms
-    passed = {"stale": written.stale, "not-a-number": written.not_finite}
-    rejected = Counter({**refused, **passed})
-    receipt = Receipt()
-    if len(batch) or +rejected:
-        receipt = yield from execute(WriteSamples(batch=batch, rejected=tuple(sorted((+rejected).items()))))
-    refused.update(receipt.rejected)
-    headers = _counts(receipt, written) if message == _TWO else ()
-    if refused:
-        return text(400, _explanation(refused, receipt), headers)
-    return Answer(204, b"", headers, TEXT)
+    body: Annotated[bytes, Meta(description="A message of that type, compressed.")]
+
+    def _steps(self) -> Steps:
+        message = _message(self.call)
+        senders = self.context.senders or SenderCache()
+        data = unpack(self.call.body, _UNPACKED_BYTES, lambda size: self.call.take(_COLUMNS * size))
+        written = decode_1(data) if message == _ONE else decode_2(data, senders.symbols)
+        most = self.context.limits.request_series
+        if len(written.keys) > most:
+            raise LimitExceededError(f"a request may name {most} series, this one names {len(written.keys)}", "body")
+        batch, refused = senders.prometheus_labels.batch(
+            (self.context.project or DEFAULT_PROJECT, message),
+            written.keys,
+            written.labels,
+            (written.index, written.time, written.value),
+        )
+        if written.histograms:
+            refused["histogram"] = written.histograms
+        passed = {"stale": written.stale, "not-a-number": written.not_finite}
+        rejected = Counter({**refused, **passed})
+        receipt = Receipt()
+        if len(batch) or +rejected:
+            receipt = yield from execute(WriteSamples(batch=batch, rejected=tuple(sorted((+rejected).items()))))
+        refused.update(receipt.rejected)
+        headers = _counts(receipt, written) if message == _TWO else ()
+        if refused:
+            return text(400, _explanation(refused, receipt), headers)
+        return Answer(204, b"", headers, TEXT)
 
 
 def _message(call: Call) -> str:
@@ -77,31 +107,3 @@ def _counts(receipt: Receipt, written: Written) -> Headers:
 def _explanation(refused: Counter[str], receipt: Receipt) -> str:
     reasons = ", ".join(f"{count} for {reason}" for reason, count in sorted(refused.items()))
     return f"{receipt.accepted} samples were stored, {refused.total()} were refused: {reasons}"
-
-
-OPERATIONS = (
-    Operation(
-        name="write",
-        action="ingest:write",
-        method="POST",
-        path="/api/v1/write",
-        answer=write,
-        parameters=(
-            Parameter(
-                "Content-Type",
-                "header",
-                f"`{_MEDIA}` for 1.0, `{_MEDIA};proto={_TWO}` for 2.0. Anything else is 415.",
-            ),
-            Parameter("Content-Encoding", "header", "`snappy`, the block format. Anything else is 415."),
-            Parameter("body", "body", "A message of that type, compressed.", required=True),
-        ),
-        text=(
-            "Stores samples; 204 if all are stored, 400 if any was rejected (the others are stored, the text counts "
-            "the rejected ones). Metrics of well-known exporters become the catalogue's; any other metric is stored as "
-            "`external.<name>` with its labels. The token is the password of Basic, or a bearer token."
-        ),
-        body_bytes=_BODY_BYTES,
-        read_bytes=accounted_for,
-        encodings=frozenset({"snappy"}),
-    ),
-)

@@ -2,18 +2,20 @@
 
 import json
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Meta
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.alibaba.common.cloudmonitor.dimensions import card_name, read
 from jobmeter.dialects.alibaba.common.cloudmonitor.names import MEASURES, Part
 from jobmeter.dialects.alibaba.common.cloudmonitor.read import newest, page
-from jobmeter.dialects.alibaba.common.cloudmonitor.request import request_of
-from jobmeter.dialects.alibaba.common.operation import Arguments
+from jobmeter.dialects.alibaba.common.cloudmonitor.request import PointsRequest, request_of
+from jobmeter.dialects.alibaba.common.operation import operation
 from jobmeter.dialects.base import Answer, Context, drive
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.job import Job, JobView, Replica
@@ -53,13 +55,16 @@ def answered(read_page, stored, **parameters):
     from urllib.parse import urlencode
 
     call = Call("POST", "/", urlencode({"MetricName": "CARD_GPU_DUTY_CYCLE", **parameters}), ())
-    request = request_of(Arguments(call, Context(NOW, "id")), "Op", most=1440)
 
-    def steps():
-        points, token = yield from read_page(request)
-        return Answer(200, json.dumps([points, token]).encode())
+    @operation("POST /", "metrics:read")
+    class ReadPage(PointsRequest, frozen=True, kw_only=True):
+        length: Annotated[int, Meta(ge=1, le=1440)] = 1000
 
-    return json.loads(drive(steps(), stored).body)
+        def _steps(self):
+            points, token = yield from read_page(request_of(self, "Op"))
+            return Answer(200, json.dumps([points, token]).encode())
+
+    return json.loads(drive(ReadPage.operations[0].answer(call, Context(NOW, "id")), stored).body)
 
 
 keys = st.tuples(

@@ -5,16 +5,16 @@ import pytest
 from jobmeter.access.call import Call
 from jobmeter.dialects.alibaba.common.groups import MOST_SIZED, page_of_groups
 from jobmeter.dialects.alibaba.common.listing import in_order
-from jobmeter.dialects.alibaba.common.operation import Arguments
+from jobmeter.dialects.alibaba.common.operation import AlibabaRequest
 from jobmeter.dialects.base import Context, drive
 from jobmeter.errors import LimitExceededError, NotFoundError
 from jobmeter.query.group import Amounts, CapacityQuestion, ResourceGroup
 
-ARGUMENTS = Arguments(Call("GET", "/", "", ()), Context(10**12, "id"))
+REQUEST = AlibabaRequest(call=Call("GET", "/", "", ()), context=Context(10**12, "id"))
 
 
 def listed(groups, answer, **options):
-    steps = page_of_groups(ARGUMENTS, groups, (0, 10), **{"descending": True, **options})
+    steps = page_of_groups(REQUEST, groups, (0, 10), **{"descending": True, **options})
     return drive(steps, answer)
 
 

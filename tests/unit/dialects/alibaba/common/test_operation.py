@@ -1,34 +1,44 @@
 """Parameters that no JSON reader should trip over: nested without end, or not UTF-8."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from msgspec import Meta, field
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.alibaba.common.cloudmonitor import dimensions
-from jobmeter.dialects.alibaba.common.operation import Arguments, answer, in_path, in_query, operation
-from jobmeter.dialects.base import Context, Steps, drive
+from jobmeter.dialects.alibaba.common.operation import AlibabaRequest, Labels, answer, json_operation, operation
+from jobmeter.dialects.base import Context, Parameter, Steps, drive
 from jobmeter.errors import InvalidRequestError
 
 ROA, URL_FORM = "/api/v1/jobs", "/api/pai-dlc/2020-12-03/CreateJob"
 DEEP = '{"a":' * 100_000 + "1" + "}" * 100_000
 
 
-def _arguments(path: str, query: str = "", body: bytes = b"") -> Arguments:
-    return Arguments(Call("POST", path, query, (), body), Context(0, "id"))
+@json_operation("POST /api/v1/jobs", "jobs:write")
+class StoreLabels(AlibabaRequest, frozen=True, kw_only=True):
+    """Stores labels."""
+
+    a: Annotated[Any, Meta(description="Anything.")] = None
+
+
+@operation("GET /api/v1/jobs", "jobs:read")
+class FindLabels(AlibabaRequest, frozen=True, kw_only=True):
+    """Finds labels."""
+
+    tags: Labels = field(default_factory=dict)
 
 
 @pytest.mark.parametrize("body", [DEEP.encode(), b'{"a": "\xff"}'])
-def test_a_body_that_cannot_be_read_is_a_wrong_one(body: bytes) -> None:
+@pytest.mark.parametrize("path", [ROA, URL_FORM])
+def test_a_body_that_cannot_be_read_is_a_wrong_one(path: str, body: bytes) -> None:
     with pytest.raises(InvalidRequestError):
-        _arguments(ROA, body=body).body(dict[str, Any])
-    with pytest.raises(InvalidRequestError):
-        _arguments(URL_FORM, body=body)
+        StoreLabels.operations[0].answer(Call("POST", path, "", (), body), Context(0, "id"))
 
 
 def test_a_map_nested_without_end_is_a_wrong_one() -> None:
     with pytest.raises(InvalidRequestError, match="Tags"):
-        _arguments(ROA, f"Tags={DEEP}").mapping("Tags")
+        FindLabels.operations[0].answer(Call("GET", ROA, f"Tags={DEEP}", ()), Context(0, "id"))
 
 
 def test_dimensions_nested_without_end_are_wrong_ones() -> None:
@@ -36,21 +46,26 @@ def test_dimensions_nested_without_end_are_wrong_ones() -> None:
         dimensions.read(DEEP)
 
 
-def test_an_operation_has_the_name_the_text_and_the_answer_of_its_function() -> None:
-    job, state = in_path("JobId", "The job."), in_query("State", "Its state.")
-
-    @operation("GET /jobs/{JobId}", "jobs:read", job, state)
-    def get_pod_logs(arguments: Arguments) -> Steps:
+def test_an_operation_has_the_name_the_text_and_the_answer_of_its_request() -> None:
+    @operation("GET /jobs/{JobId}", "jobs:read")
+    class ShowState(AlibabaRequest, frozen=True, kw_only=True):
         """The lines: `{State}`.
 
         In the order in which
         they came.
         """
-        yield from ()
-        return answer({"State": arguments.required("State")}, arguments)
 
-    assert (get_pod_logs.name, get_pod_logs.method, get_pod_logs.path) == ("GetPodLogs", "GET", "/jobs/{JobId}")
-    assert get_pod_logs.text == "The lines: `{State}`. In the order in which they came."
-    assert get_pod_logs.parameters == (job, state)
-    steps = get_pod_logs.answer(Call("GET", "/jobs/j", "State=up", ()), Context(0, "id"))
+        state: Annotated[str, Meta(description="Its state.")]
+        job_id: Annotated[str, Meta(description="The job.")]
+
+        def _steps(self) -> Steps:
+            yield from ()
+            return answer({"State": self.state}, self)
+
+    (made,) = ShowState.operations
+    assert (made.name, made.method, made.path) == ("ShowState", "GET", "/jobs/{JobId}")
+    assert made.text == "The lines: `{State}`. In the order in which they came."
+    job, state = Parameter("JobId", "path", "The job.", True), Parameter("State", "query", "Its state.", True)
+    assert made.parameters == (job, state)
+    steps = made.answer(Call("GET", "/jobs/j", "State=up", ()), Context(0, "id", {"JobId": "j"}))
     assert drive(steps, lambda question: question).body == b'{"State":"up","RequestId":"id"}'

@@ -134,8 +134,8 @@ def asked(call):
     """What the operation asks first, or the field that it refuses; and what it answers for some nodes."""
     match = EFLO.match(call)
     assert match is not None
-    steps = match.operation.answer(call, Context(MINUTE * 1000, "id", match.path))
     try:
+        steps = match.operation.answer(call, Context(MINUTE * 1000, "id", match.path))
         question = next(steps)
     except InvalidRequestError as error:
         return error.field

@@ -7,17 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.alibaba.common.operation import Arguments
 from jobmeter.dialects.alibaba.foas.answers import metrics_answer, reply
 from jobmeter.dialects.alibaba.foas.lines import Drawn
 from jobmeter.dialects.base import Context
+from jobmeter.dialects.base.request import Request
 
 TEXT = st.text(max_size=30)
 
 
 def _call(accept="", client=""):
     headers = (("accept", accept),) if accept else ()
-    return Arguments(Call("POST", "/", "", (*headers, ("x-sdk-client", client))), Context(0, "ID"))
+    return Request(call=Call("POST", "/", "", (*headers, ("x-sdk-client", client))), context=Context(0, "ID"))
 
 
 def _line(name="m", values=(1.5, 20.0)):

@@ -7,15 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.alibaba.common.operation import Arguments
-from jobmeter.dialects.alibaba.pai_dlc.filters import filter_of
+from jobmeter.dialects.alibaba.pai_dlc.operations.job_list import ListJobs
 from jobmeter.dialects.alibaba.pai_dlc.operations.registration import new_id
 from jobmeter.dialects.alibaba.pai_dlc.pods import find, pod_type, pods
 from jobmeter.dialects.alibaba.pai_dlc.specs import JobSpec, ResourceConfig, of_record, quantity, totals
 from jobmeter.dialects.alibaba.pai_dlc.states import STATUS, STATUSES, pod_status
 from jobmeter.dialects.base import Context
 from jobmeter.errors import InvalidRequestError, NotFoundError
-from jobmeter.model.job import Job, JobState, JobView, Operator, Replica
+from jobmeter.model.job import Job, JobFilter, JobState, JobView, Operator, Replica
 
 
 def fits(job, status):
@@ -97,8 +96,8 @@ def test_a_pod_that_runs_has_no_finish():
 def test_only_jobs_that_ended_are_found_by_their_finish():
     call = Call("GET", "/api/v1/jobs", "TimeRangeField=GmtFinishTime", ())
     context = Context(0, "id")
-    question = filter_of(Arguments(call, context))
-    assert question is not None
+    question = next(ListJobs.operations[0].answer(call, context))
+    assert isinstance(question, JobFilter)
     assert question.states == {state for state in JobState if state.finished}
 
 

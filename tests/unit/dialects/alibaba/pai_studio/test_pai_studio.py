@@ -11,7 +11,7 @@ from jobmeter.access.call import Call
 from jobmeter.access.limit import Per, Rate
 from jobmeter.dialects.alibaba.pai_studio import PAI_STUDIO
 from jobmeter.dialects.alibaba.pai_studio.names import device_model, job_type, kilobytes, node_metrics, number_text
-from jobmeter.dialects.alibaba.pai_studio.resource_groups import by_field
+from jobmeter.dialects.alibaba.pai_studio.operations.resource_groups import by_field
 from jobmeter.dialects.base import Context
 from jobmeter.errors import JobmeterError, NotFoundError, QueryTimeoutError
 from jobmeter.model.catalog import CATALOG

@@ -3,26 +3,64 @@
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as EncodingError
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
+from msgspec import Meta
 from msgspec.structs import replace
 
-from jobmeter.dialects.alibaba.common.cloudmonitor.dimensions import FIELD, Resource, read
+from jobmeter.dialects.alibaba.common.cloudmonitor.dimensions import Resource, read
 from jobmeter.dialects.alibaba.common.cloudmonitor.names import MEASURES, NAMESPACE, PERIODS, Measure
-from jobmeter.dialects.alibaba.common.operation import Arguments, in_query, listed, ordered_range
+from jobmeter.dialects.alibaba.common.operation import AlibabaRequest, ordered_range
+from jobmeter.dialects.base.request import Reader, Slot, Time, listed
 from jobmeter.errors import InvalidRequestError, NotFoundError
 from jobmeter.model.time import DAY, HOUR, MINUTE, SECOND, TimeRange, parse_time
 
 LONGEST_MS = 31 * DAY
-DEFAULT_PERIOD = 60
 DEFAULT_LENGTH = 1000
 _TOKEN_VERSION = 1
 _LENGTHS = ((DAY, "days"), (HOUR, "hours"), (MINUTE, "minutes"))
 
-METRIC_NAME = in_query("MetricName", f"One of {listed(MEASURES)}.", required=True)
-PERIOD = in_query("Period", f"Seconds: {', '.join(map(str, PERIODS))}. Default: {DEFAULT_PERIOD}.")
-NEXT_TOKEN = in_query("NextToken", "The token of the previous page; the other parameters must stay the same.")
+
+class _PointTime(Time):
+    """Epoch milliseconds of a number of milliseconds or of a formatted time."""
+
+    def convert(self, reader: Reader, slot: Slot, value: Any) -> int:  # noqa: ANN401
+        """Return epoch milliseconds."""
+        return parse_time(reader.text(slot, value)[:64], slot.name)
+
+
+POINT_TIME = _PointTime()
+
+
+class PointsRequest(AlibabaRequest, frozen=True, kw_only=True):
+    """A call for points of one metric."""
+
+    namespace: Annotated[str, Meta(description=f"`{NAMESPACE}`.")] = NAMESPACE
+    metric_name: Annotated[str, Meta(description=f"One of {listed(MEASURES)}.")]
+    dimensions: Annotated[
+        str,
+        Meta(
+            description="JSON text: an object, or an array of up to 50, with `jobId`, `pod`, `gpu` and `workspaceId`, "
+            "empty for all; `userId` and `regionId` are given back as they came. A `JOB_` metric of a `pod` is "
+            "reported for that pod. Without a `jobId`: every job that ran in the range, when these are at most 50."
+        ),
+    ] = ""
+    period: Annotated[int, Meta(ge=1, le=10**9, description=f"Seconds: {', '.join(map(str, PERIODS))}.")] = 60
+    express: Annotated[str, Meta(description="Not supported: a value is refused.")] = ""
+    length: Annotated[int, Meta(ge=1, description="Most points of the answer.")] = DEFAULT_LENGTH
+    start_time: Annotated[int | None, Meta(description="The start of the range."), POINT_TIME] = None
+    end_time: Annotated[int | None, Meta(description="The end of the range."), POINT_TIME] = None
+    next_token: Annotated[
+        str, Meta(description="The token of the previous page; the other parameters must stay the same.")
+    ] = ""
+
+    def checked_period(self) -> int:
+        """Return the seconds of Period. Raises InvalidRequestError for any other period."""
+        if self.period not in PERIODS:
+            known = ", ".join(map(str, PERIODS))
+            raise InvalidRequestError(f"Period {self.period} is not one of {known} seconds", "Period")
+        return self.period
 
 
 class PointPosition(NamedTuple):
@@ -64,47 +102,38 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         return urlsafe_b64encode(msgspec.json.encode(content)).decode().rstrip("=")
 
 
-def measure_of(arguments: Arguments) -> Measure:
+def _measure_of(call: PointsRequest) -> Measure:
     """Return the metric of Namespace and MetricName. Raises NotFoundError for an unknown one."""
-    namespace = arguments.text("Namespace", NAMESPACE)
+    namespace, name = call.namespace, call.metric_name
     if namespace != NAMESPACE:
         raise NotFoundError(f"Namespace {namespace[:64]!r} is not found; {NAMESPACE} is served.", "namespace")
-    name = arguments.required("MetricName")
     if name not in MEASURES:
         raise NotFoundError(f"MetricName {name[:64]!r} is not found in {NAMESPACE}.", "metric")
     return MEASURES[name]
 
 
 def request_of(
-    arguments: Arguments,
-    operation: str,
-    *,
-    most: int,
-    length: int = DEFAULT_LENGTH,
-    job: str = "",
-    back_ms: int = HOUR,
-    longest_ms: int = LONGEST_MS,
+    call: PointsRequest, operation: str, *, job: str = "", back_ms: int = HOUR, longest_ms: int = LONGEST_MS
 ) -> Request:
     """Read the request of a call.
 
-    ``length`` is the default page, ``most`` the longest one; ``back_ms`` is the default length of the range,
-    ``longest_ms`` the greatest. Further pages have the range of the first one.
+    ``back_ms`` is the default length of the range, ``longest_ms`` the greatest. Further pages have the range of the
+    first one.
     """
-    if arguments.text("Express"):
+    if call.express:
         raise InvalidRequestError("Express is not supported", "Express")
     request = Request(
-        measure=measure_of(arguments),
-        resources=read(arguments.text(FIELD), job),
-        span=_span(arguments, back_ms, longest_ms),
-        period=period_of(arguments),
-        length=arguments.integer("Length", min(length, most), 1, most),
+        measure=_measure_of(call),
+        resources=read(call.dimensions, job),
+        span=_span(call, back_ms, longest_ms),
+        period=call.checked_period(),
+        length=call.length,
     )
     content = msgspec.json.encode(
         (operation, request.measure.name, request.period, [*map(msgspec.structs.astuple, request.resources)])
     )
     request = replace(request, question=blake2b(content, digest_size=8).hexdigest())
-    token = arguments.text("NextToken")
-    return _continued(request, token) if token else request
+    return _continued(request, call.next_token) if call.next_token else request
 
 
 def _continued(request: Request, text: str) -> Request:
@@ -120,25 +149,11 @@ def _continued(request: Request, text: str) -> Request:
     return replace(request, span=span, after=token.place)
 
 
-def period_of(arguments: Arguments) -> int:
-    """Return the seconds of Period."""
-    period = arguments.integer("Period", DEFAULT_PERIOD, 1, 10**9)
-    if period not in PERIODS:
-        raise InvalidRequestError(f"Period {period} is not one of {', '.join(map(str, PERIODS))} seconds", "Period")
-    return period
-
-
-def _span(arguments: Arguments, back_ms: int, longest_ms: int) -> TimeRange:
-    start, end = (_time(arguments, name) for name in ("StartTime", "EndTime"))
-    end = arguments.context.now_ms if end is None else end
-    start = max(0, end - back_ms) if start is None else start
+def _span(call: PointsRequest, back_ms: int, longest_ms: int) -> TimeRange:
+    end = call.context.now_ms if call.end_time is None else call.end_time
+    start = max(0, end - back_ms) if call.start_time is None else call.start_time
     span = ordered_range(start, end)
     if span.length_ms > longest_ms:
         longest = next(f"{longest_ms // unit} {name}" for unit, name in _LENGTHS if longest_ms % unit == 0)
         raise InvalidRequestError(f"EndTime may be at most {longest} after StartTime", "EndTime")
     return span
-
-
-def _time(arguments: Arguments, name: str) -> int | None:
-    text = arguments.text(name)
-    return parse_time(text[:64], name) if text else None

@@ -1,1 +1,1 @@
-"""Operations, one file a subject."""
+"""The operations: every file of this folder is read."""

@@ -10,12 +10,11 @@ from types import MappingProxyType
 from typing import Any
 
 from jobmeter.dialects.alibaba.common.listing import present
-from jobmeter.dialects.alibaba.common.operation import Arguments, Lookup, json_text
+from jobmeter.dialects.alibaba.common.operation import Lookup, json_text
 from jobmeter.dialects.alibaba.foas.answers import number, reply
-from jobmeter.dialects.alibaba.foas.bodies import operation
 from jobmeter.dialects.alibaba.foas.instances import BATCH, job_name, job_type, own
 from jobmeter.dialects.alibaba.foas.names import METRICS
-from jobmeter.dialects.alibaba.foas.operations.instances import ID, INSTANCE_PATH, JOB_NAME, PROJECT, job_of
+from jobmeter.dialects.alibaba.foas.requests import INSTANCE_PATH, InstanceRequest, operation
 from jobmeter.dialects.base import Steps, execute, whole
 from jobmeter.errors import NotFoundError
 from jobmeter.model.catalog import Aggregate
@@ -51,132 +50,142 @@ _TOTAL, _DURATION, _SIZE, _STATE_SIZE = (
 _MIB = 2**20
 
 
-@operation(f"GET {INSTANCE_PATH}/details", "jobs:read", PROJECT, JOB_NAME, ID, by_resource=True)
-def get_instance_detail(arguments: Arguments) -> Steps:
+@operation(f"GET {INSTANCE_PATH}/details", "jobs:read", by_resource=True)
+class GetInstanceDetail(InstanceRequest, frozen=True):
     """Returns the job in Flink's form: `{Detail, RequestId}`, Detail being the JSON text of `/jobs/:jobid`.
 
     `{jid, name, state, job-type, start-time, end-time, duration, now, timestamps, vertices: [{id, name, parallelism,
     status}]}`: the vertices are the tasks that its series name.
     """
-    _, _, job = yield from job_of(arguments)
-    now_ms = arguments.context.now_ms
-    start, end = job_start(job), job_end(job)
-    last = now_ms if end is None else end
-    question = SeriesQuestion(jobs=(job_key(job.project, job.id),), since_ms=max(0, last - _RECENT_MS))
-    found = yield from execute(question)
-    state = _state(job)
-    detail = {
-        "jid": job.id,
-        "name": job_name(job),
-        "state": state,
-        "job-type": "BATCH" if job_type(job) == BATCH else "STREAMING",
-        "start-time": start,
-        "end-time": -1 if end is None else end,
-        "duration": None if start is None else max(0, last - start),
-        "now": now_ms,
-        "timestamps": _timestamps(job),
-        "vertices": _vertices([dict(one.labels) for one in found.series], state),
-    }
-    return reply(arguments, "GetInstanceDetail", {"Detail": json_text(present(detail))})
+
+    def _steps(self) -> Steps:
+        job = yield from self.instance()
+        now_ms = self.context.now_ms
+        start, end = job_start(job), job_end(job)
+        last = now_ms if end is None else end
+        question = SeriesQuestion(jobs=(job_key(job.project, job.id),), since_ms=max(0, last - _RECENT_MS))
+        found = yield from execute(question)
+        state = _state(job)
+        detail = {
+            "jid": job.id,
+            "name": job_name(job),
+            "state": state,
+            "job-type": "BATCH" if job_type(job) == BATCH else "STREAMING",
+            "start-time": start,
+            "end-time": -1 if end is None else end,
+            "duration": None if start is None else max(0, last - start),
+            "now": now_ms,
+            "timestamps": _timestamps(job),
+            "vertices": _vertices([dict(one.labels) for one in found.series], state),
+        }
+        return reply(self, "GetInstanceDetail", {"Detail": json_text(present(detail))})
 
 
-@operation(f"GET {INSTANCE_PATH}/config", "jobs:read", PROJECT, JOB_NAME, ID, by_resource=True)
-def get_instance_config(arguments: Arguments) -> Steps:
+@operation(f"GET {INSTANCE_PATH}/config", "jobs:read", by_resource=True)
+class GetInstanceConfig(InstanceRequest, frozen=True):
     """Returns the job's configuration: `{Config, RequestId}`, Config being the JSON text of `/jobs/:jobid/config`.
 
     `{jid, name, execution-config: {job-parallelism, user-config}}`: user-config has the properties with which the job
     was registered, and the parameters with which it was started.
     """
-    _, _, job = yield from job_of(arguments)
-    parallelism = job.labels.get("flink.parallelism", "")
-    execution = {
-        "job-parallelism": int(parallelism) if parallelism.isascii() and parallelism.isdigit() else None,
-        "user-config": _user_config(own(job)),
-    }
-    config = {"jid": job.id, "name": job_name(job), "execution-config": present(execution)}
-    return reply(arguments, "GetInstanceConfig", {"Config": json_text(config)})
+
+    def _steps(self) -> Steps:
+        job = yield from self.instance()
+        parallelism = job.labels.get("flink.parallelism", "")
+        execution = {
+            "job-parallelism": int(parallelism) if parallelism.isascii() and parallelism.isdigit() else None,
+            "user-config": _user_config(own(job)),
+        }
+        config = {"jid": job.id, "name": job_name(job), "execution-config": present(execution)}
+        return reply(self, "GetInstanceConfig", {"Config": json_text(config)})
 
 
-@operation(f"GET {INSTANCE_PATH}/checkpoints", "jobs:read", PROJECT, JOB_NAME, ID, by_resource=True)
-def get_instance_checkpoint(arguments: Arguments) -> Steps:
+@operation(f"GET {INSTANCE_PATH}/checkpoints", "jobs:read", by_resource=True)
+class GetInstanceCheckpoint(InstanceRequest, frozen=True):
     """Returns the job's checkpoints: `{Checkpoints, RequestId}`, being the JSON text of `/jobs/:jobid/checkpoints`.
 
     `{counts: {total}, latest: {completed, savepoint}, history}`. The number of checkpoints and the last one's duration
     and sizes are the last measured ones of the job's last day. History has the checkpoints of the job's record, newest
     first, and replaces missing measurements.
     """
-    _, _, job = yield from job_of(arguments)
-    measured = yield from _last(job, (_TOTAL, _DURATION, _SIZE, _STATE_SIZE), arguments.context.now_ms)
-    history = sorted(job.checkpoints, key=lambda one: one.created or 0, reverse=True)
-    size = measured.get(_SIZE)
-    last = present(
-        {
-            "end_to_end_duration": measured.get(_DURATION),
-            "checkpointed_size": size,
-            "state_size": measured.get(_STATE_SIZE, size),
+
+    def _steps(self) -> Steps:
+        job = yield from self.instance()
+        measured = yield from _last(job, (_TOTAL, _DURATION, _SIZE, _STATE_SIZE), self.context.now_ms)
+        history = sorted(job.checkpoints, key=lambda one: one.created or 0, reverse=True)
+        size = measured.get(_SIZE)
+        last = present(
+            {
+                "end_to_end_duration": measured.get(_DURATION),
+                "checkpointed_size": size,
+                "state_size": measured.get(_STATE_SIZE, size),
+            }
+        )
+        latest: dict[str, Any] = {"completed": {"status": _COMPLETED, **last}} if last else {}
+        for one in reversed(history):
+            kind = "savepoint" if _is_savepoint(one) else "completed"
+            if kind == "savepoint" or not last:
+                latest[kind] = _checkpoint(one)
+        checkpoints = {
+            "counts": present({"total": measured.get(_TOTAL, len(history) or None)}),
+            "latest": latest,
+            "history": [_checkpoint(one) for one in history[:MOST_CHECKPOINTS]],
         }
-    )
-    latest: dict[str, Any] = {"completed": {"status": _COMPLETED, **last}} if last else {}
-    for one in reversed(history):
-        kind = "savepoint" if _is_savepoint(one) else "completed"
-        if kind == "savepoint" or not last:
-            latest[kind] = _checkpoint(one)
-    checkpoints = {
-        "counts": present({"total": measured.get(_TOTAL, len(history) or None)}),
-        "latest": latest,
-        "history": [_checkpoint(one) for one in history[:MOST_CHECKPOINTS]],
-    }
-    return reply(arguments, "GetInstanceCheckpoint", {"Checkpoints": json_text(checkpoints)})
+        return reply(self, "GetInstanceCheckpoint", {"Checkpoints": json_text(checkpoints)})
 
 
-@operation(f"GET {INSTANCE_PATH}/exceptions", "jobs:read", PROJECT, JOB_NAME, ID, by_resource=True)
-def get_instance_exceptions(arguments: Arguments) -> Steps:
+@operation(f"GET {INSTANCE_PATH}/exceptions", "jobs:read", by_resource=True)
+class GetInstanceExceptions(InstanceRequest, frozen=True):
     """Returns the job's failures: `{Exceptions, RequestId}`, being the JSON text of `/jobs/:jobid/exceptions`.
 
     `{root-exception, timestamp, all-exceptions: [{exception, location, timestamp}], truncated}`, newest first, at most
     100; the root is the newest one, or the error of the job's record.
     """
-    _, _, job = yield from job_of(arguments)
-    question = EventFilter(
-        projects=frozenset({job.project}),
-        jobs=(job.id,),
-        sources=frozenset({EventSource.JOB}),
-        levels=frozenset({Level.WARNING, Level.ERROR}),
-        types=frozenset({EventType.OTHER}),
-        descending=True,
-        limit=MOST_EXCEPTIONS,
-    )
-    page = yield from execute(question)
-    found = [event for event in page.events if event.level is Level.ERROR or event.reason == _RESTARTED]
-    nodes = yield from _nodes(job, found)
-    root = present({"root-exception": found[0].message, "timestamp": found[0].time} if found else _error(job))
-    exceptions = {
-        **root,
-        "all-exceptions": [
-            present({"exception": event.message, "location": nodes.get(event.replica), "timestamp": event.time})
-            for event in found
-        ],
-        "truncated": page.total > len(page.events),
-    }
-    return reply(arguments, "GetInstanceExceptions", {"Exceptions": json_text(exceptions)})
+
+    def _steps(self) -> Steps:
+        job = yield from self.instance()
+        question = EventFilter(
+            projects=frozenset({job.project}),
+            jobs=(job.id,),
+            sources=frozenset({EventSource.JOB}),
+            levels=frozenset({Level.WARNING, Level.ERROR}),
+            types=frozenset({EventType.OTHER}),
+            descending=True,
+            limit=MOST_EXCEPTIONS,
+        )
+        page = yield from execute(question)
+        found = [event for event in page.events if event.level is Level.ERROR or event.reason == _RESTARTED]
+        nodes = yield from _nodes(job, found)
+        root = present({"root-exception": found[0].message, "timestamp": found[0].time} if found else _error(job))
+        exceptions = {
+            **root,
+            "all-exceptions": [
+                present({"exception": event.message, "location": nodes.get(event.replica), "timestamp": event.time})
+                for event in found
+            ],
+            "truncated": page.total > len(page.events),
+        }
+        return reply(self, "GetInstanceExceptions", {"Exceptions": json_text(exceptions)})
 
 
-@operation(f"GET {INSTANCE_PATH}/resource", "jobs:read", PROJECT, JOB_NAME, ID, by_resource=True)
-def get_instance_resource(arguments: Arguments) -> Steps:
+@operation(f"GET {INSTANCE_PATH}/resource", "jobs:read", by_resource=True)
+class GetInstanceResource(InstanceRequest, frozen=True):
     """Returns the limits of the job's running task managers together, and the size of its queue.
 
     `{Resource: {AllocatedMB, AllocatedVirtualCores, TotalMB, TotalVirtualCores}, RequestId}`, MB of 2^20 bytes. A queue
     is a resource group.
     """
-    _, _, job = yield from job_of(arguments)
-    now_ms = arguments.context.now_ms
-    cpu, memory = yield from _allowed(job, now_ms)
-    fields = {
-        "AllocatedMB": None if memory is None else whole(memory / _MIB),
-        "AllocatedVirtualCores": None if cpu is None else whole(cpu),
-        **(yield from _total(job, now_ms)),
-    }
-    return reply(arguments, "GetInstanceResource", {"Resource": present(fields)})
+
+    def _steps(self) -> Steps:
+        job = yield from self.instance()
+        now_ms = self.context.now_ms
+        cpu, memory = yield from _allowed(job, now_ms)
+        fields = {
+            "AllocatedMB": None if memory is None else whole(memory / _MIB),
+            "AllocatedVirtualCores": None if cpu is None else whole(cpu),
+            **(yield from _total(job, now_ms)),
+        }
+        return reply(self, "GetInstanceResource", {"Resource": present(fields)})
 
 
 def _state(job: Job) -> str:

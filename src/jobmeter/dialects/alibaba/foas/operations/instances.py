@@ -4,21 +4,19 @@ Parameters and fields: the vendor's pages of ListInstance and BatchGetInstanceRu
 Go (``services/foas/struct_instance.go``).
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Annotated, Any
 
-from jobmeter.dialects.alibaba.common.operation import Arguments, Lookup, in_body, in_path, in_query
+from msgspec import Meta
+
+from jobmeter.dialects.alibaba.common.operation import Lookup
 from jobmeter.dialects.alibaba.foas.answers import reply
-from jobmeter.dialects.alibaba.foas.bodies import operation
 from jobmeter.dialects.alibaba.foas.instances import (
     BATCH,
-    CURRENT,
-    OUR_TYPES,
     STREAM,
     actual_state,
     expected_state,
     instance_id,
-    instance_of,
     is_flink,
     job_name,
     job_type,
@@ -27,7 +25,15 @@ from jobmeter.dialects.alibaba.foas.instances import (
     own,
 )
 from jobmeter.dialects.alibaba.foas.names import METRICS
+from jobmeter.dialects.alibaba.foas.requests import (
+    INSTANCE_PATH,
+    InstanceRequest,
+    PageRequest,
+    ProjectRequest,
+    operation,
+)
 from jobmeter.dialects.base import Steps, StopJob, execute
+from jobmeter.dialects.base.request import Choice
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.catalog import Aggregate
 from jobmeter.model.job import Job, JobState
@@ -35,8 +41,6 @@ from jobmeter.model.time import DAY, MAX_TIME_MS, MINUTE, TimeRange
 from jobmeter.query.defaults import job_end
 from jobmeter.query.request import By, JobRef, MetricQuery
 
-LARGEST_ID = 2**63 - 1
-DEFAULT_PAGE, LARGEST_PAGE = 10, 1_000
 ARCHIVED_AFTER_MS = 2 * DAY
 """Time after its end at which a batch job's instance is archived; a stream's is archived by a newer one."""
 STATES = ("WAITING", "RUNNING", "PAUSED", "TERMINATED", "SUCCESS", "FAILED", "UNKNOWN")
@@ -45,122 +49,110 @@ DELAY_SPAN_MS = 5 * MINUTE
 STORED_FIELDS = ("ApiType", "Code", "Properties", "Packages", "PlanJson", "EngineVersion", "ClusterId", "QueueName")
 """Fields of a registered job that its record stores and foas returns verbatim."""
 
-PROJECT = in_path("projectName", "The project; `_` stands for `-`.")
-JOB_NAME = in_path("jobName", "The id of a job, or its name.")
-ID = in_path("instanceId", "An instance; `-1`: the running one of a streaming job, or its last.")
-_TYPE = in_query("jobType", f"`{STREAM}` or `{BATCH}`, in any letter case.", required=True)
-PAGES = (
-    in_query("pageIndex", "From 1 (default)."),
-    in_query("pageSize", f"{DEFAULT_PAGE} by default, at most {LARGEST_PAGE}."),
-)
-INSTANCE_PATH = "/api/v2/projects/{projectName}/jobs/{jobName}/instances/{instanceId}"
+_Time = int | None
 
 
-@operation(
-    "GET /api/v2/projects/{projectName}/instances",
-    "jobs:read",
-    PROJECT,
-    _TYPE,
-    in_query("jobName", "The id of a job, or its name. Default: all Flink jobs."),
-    in_query("actualState", "`WAITING`, `RUNNING`, `TERMINATED`, `SUCCESS` or `FAILED`."),
-    in_query("expectState", "As `actualState`."),
-    in_query("apiType", "`SQL` or `DATASTREAM`, as the job was registered."),
-    in_query("startBeginTs", "Started then or later, in milliseconds."),
-    in_query("startEndTs", "Started then or earlier."),
-    in_query("endBeginTs", "Ended then or later."),
-    in_query("endEndTs", "Ended then or earlier."),
-    in_query("isArchived", "`true`: streams that were restarted, batch runs that ended 2 days ago."),
-    *PAGES,
-    by_resource=True,
-)
-def list_instance(arguments: Arguments) -> Steps:
+@operation("GET /api/v2/projects/{projectName}/instances", "jobs:read", by_resource=True)
+class ListInstance(PageRequest, frozen=True, kw_only=True):
     """Lists the instances of a project, newest first.
 
     `Id` is the number for GetInstanceMetric, `EngineJobHandler` the id of the job here.
     """
-    project, name = arguments.required("projectName"), arguments.text("jobName")
-    arguments.required("jobType")
-    matches = _filter(arguments)
-    index, size = page_of(arguments)
-    jobs = yield from jobs_named(project, name) if name else jobs_of(project)
-    archived = _archived(jobs, arguments.context.now_ms)
-    matching = [job for job in jobs if matches(job, job.id in archived)]
-    members = [instance(project, job) for job in matching[(index - 1) * size : index * size]]
-    body = {**paging(index, size, len(matching)), "Instances": {"Instance": members}}
-    return reply(arguments, "ListInstance", body)
 
+    job_type: Annotated[str, Choice((STREAM, BATCH))]
+    job_name: Annotated[str, Meta(description="The id of a job, or its name. Default: all Flink jobs.")] = ""
+    actual_state: Annotated[str, Choice(STATES)] = ""
+    expect_state: Annotated[str, Choice(STATES)] = ""
+    api_type: Annotated[str, Meta(description="`SQL` or `DATASTREAM`, as the job was registered.")] = ""
+    start_begin_ts: Annotated[
+        _Time, Meta(ge=0, le=MAX_TIME_MS, description="Started then or later, in milliseconds.")
+    ] = None
+    start_end_ts: Annotated[_Time, Meta(ge=0, le=MAX_TIME_MS, description="Started then or earlier.")] = None
+    end_begin_ts: Annotated[_Time, Meta(ge=0, le=MAX_TIME_MS, description="Ended then or later.")] = None
+    end_end_ts: Annotated[_Time, Meta(ge=0, le=MAX_TIME_MS, description="Ended then or earlier.")] = None
+    is_archived: Annotated[
+        bool, Meta(description="`true`: streams that were restarted, batch runs that ended 2 days ago.")
+    ] = False
 
-@operation(f"GET {INSTANCE_PATH}", "jobs:read", PROJECT, JOB_NAME, ID, by_resource=True)
-def get_instance(arguments: Arguments) -> Steps:
-    """Returns one instance; `InputDelay` is the latest `delay` of a running one."""
-    project, _, job = yield from job_of(arguments)
-    delay = yield from _delay(job, arguments.context.now_ms)
-    return reply(arguments, "GetInstance", {"Instance": {**instance(project, job), **delay}})
+    def _steps(self) -> Steps:
+        project, name = self.project_name, self.job_name
+        jobs = yield from jobs_named(project, name) if name else jobs_of(project)
+        archived = _archived(jobs, self.context.now_ms)
+        matching = [job for job in jobs if self._fits(job, job.id in archived)]
+        members = [instance(project, job) for job in self.page_of(matching)]
+        return reply(self, "ListInstance", {**self.paging(len(matching)), "Instances": {"Instance": members}})
 
-
-@operation(f"GET {INSTANCE_PATH}/runsummary", "jobs:read", PROJECT, JOB_NAME, ID, by_resource=True)
-def get_instance_run_summary(arguments: Arguments) -> Steps:
-    """Returns the state of an instance, its last error, and its delay."""
-    _, name, job = yield from job_of(arguments)
-    delay = yield from _delay(job, arguments.context.now_ms)
-    return reply(arguments, "GetInstanceRunSummary", {"RunSummary": {**summary(name, job), **delay}})
-
-
-@operation(
-    "GET /api/v2/projects/{projectName}/runsummary",
-    "jobs:read",
-    PROJECT,
-    in_query("jobNames", "Comma separated.", required=True),
-    _TYPE,
-    by_resource=True,
-)
-def batch_get_instance_run_summary(arguments: Arguments) -> Steps:
-    """Returns the summaries of several jobs; unknown names are left out."""
-    project, kind = arguments.required("projectName"), arguments.required("jobType")
-    kind = arguments.word("jobType", OUR_TYPES, kind)
-    arguments.required("jobNames")
-    members = []
-    for name in arguments.names("jobNames"):
-        jobs = yield from jobs_named(project, name)
-        jobs = [job for job in jobs if job_type(job) == kind]
-        jobs = [job for job in jobs if job.state is JobState.RUNNING] or jobs
-        for job in jobs if kind == BATCH else jobs[:1]:
-            delay = yield from _delay(job, arguments.context.now_ms)
-            members.append({**summary(name, job), **delay})
-    return reply(arguments, "BatchGetInstanceRunSummary", {"RunSummarys": {"RunSummary": members}})
-
-
-@operation(
-    f"PUT {INSTANCE_PATH}/expectstate",
-    "jobs:write",
-    PROJECT,
-    JOB_NAME,
-    ID,
-    in_body("expectState", "`TERMINATED`.", required=True),
-)
-def modify_instance_state(arguments: Arguments) -> Steps:
-    """Marks an instance as stopped. Jobmeter does not end processes: the system that runs the job does."""
-    state = arguments.word("expectState", STATES) or arguments.required("expectState")
-    if state != "TERMINATED":
-        raise InvalidRequestError(
-            f"expectState {state} cannot be reached here: Jobmeter does not run jobs, it notes that one was stopped"
-            " (TERMINATED)",
-            "expectState",
+    def _fits(self, job: Job, archived: bool) -> bool:
+        """Return True for a job that matches the call's filters."""
+        return (
+            is_flink(job)
+            and archived == self.is_archived
+            and job_type(job) == self.job_type
+            and self.actual_state in {"", actual_state(job)}
+            and self.expect_state in {"", expected_state(job)}
+            and self.api_type.upper() in {"", str(own(job).get("ApiType", "")).upper()}
+            and _inside(
+                job.start if job.start is not None else job.first_sample, self.start_begin_ts, self.start_end_ts
+            )
+            and _inside(job_end(job), self.end_begin_ts, self.end_end_ts)
         )
-    _, _, job = yield from job_of(arguments)
-    yield from execute(StopJob(JobRef(job.id, job.project)))
-    return reply(arguments, "ModifyInstanceState", {})
 
 
-def page_of(arguments: Arguments) -> tuple[int, int]:
-    """Return the number of the page, from 1, and its size."""
-    index = arguments.integer("pageIndex", 1, 1, 10**9)
-    return index, arguments.integer("pageSize", DEFAULT_PAGE, 1, LARGEST_PAGE)
+@operation(f"GET {INSTANCE_PATH}", "jobs:read", by_resource=True)
+class GetInstance(InstanceRequest, frozen=True):
+    """Returns one instance; `InputDelay` is the latest `delay` of a running one."""
+
+    def _steps(self) -> Steps:
+        job = yield from self.instance()
+        delay = yield from _delay(job, self.context.now_ms)
+        return reply(self, "GetInstance", {"Instance": {**instance(self.project_name, job), **delay}})
 
 
-def paging(index: int, size: int, total: int) -> dict[str, Any]:
-    """Return the fields of a page."""
-    return {"PageIndex": index, "PageSize": size, "TotalPage": -(-total // size), "TotalCount": total}
+@operation(f"GET {INSTANCE_PATH}/runsummary", "jobs:read", by_resource=True)
+class GetInstanceRunSummary(InstanceRequest, frozen=True):
+    """Returns the state of an instance, its last error, and its delay."""
+
+    def _steps(self) -> Steps:
+        job = yield from self.instance()
+        delay = yield from _delay(job, self.context.now_ms)
+        return reply(self, "GetInstanceRunSummary", {"RunSummary": {**summary(self.job_name, job), **delay}})
+
+
+@operation("GET /api/v2/projects/{projectName}/runsummary", "jobs:read", by_resource=True)
+class BatchGetInstanceRunSummary(ProjectRequest, frozen=True, kw_only=True):
+    """Returns the summaries of several jobs; unknown names are left out."""
+
+    job_type: Annotated[str, Choice((STREAM, BATCH))]
+    job_names: Annotated[tuple[str, ...], Meta(description="Comma separated.")]
+
+    def _steps(self) -> Steps:
+        members = []
+        for name in self.job_names:
+            jobs = yield from jobs_named(self.project_name, name)
+            jobs = [job for job in jobs if job_type(job) == self.job_type]
+            jobs = [job for job in jobs if job.state is JobState.RUNNING] or jobs
+            for job in jobs if self.job_type == BATCH else jobs[:1]:
+                delay = yield from _delay(job, self.context.now_ms)
+                members.append({**summary(name, job), **delay})
+        return reply(self, "BatchGetInstanceRunSummary", {"RunSummarys": {"RunSummary": members}})
+
+
+@operation(f"PUT {INSTANCE_PATH}/expectstate", "jobs:write")
+class ModifyInstanceState(InstanceRequest, frozen=True, kw_only=True):
+    """Marks an instance as stopped. Jobmeter does not end processes: the system that runs the job does."""
+
+    expect_state: Annotated[str, Meta(description="`TERMINATED`."), Choice(STATES, shown=False)]
+
+    def _steps(self) -> Steps:
+        if self.expect_state != "TERMINATED":
+            raise InvalidRequestError(
+                f"expectState {self.expect_state} cannot be reached here: Jobmeter does not run jobs, it notes that one"
+                " was stopped (TERMINATED)",
+                "expectState",
+            )
+        job = yield from self.instance()
+        yield from execute(StopJob(JobRef(job.id, job.project)))
+        return reply(self, "ModifyInstanceState", {})
 
 
 def instance(project: str, job: Job) -> dict[str, Any]:
@@ -194,13 +186,6 @@ def summary(name: str, job: Job) -> dict[str, Any]:
         "EngineJobHandler": job.id,
         **_error(job),
     }
-
-
-def job_of(arguments: Arguments) -> Lookup[tuple[str, str, Job]]:
-    """Return the project and the job's name of a call, unchanged, and the instance. Raises as ``instance_of``."""
-    project, name = arguments.required("projectName"), arguments.required("jobName")
-    number = arguments.integer("instanceId", None, CURRENT, LARGEST_ID)
-    return project, name, (yield from instance_of(project, name, number))
 
 
 def _error(job: Job) -> dict[str, Any]:
@@ -242,35 +227,8 @@ def _archived(jobs: Sequence[Job], now_ms: int) -> set[str]:
     return archived
 
 
-def _filter(arguments: Arguments) -> Callable[[Job, bool], bool]:
-    """Return a predicate for jobs that match the call's filters."""
-    kind = arguments.word("jobType", OUR_TYPES)
-    actual, expected = arguments.word("actualState", STATES), arguments.word("expectState", STATES)
-    api = arguments.text("apiType").upper()
-    archive = arguments.flag("isArchived")
-    start, end = _bounds(arguments, "start"), _bounds(arguments, "end")
-
-    def fits(job: Job, archived: bool) -> bool:
-        return (
-            is_flink(job)
-            and archived == archive
-            and job_type(job) == kind
-            and actual in {"", actual_state(job)}
-            and expected in {"", expected_state(job)}
-            and api in {"", str(own(job).get("ApiType", "")).upper()}
-            and _inside(job.start if job.start is not None else job.first_sample, start)
-            and _inside(job_end(job), end)
-        )
-
-    return fits
-
-
-def _bounds(arguments: Arguments, name: str) -> tuple[int, int] | None:
-    first, last = f"{name}BeginTs", f"{name}EndTs"
-    if not arguments.text(first) and not arguments.text(last):
-        return None
-    return arguments.integer(first, 0, 0, MAX_TIME_MS), arguments.integer(last, MAX_TIME_MS, 0, MAX_TIME_MS)
-
-
-def _inside(time: int | None, bounds: tuple[int, int] | None) -> bool:
-    return bounds is None or (time is not None and bounds[0] <= time <= bounds[1])
+def _inside(time: int | None, first: int | None, last: int | None) -> bool:
+    """Return True for a time between both, included; for every time and none without them."""
+    if first is None and last is None:
+        return True
+    return time is not None and (first or 0) <= time <= (MAX_TIME_MS if last is None else last)

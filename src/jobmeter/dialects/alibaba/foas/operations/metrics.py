@@ -6,21 +6,23 @@ section OpenAPI DEMO of the documentation) requests ``<clusterId>.system.cpu.use
 """
 
 from collections.abc import Generator, Sequence
+from typing import Annotated
 
 import numpy as np
+from msgspec import Meta
 from msgspec.structs import replace
 
-from jobmeter.dialects.alibaba.common.operation import Arguments, Lookup, in_body, in_path, in_query
+from jobmeter.dialects.alibaba.common.operation import AlibabaRequest, Lookup
 from jobmeter.dialects.alibaba.foas import metric_json
 from jobmeter.dialects.alibaba.foas.answers import metrics_answer
-from jobmeter.dialects.alibaba.foas.bodies import operation
 from jobmeter.dialects.alibaba.foas.instances import CURRENT, running
 from jobmeter.dialects.alibaba.foas.lines import Drawn, draw
 from jobmeter.dialects.alibaba.foas.metric_json import MetricRequest
 from jobmeter.dialects.alibaba.foas.names import CLUSTER_METRICS, CPU_MODES, CPU_PREFIX, METRICS
-from jobmeter.dialects.alibaba.foas.operations.instances import JOB_NAME, LARGEST_ID, PROJECT
+from jobmeter.dialects.alibaba.foas.requests import JOB_PATH, LARGEST_ID, JobRequest, operation
 from jobmeter.dialects.alibaba.foas.series import lines_of, tagged
 from jobmeter.dialects.base import Steps, execute, rounded
+from jobmeter.dialects.base.request import QUERY
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.catalog import Aggregate
 from jobmeter.model.series import Series
@@ -30,20 +32,8 @@ from jobmeter.query.tsdb.columns import Columns
 from jobmeter.query.tsdb.compute import MARGIN_MS
 
 
-@operation(
-    "POST /api/v2/projects/{projectName}/jobs/{jobName}/metric",
-    "metrics:read",
-    PROJECT,
-    JOB_NAME,
-    in_query("instanceId", "`-1` (default): the running one of a streaming job; else an instance."),
-    in_body(
-        "metricJson",
-        f"{metric_json.TEXT} A `metric` is `blink.<projectName>.<jobName>.<name>`, or the bare name.",
-        required=True,
-    ),
-    by_resource=True,
-)
-def get_instance_metric(arguments: Arguments) -> Steps:
+@operation(f"POST {JOB_PATH}/metric", "metrics:read", by_resource=True)
+class GetInstanceMetric(JobRequest, frozen=True, kw_only=True):
     """Returns metrics of a running instance: `{"requestId", "metrics": [{"metricName", "dps", "summary", "tags"}]}`.
 
     `dps` maps seconds since the epoch to numbers, both as texts, `summary` is the mean of the points. The typed SDKs
@@ -51,41 +41,51 @@ def get_instance_metric(arguments: Arguments) -> Steps:
     the same as XML, elements named by seconds as in the document; with `text/xml` well-formed, `<_1574247000>`. Values
     are in the units of the vendor's table. Fails for an instance that does not run.
     """
-    project, name = arguments.required("projectName"), arguments.required("jobName")
-    number = arguments.integer("instanceId", CURRENT, CURRENT, LARGEST_ID)
-    prefix = f"blink.{project}.{name}."
-    document = metric_json.read(arguments.required("metricJson"), prefix, METRICS, arguments.context.now_ms)
-    job = yield from running(project, name, number)
-    lines = yield from lines_of(job, document, METRICS)
-    return metrics_answer(arguments, "GetInstanceMetric", lines)
+
+    instance_id: Annotated[
+        int,
+        QUERY,
+        Meta(ge=CURRENT, le=LARGEST_ID, description="`-1`: the running one of a streaming job; else an instance."),
+    ] = CURRENT
+    metric_json: Annotated[
+        str,
+        Meta(description=f"{metric_json.TEXT} A `metric` is `blink.<projectName>.<jobName>.<name>`, or the bare name."),
+    ]
+
+    def _steps(self) -> Steps:
+        project, name = self.project_name, self.job_name
+        prefix = f"blink.{project}.{name}."
+        document = metric_json.read(self.metric_json, prefix, METRICS, self.context.now_ms)
+        job = yield from running(project, name, self.instance_id)
+        lines = yield from lines_of(job, document, METRICS)
+        return metrics_answer(self, "GetInstanceMetric", lines)
 
 
-@operation(
-    "POST /api/v2/clusters/{clusterId}/metrics",
-    "nodes:read",
-    in_path("clusterId", "The cluster, as its agents name it."),
-    in_body(
-        "metricJson",
-        f"{metric_json.TEXT} A `metric` is `<clusterId>.<name>`, or the bare name: "
-        f"`{CPU_PREFIX}<mode>` ({', '.join(CPU_MODES)}; percent of a node's CPU time), a metric of nodes from "
-        "the catalogue, or one of GetInstanceMetric, over every job on the nodes.",
-        required=True,
-    ),
-    by_resource=True,
-)
-def get_cluster_metrics(arguments: Arguments) -> Steps:
+@operation("POST /api/v2/clusters/{clusterId}/metrics", "nodes:read", by_resource=True)
+class GetClusterMetrics(AlibabaRequest, frozen=True, kw_only=True, rename="camel"):
     """Returns metrics of the nodes of a cluster, in the form of GetInstanceMetric."""
-    cluster = arguments.required("clusterId")
-    prefix = f"{cluster}."
-    document = metric_json.read(arguments.required("metricJson"), prefix, CLUSTER_METRICS, arguments.context.now_ms)
-    lines: list[Drawn] = []
-    for at, query in enumerate(document.queries):
-        statistic = _statistic(query, f"queries[{at}].downsample")
-        start = max(0, document.span.start_ms - (MARGIN_MS if query.rate is not None else 0))
-        nodes = yield from _nodes(cluster, query, TimeRange(start, document.span.end_ms), statistic)
-        series = [tagged(Series("", "", one.node and cluster, one.node)) for one in nodes]
-        lines += draw(query, series, _columns(nodes), document.span, document.limit)
-    return metrics_answer(arguments, "GetClusterMetrics", lines)
+
+    cluster_id: Annotated[str, Meta(description="The cluster, as its agents name it.")]
+    metric_json: Annotated[
+        str,
+        Meta(
+            description=f"{metric_json.TEXT} A `metric` is `<clusterId>.<name>`, or the bare name: "
+            f"`{CPU_PREFIX}<mode>` ({', '.join(CPU_MODES)}; percent of a node's CPU time), a metric of nodes from "
+            "the catalogue, or one of GetInstanceMetric, over every job on the nodes."
+        ),
+    ]
+
+    def _steps(self) -> Steps:
+        cluster, now_ms = self.cluster_id, self.context.now_ms
+        document = metric_json.read(self.metric_json, f"{cluster}.", CLUSTER_METRICS, now_ms)
+        lines: list[Drawn] = []
+        for at, query in enumerate(document.queries):
+            statistic = _statistic(query, f"queries[{at}].downsample")
+            start = max(0, document.span.start_ms - (MARGIN_MS if query.rate is not None else 0))
+            nodes = yield from _nodes(cluster, query, TimeRange(start, document.span.end_ms), statistic)
+            series = [tagged(Series("", "", one.node and cluster, one.node)) for one in nodes]
+            lines += draw(query, series, _columns(nodes), document.span, document.limit)
+        return metrics_answer(self, "GetClusterMetrics", lines)
 
 
 _STATISTICS = {

@@ -5,19 +5,19 @@ https://www.alibabacloud.com/help/en/pai/developer-reference/api-pai-dlc-2020-12
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from jobmeter.dialects.alibaba.common.listing import in_order, present
-from jobmeter.dialects.alibaba.common.operation import Arguments, answer, in_query, listed, operation
-from jobmeter.dialects.alibaba.pai_dlc.filters import MAX_PAGE
+from jobmeter.dialects.alibaba.common.operation import ORDER, AlibabaRequest, answer, operation
 from jobmeter.dialects.alibaba.pai_dlc.specs import GIB
 from jobmeter.dialects.base import Steps, execute, whole
+from jobmeter.dialects.base.request import Choice
 from jobmeter.model.instance_types import MOST_JOBS, named_types, type_id
 from jobmeter.model.job import InstanceType, Job, JobFilter
 from jobmeter.query.defaults import job_created
 
-DEFAULT_PAGE = 10
-ACCELERATORS = ("CPU", "GPU")
 RESOURCE_TYPES: Mapping[str, str] = MappingProxyType({"ECS": "ecs.", "Lingjun": "ml."})
 """Prefixes of the vendor's names of instance types, by the type of the resource."""
 _Entry = tuple[InstanceType, Job]
@@ -32,49 +32,44 @@ SORTS: Mapping[str, Callable[[_Entry], Any]] = MappingProxyType(
 )
 
 
-@operation(
-    "GET /api/v1/ecsspecs",
-    "jobs:read",
-    in_query("AcceleratorType", f"One of {listed(ACCELERATORS)}: types without or with GPUs. Default: all."),
-    in_query("InstanceTypes", "Names, separated by commas. Default: all."),
-    in_query(
-        "ResourceType", f"One of {listed(RESOURCE_TYPES)}: the names of the vendor's types say which. Default: all."
-    ),
-    in_query("SortBy", f"One of {listed(SORTS)}, the last being the newest job's creation. Default: `InstanceType`."),
-    in_query("Order", "`asc` (default) or `desc`."),
-    in_query("PageNumber", "From 1, the default."),
-    in_query("PageSize", f"1 to {MAX_PAGE}. Default: {DEFAULT_PAGE}."),
-    by_resource=True,
-)
-def list_ecs_specs(arguments: Arguments) -> Steps:
+@operation("GET /api/v1/ecsspecs", "jobs:read", by_resource=True)
+class ListEcsSpecs(AlibabaRequest, frozen=True, kw_only=True):
     """Lists the instance types that the newest jobs name: `{EcsSpecs, TotalCount, RequestId}`.
 
     A member is `{InstanceType, AcceleratorType, ResourceType, Cpu, Memory, Gpu, GpuType, GpuMemory}`, memory in GiB;
     fields without a record are left out. Jobmeter offers no machines, so the availability of a type is unknown.
     """
-    offset, size = arguments.page(DEFAULT_PAGE, MAX_PAGE, 10**6)
-    names = frozenset(arguments.names("InstanceTypes"))
-    accelerator, resource = (
-        arguments.word("AcceleratorType", ACCELERATORS),
-        arguments.word("ResourceType", RESOURCE_TYPES),
+
+    accelerator_type: Annotated[
+        str, Meta(description="Types without or with GPUs. Default: all."), Choice(("CPU", "GPU"))
+    ] = ""
+    instance_types: Annotated[tuple[str, ...], Meta(description="Names, separated by commas. Default: all.")] = ()
+    resource_type: Annotated[
+        str, Meta(description="By the vendor's names of types. Default: all."), Choice(tuple(RESOURCE_TYPES))
+    ] = ""
+    sort_by: Annotated[str, Meta(description="`GmtCreateTime`: the newest job's creation."), Choice(tuple(SORTS))] = (
+        "InstanceType"
     )
-    sort = arguments.choice("SortBy", SORTS, SORTS["InstanceType"])
-    descending = arguments.descending(default=False)
-    page = yield from execute(JobFilter(limit=MOST_JOBS))
-    found = [
-        (kind, job)
-        for kind, job in named_types(page.jobs)
-        if (not names or type_id(kind) in names)
-        and accelerator in {"", _accelerator(kind)}
-        and resource in {"", _resource_type(kind)}
-    ]
-    ordered = in_order(found, sort, descending=descending)
-    body = {"EcsSpecs": [_spec(kind) for kind, _ in ordered[offset : offset + size]], "TotalCount": len(found)}
-    return answer(body, arguments)
+    order: Annotated[bool, ORDER] = False
+    page_number: Annotated[int, Meta(ge=1, le=10**6, description="From 1.")] = 1
+    page_size: Annotated[int, Meta(ge=1, le=1000)] = 10
+
+    def _steps(self) -> Steps:
+        page = yield from execute(JobFilter(limit=MOST_JOBS))
+        found = [
+            (kind, job)
+            for kind, job in named_types(page.jobs)
+            if (not self.instance_types or type_id(kind) in self.instance_types)
+            and self.accelerator_type in {"", _accelerator(kind)}
+            and self.resource_type in {"", _resource_type(kind)}
+        ]
+        offset = (self.page_number - 1) * self.page_size
+        ordered = in_order(found, SORTS[self.sort_by], descending=self.order)[offset : offset + self.page_size]
+        return answer({"EcsSpecs": [_spec(kind) for kind, _ in ordered], "TotalCount": len(found)}, self)
 
 
 def _accelerator(kind: InstanceType) -> str:
-    """Return one of ``ACCELERATORS``; empty for a type whose record has only a name."""
+    """Return CPU or GPU; empty for a type whose record has only a name."""
     if kind.gpu_count or kind.gpu_type:
         return "GPU"
     return "CPU" if (kind.cpu, kind.memory, kind.gpu_count) != (None, None, None) else ""

@@ -4,12 +4,15 @@ A job reports them in its record: ``extra["pai-dlc"]["SanityCheckResults"]``, a 
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 
-from jobmeter.dialects.alibaba.common.operation import Arguments, answer, in_query, listed, operation
+from msgspec import Meta
+
+from jobmeter.dialects.alibaba.common.operation import ORDER, answer, operation
 from jobmeter.dialects.alibaba.pai_dlc.items import own
-from jobmeter.dialects.alibaba.pai_dlc.operations.common import JOB, TOKEN, job_view
+from jobmeter.dialects.alibaba.pai_dlc.requests import JobRequest, Token
 from jobmeter.dialects.base import Steps
+from jobmeter.dialects.base.request import Choice
 from jobmeter.model.job import Job
 
 PHASES = ("CheckInit", "DeviceCheck", "SingleNodeCommCheck", "TwoNodeCommCheck", "AllNodeCommCheck")
@@ -18,43 +21,37 @@ _ID = "RequestID"
 """Spelling of the request's id in these two operations."""
 
 
-@operation(
-    "GET /api/v1/jobs/{JobId}/sanitycheckresults",
-    "jobs:read",
-    JOB,
-    in_query("Order", "By the number of the check: `asc` (default) or `desc`."),
-    by_resource=True,
-)
-def list_job_sanity_check_results(arguments: Arguments) -> Steps:
+@operation("GET /api/v1/jobs/{JobId}/sanitycheckresults", "jobs:read", by_resource=True)
+class ListJobSanityCheckResults(JobRequest, frozen=True, kw_only=True):
     """Lists the health checks in the job's record, `extra.pai-dlc.SanityCheckResults`; empty without any.
 
     `{SanityCheckResults: [[{CheckNumber, Phase, Status, Message, StartedAt, FinishedAt}]], TotalCount, RequestID}`.
     """
-    descending = arguments.choice("Order", {"asc": False, "desc": True}, False)
-    view = yield from job_view(arguments)
-    checks: dict[int, list[dict[str, Any]]] = {}
-    for item in _items(view.job):
-        checks.setdefault(item["CheckNumber"], []).append(item)
-    found = [checks[number] for number in sorted(checks, reverse=descending)]
-    return answer({"SanityCheckResults": found, "TotalCount": len(found)}, arguments, id_key=_ID)
+
+    order: Annotated[bool, Meta(description="By the number of the check."), ORDER] = False
+
+    def _steps(self) -> Steps:
+        view = yield from self.view()
+        checks: dict[int, list[dict[str, Any]]] = {}
+        for item in _items(view.job):
+            checks.setdefault(item["CheckNumber"], []).append(item)
+        found = [checks[number] for number in sorted(checks, reverse=self.order)]
+        return answer({"SanityCheckResults": found, "TotalCount": len(found)}, self, id_key=_ID)
 
 
-@operation(
-    "GET /api/v1/jobs/{JobId}/sanitycheckresult",
-    "metrics:read",
-    JOB,
-    in_query("SanityCheckNumber", "The number of the check.", required=True),
-    in_query("SanityCheckPhase", f"One of {listed(PHASES)}. Default: all."),
-    TOKEN,
-    by_resource=True,
-)
-def get_job_sanity_check_result(arguments: Arguments) -> Steps:
+@operation("GET /api/v1/jobs/{JobId}/sanitycheckresult", "metrics:read", by_resource=True)
+class GetJobSanityCheckResult(JobRequest, frozen=True, kw_only=True):
     """Returns one health check that the job reported: `{JobId, SanityCheckResult: [...], RequestID}`."""
-    number = arguments.integer("SanityCheckNumber", None, 0, 2**31)
-    phase = arguments.word("SanityCheckPhase", PHASES)
-    view = yield from job_view(arguments)
-    found = [item for item in _items(view.job) if item["CheckNumber"] == number and phase in {"", item["Phase"]}]
-    return answer({"JobId": view.job.id, "SanityCheckResult": found}, arguments, id_key=_ID)
+
+    sanity_check_number: Annotated[int, Meta(ge=0, le=2**31, description="The number of the check.")]
+    sanity_check_phase: Annotated[str, Meta(description="Default: all."), Choice(PHASES)] = ""
+    token: Token = ""
+
+    def _steps(self) -> Steps:
+        view = yield from self.view()
+        number, phase = self.sanity_check_number, self.sanity_check_phase
+        found = [item for item in _items(view.job) if item["CheckNumber"] == number and phase in {"", item["Phase"]}]
+        return answer({"JobId": view.job.id, "SanityCheckResult": found}, self, id_key=_ID)
 
 
 def _items(job: Job) -> Iterator[dict[str, Any]]:

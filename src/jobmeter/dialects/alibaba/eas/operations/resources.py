@@ -5,7 +5,9 @@ https://www.alibabacloud.com/help/en/pai/developer-reference/api-eas-2021-07-01-
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from jobmeter.dialects.alibaba.common.groups import (
     GroupSort,
@@ -13,15 +15,14 @@ from jobmeter.dialects.alibaba.common.groups import (
     SizeSort,
     groups_named,
     page_of_groups,
-    sort_of,
 )
 from jobmeter.dialects.alibaba.common.listing import present
-from jobmeter.dialects.alibaba.common.operation import Arguments, answer, in_query, listed, operation
+from jobmeter.dialects.alibaba.common.operation import answer, given, operation
 from jobmeter.dialects.alibaba.common.times import stamp
-from jobmeter.dialects.alibaba.eas.names import DEFAULT_PAGE, MAX_PAGE, PAGES, READY, cluster_of
+from jobmeter.dialects.alibaba.eas.names import READY, PageRequest, cluster_of
 from jobmeter.dialects.base import Steps, whole
+from jobmeter.dialects.base.request import Choice
 
-RESOURCE_TYPES = ("Dedicated", "SelfManaged")
 SORTS: Mapping[str, GroupSort] = MappingProxyType(
     {
         "CreateTime": lambda group: group.created,
@@ -41,39 +42,38 @@ SIZE_SORTS: Mapping[str, SizeSort] = MappingProxyType(
 )
 
 
-@operation(
-    "GET /api/v2/resources",
-    "nodes:read",
-    in_query("ResourceId", "The group of that name. Default: all."),
-    in_query("ResourceName", "Another name of ResourceId."),
-    in_query("ResourceStatus", f"Groups in that status. Every group is `{READY}`."),
-    in_query("ResourceType", f"{listed(RESOURCE_TYPES)}; changes nothing: the type of a group is unknown."),
-    in_query("Sort", f"One of {listed((*SORTS, *SIZE_SORTS))}. Default: `CreateTime`."),
-    in_query("Order", "`Desc` (default) or `Asc`."),
-    *PAGES,
-    by_resource=True,
-)
-def list_resources(arguments: Arguments) -> Steps:
+@operation("GET /api/v2/resources", "nodes:read", by_resource=True)
+class ListResources(PageRequest, frozen=True, kw_only=True):
     """Lists the resource groups: `{Resources, TotalCount, PageNumber, PageSize, RequestId}`.
 
     A member is `{ResourceId, ResourceName, ClusterId, Status, InstanceCount, CpuCount, GpuCount, CreateTime,
     UpdateTime}`: an instance is a node, and unknown fields are left out.
     """
-    offset, size = arguments.page(DEFAULT_PAGE, MAX_PAGE, 10**6)
-    arguments.word("ResourceType", RESOURCE_TYPES)
-    descending = arguments.descending(default=True)
-    sort, by_size = sort_of(arguments, "Sort", SORTS, SIZE_SORTS, "CreateTime")
-    groups = yield from groups_named(arguments.given("ResourceId"), arguments.given("ResourceName"))
-    if arguments.text("ResourceStatus").casefold() not in {"", READY.casefold()}:
-        groups = []
-    found = yield from page_of_groups(arguments, groups, (offset, size), sort, by_size, descending=descending)
-    body = {
-        "Resources": [_resource(one) for one in found],
-        "TotalCount": len(groups),
-        "PageNumber": offset // size + 1,
-        "PageSize": size,
-    }
-    return answer(body, arguments)
+
+    resource_id: Annotated[str, Meta(description="The group of that name. Default: all.")] = ""
+    resource_name: Annotated[str, Meta(description="Another name of ResourceId.")] = ""
+    resource_status: Annotated[str, Meta(description=f"Groups in that status. Every group is `{READY}`.")] = ""
+    resource_type: Annotated[
+        str,
+        Meta(description="Changes nothing: the type of a group is unknown."),
+        Choice(("Dedicated", "SelfManaged")),
+    ] = ""
+    sort: Annotated[str, Choice((*SORTS, *SIZE_SORTS))] = "CreateTime"
+
+    def _steps(self) -> Steps:
+        groups = yield from groups_named(given(self.resource_id), given(self.resource_name))
+        if self.resource_status.casefold() not in {"", READY.casefold()}:
+            groups = []
+        found = yield from page_of_groups(
+            self, groups, self.page, SORTS.get(self.sort), SIZE_SORTS.get(self.sort), descending=self.order
+        )
+        body = {
+            "Resources": [_resource(one) for one in found],
+            "TotalCount": len(groups),
+            "PageNumber": self.page_number,
+            "PageSize": self.page_size,
+        }
+        return answer(body, self)
 
 
 def _resource(one: SizedGroup) -> dict[str, Any]:

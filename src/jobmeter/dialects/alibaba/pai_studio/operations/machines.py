@@ -6,34 +6,31 @@ https://www.alibabacloud.com/help/en/pai/developer-reference/api-paistudio-2022-
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
+
+from msgspec import Meta, field
 
 from jobmeter.dialects.alibaba.common.groups import NOW_MS
 from jobmeter.dialects.alibaba.common.listing import in_order, present
-from jobmeter.dialects.alibaba.common.operation import Arguments, Lookup, answer, in_path, in_query, listed, operation
+from jobmeter.dialects.alibaba.common.operation import ORDER, AlibabaRequest, Lookup, answer, operation
 from jobmeter.dialects.alibaba.common.times import stamp
-from jobmeter.dialects.alibaba.pai_studio.groups import ORDER, ready
-from jobmeter.dialects.alibaba.pai_studio.names import (
-    GIB,
-    PAGES,
-    READY,
-    device_models,
-    page,
-)
+from jobmeter.dialects.alibaba.pai_studio.names import GIB, READY, Group, PageRequest, device_models
+from jobmeter.dialects.alibaba.pai_studio.operations.groups import ready
 from jobmeter.dialects.base import Steps, execute, whole
+from jobmeter.dialects.base.request import Choice
 from jobmeter.query.group import NodeLoad, NodeLoadsQuestion
 from jobmeter.query.request import GroupRef
 
 ACCELERATORS = ("CPU", "GPU")
 """Machines without devices, and with devices."""
-UNKNOWN_OF_MACHINE_GROUPS = (
-    *("CreatorID", "DiskPL", "EcsSpec", "OrderInstanceId", "PaymentDuration", "PaymentDurationUnit", "PaymentType"),
+_Unknown = Annotated[str, Meta(description="No machine group has it: a filter on it selects none.")]
+_UNKNOWN_FILTERS = (
+    *("creator_id", "disk_pl", "ecs_spec", "order_instance_id", "payment_duration", "payment_duration_unit"),
+    "payment_type",
 )
-"""Filters on unknown facts of a machine group."""
-_NO_MACHINE_GROUP = "No machine group has it: a filter on it selects none."
 
 
-class Kind(NamedTuple):
+class MachineKind(NamedTuple):
     """A kind of machine: cores, GiB of memory, devices and their models. None if unknown."""
 
     cpu: int | None
@@ -55,57 +52,60 @@ MACHINE_GROUP_SORTS: Mapping[str, Callable[[dict[str, Any]], Any]] = MappingProx
 )
 
 
-@operation(
-    "GET /api/v1/resources/{ResourceGroupID}/machinegroups",
-    "nodes:read",
-    in_path("ResourceGroupID", "The resource group, as job and node records name it."),
-    in_query("MachineGroupIDs", "Separated by commas. Default: all."),
-    in_query("Name", "The machine group of that id."),
-    in_query("Status", f"Machine groups in that status. Every one is `{READY}`."),
-    *(in_query(name, _NO_MACHINE_GROUP) for name in UNKNOWN_OF_MACHINE_GROUPS),
-    in_query("SortBy", f"One of {listed(MACHINE_GROUP_SORTS)}. Default: `MachineGroupID`."),
-    ORDER,
-    *PAGES,
-    by_resource=True,
-)
-def list_resource_group_machine_groups(arguments: Arguments) -> Steps:
+@operation("GET /api/v1/resources/{ResourceGroupID}/machinegroups", "nodes:read", by_resource=True)
+class ListResourceGroupMachineGroups(PageRequest, frozen=True, kw_only=True):
     """Lists the nodes of a resource group by kind: `{MachineGroups, TotalCount, RequestId}`, `TotalCount` as text.
 
     A member is `{MachineGroupID, ResourceGroupID, Status, EcsCount, Cpu, Memory, Gpu, GpuType, GmtCreatedTime,
     GmtModifiedTime}`: nodes with as many cores, GiB of memory and devices of the same model. The sizes are of one
     node, left out if unknown. The times are the first reports of the oldest and of the newest node.
     """
-    group = arguments.required("ResourceGroupID")
-    offset, size = page(arguments)
-    sort = arguments.choice("SortBy", MACHINE_GROUP_SORTS, MACHINE_GROUP_SORTS["MachineGroupID"])
-    descending = arguments.descending(default=False)
-    names = frozenset(arguments.names("MachineGroupIDs"))
-    loads = yield from loads_of(arguments, group)
-    found = [
-        one
-        for one in _machine_groups(group, loads)
-        if (not names or one["MachineGroupID"] in names) and arguments.text("Name") in {"", one["MachineGroupID"]}
-    ]
-    if not ready(arguments) or arguments.given(*UNKNOWN_OF_MACHINE_GROUPS):
-        found = []
-    ordered = in_order(found, sort, descending=descending)
-    body = {"MachineGroups": ordered[offset : offset + size], "TotalCount": str(len(found))}
-    return answer(body, arguments)
+
+    resource_group_id: Group = field(name="ResourceGroupID")
+    machine_group_ids: Annotated[tuple[str, ...], Meta(description="Separated by commas. Default: all.")] = field(
+        default=(), name="MachineGroupIDs"
+    )
+    name: Annotated[str, Meta(description="The machine group of that id.")] = ""
+    status: Annotated[tuple[str, ...], Meta(description=f"Machine groups in that status. Every one is `{READY}`.")] = ()
+    creator_id: _Unknown = field(default="", name="CreatorID")
+    disk_pl: _Unknown = field(default="", name="DiskPL")
+    ecs_spec: _Unknown = ""
+    order_instance_id: _Unknown = ""
+    payment_duration: _Unknown = ""
+    payment_duration_unit: _Unknown = ""
+    payment_type: _Unknown = ""
+    sort_by: Annotated[str, Choice(tuple(MACHINE_GROUP_SORTS))] = "MachineGroupID"
+    order: Annotated[bool, ORDER] = False
+
+    def _steps(self) -> Steps:
+        loads = yield from loads_of(self, self.resource_group_id)
+        names = self.machine_group_ids
+        found = [
+            one
+            for one in _machine_groups(self.resource_group_id, loads)
+            if (not names or one["MachineGroupID"] in names) and self.name in {"", one["MachineGroupID"]}
+        ]
+        if not ready(self.status) or any(getattr(self, name) for name in _UNKNOWN_FILTERS):
+            found = []
+        offset, size = self.page
+        ordered = in_order(found, MACHINE_GROUP_SORTS[self.sort_by], descending=self.order)
+        body = {"MachineGroups": ordered[offset : offset + size], "TotalCount": str(len(found))}
+        return answer(body, self)
 
 
-def loads_of(arguments: Arguments, group: str) -> Lookup[Sequence[NodeLoad]]:
+def loads_of(request: AlibabaRequest, group: str) -> Lookup[Sequence[NodeLoad]]:
     """Return the nodes of a resource group with their current load. Raises NotFoundError for an unknown group."""
-    span, silent_ms = arguments.lately(NOW_MS), arguments.context.silent_ms
+    span, silent_ms = request.lately(NOW_MS), request.context.silent_ms
     return (yield from execute(NodeLoadsQuestion(group=GroupRef(group), range=span, silent_ms=silent_ms)))
 
 
-def kind_of(load: NodeLoad) -> Kind:
+def kind_of(load: NodeLoad) -> MachineKind:
     """Return the kind of a node.
 
     Memory is rounded to GiB, because kernels of the same machines reserve different sizes.
     """
     capacity = load.capacity
-    return Kind(
+    return MachineKind(
         cpu=whole(capacity.cpu) or None,
         memory=round(capacity.memory / GIB) or None,
         devices=capacity.devices or (0 if load.node.info else None),
@@ -113,24 +113,24 @@ def kind_of(load: NodeLoad) -> Kind:
     )
 
 
-def machine_group_id(group: str, kind: Kind) -> str:
+def machine_group_id(group: str, kind: MachineKind) -> str:
     """Return the id of the nodes of a kind in a group, which depends on both alone."""
     return f"mg-{blake2b(repr((group, *kind)).encode(), digest_size=8).hexdigest()}"
 
 
-def accelerator_of(kind: Kind) -> str:
+def accelerator_of(kind: MachineKind) -> str:
     """Return the one of ``ACCELERATORS`` that a kind of machine has; empty if unknown."""
     return "" if kind.devices is None else ACCELERATORS[bool(kind.devices)]
 
 
 def _machine_groups(group: str, loads: Sequence[NodeLoad]) -> list[dict[str, Any]]:
-    kinds: dict[Kind, list[NodeLoad]] = {}
+    kinds: dict[MachineKind, list[NodeLoad]] = {}
     for load in loads:
         kinds.setdefault(kind_of(load), []).append(load)
     return [_machine_group(group, kind, members) for kind, members in kinds.items()]
 
 
-def _machine_group(group: str, kind: Kind, members: Sequence[NodeLoad]) -> dict[str, Any]:
+def _machine_group(group: str, kind: MachineKind, members: Sequence[NodeLoad]) -> dict[str, Any]:
     seen = [one.node.first_seen for one in members if one.node.first_seen is not None]
     return present(
         {

@@ -5,14 +5,17 @@ https://www.alibabacloud.com/help/en/pai/developer-reference/api-paistudio-2022-
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta, field
 
 from jobmeter.dialects.alibaba.common.listing import picked, present
-from jobmeter.dialects.alibaba.common.operation import Arguments, answer, in_query, listed, operation
+from jobmeter.dialects.alibaba.common.operation import FLAG, ORDER, TIME, Labels, answer, given, operation
 from jobmeter.dialects.alibaba.common.statuses import Statuses, states_of
 from jobmeter.dialects.alibaba.common.times import stamp
-from jobmeter.dialects.alibaba.pai_studio.names import NAME, PAGES, TIME, gibibytes_text, number_text, page
+from jobmeter.dialects.alibaba.pai_studio.names import NAME, TIME_TEXT, PageRequest, gibibytes_text, number_text
 from jobmeter.dialects.base import Steps, execute
+from jobmeter.dialects.base.request import Choice
 from jobmeter.model.job import Condition, Job, JobFilter, JobSize, JobState, Operator, SizesQuestion
 from jobmeter.model.time import DAY
 from jobmeter.query.defaults import job_created
@@ -61,25 +64,8 @@ STORED_FIELDS = (
 _OWN = f"extra.{NAME}"
 
 
-@operation(
-    "GET /api/v1/trainingjobs",
-    "jobs:read",
-    in_query("TrainingJobId", "The job of that id."),
-    in_query("TrainingJobName", "Part of the name, in any letter case."),
-    in_query("Status", f"One of {listed(STATUS.meanings)}."),
-    in_query("WorkspaceId", "The workspace."),
-    in_query("Labels", "A JSON object: the job has all of these labels."),
-    in_query("AlgorithmName", "That of the job's record."),
-    in_query("AlgorithmProvider", "That of the job's record."),
-    in_query("IsTempAlgo", "`true`: jobs whose record says so; `false`: the others."),
-    in_query("StartTime", f"Created then or later. {TIME} Default: seven days ago."),
-    in_query("EndTime", f"Created then or earlier. {TIME} Default: now."),
-    in_query("SortBy", f"One of {listed(SORTS)}. Default: `GmtCreateTime`."),
-    in_query("Order", "`desc` (default) or `asc`."),
-    *PAGES,
-    by_resource=True,
-)
-def list_training_jobs(arguments: Arguments) -> Steps:
+@operation("GET /api/v1/trainingjobs", "jobs:read", by_resource=True)
+class ListTrainingJobs(PageRequest, frozen=True, kw_only=True):
     """Lists every job as a training job: `{TrainingJobs, TotalCount, RequestId}`.
 
     Without StartTime, only jobs of the last seven days. A member is `{TrainingJobId, TrainingJobName, Status, UserId,
@@ -87,43 +73,62 @@ def list_training_jobs(arguments: Arguments) -> Steps:
     stored fields of its record. ComputeResource has the size of one replica (texts, memory in GiB), their number and
     the resource group.
     """
-    offset, size = page(arguments)
-    found = yield from execute(_question(arguments, offset, size))
-    jobs = tuple((job.project, job.id) for job in found.jobs)
-    sizes = (yield from execute(SizesQuestion(jobs=jobs))) if jobs else []
-    members = [_member(job, replicas) for job, replicas in zip(found.jobs, sizes, strict=True)]
-    return answer({"TrainingJobs": members, "TotalCount": found.total}, arguments)
 
-
-def _question(arguments: Arguments, offset: int, size: int) -> JobFilter:
-    status = arguments.word("Status", STATUS.meanings)
-    states, conditions = STATUS.matching(status) if status else (frozenset[JobState](), ())
-    span = arguments.time_range(WEEK)
-    return JobFilter(
-        ids=tuple(arguments.given("TrainingJobId")),
-        states=states,
-        workspaces=arguments.given("WorkspaceId"),
-        created_from=span.start_ms,
-        created_to=span.end_ms + 1,
-        conditions=(*conditions, *_conditions(arguments)),
-        sort=arguments.choice("SortBy", SORTS, "created"),
-        descending=arguments.descending(default=True),
-        offset=offset,
-        limit=size,
+    training_job_id: Annotated[str, Meta(description="The job of that id.")] = ""
+    training_job_name: Annotated[str, Meta(description="Part of the name, in any letter case.")] = ""
+    status: Annotated[str, Choice(tuple(STATUS.meanings))] = ""
+    workspace_id: Annotated[str, Meta(description="The workspace.")] = ""
+    labels: Labels = field(default_factory=dict)
+    algorithm_name: Annotated[str, Meta(description="That of the job's record.")] = ""
+    algorithm_provider: Annotated[str, Meta(description="That of the job's record.")] = ""
+    is_temp_algo: Annotated[
+        bool | None, Meta(description="`true`: jobs whose record says so; `false`: the others."), FLAG
+    ] = None
+    start_time: Annotated[
+        int | None, Meta(description=f"Created then or later. {TIME_TEXT} Default: seven days ago."), TIME
+    ] = None
+    end_time: Annotated[int | None, Meta(description=f"Created then or earlier. {TIME_TEXT} Default: now."), TIME] = (
+        None
     )
+    sort_by: Annotated[str, Choice(SORTS)] = "created"
+    order: Annotated[bool, ORDER] = True
 
+    def _steps(self) -> Steps:
+        found = yield from execute(self._question())
+        jobs = tuple((job.project, job.id) for job in found.jobs)
+        sizes = (yield from execute(SizesQuestion(jobs=jobs))) if jobs else []
+        members = [_member(job, replicas) for job, replicas in zip(found.jobs, sizes, strict=True)]
+        return answer({"TrainingJobs": members, "TotalCount": found.total}, self)
 
-def _conditions(arguments: Arguments) -> Iterator[Condition]:
-    if name := arguments.text("TrainingJobName"):
-        yield Condition("name", Operator.CONTAINS, (name,), "id")
-    for label, value in arguments.mapping("Labels").items():
-        yield Condition(f"labels.{label}", Operator.IN, (value,))
-    for field in ("AlgorithmName", "AlgorithmProvider"):
-        if text := arguments.text(field):
-            yield Condition(f"{_OWN}.{field}", Operator.IN, (text,))
-    if arguments.text("IsTempAlgo"):
-        there = Operator.IN if arguments.flag("IsTempAlgo") else Operator.NOT_IN
-        yield Condition(f"{_OWN}.IsTempAlgo", there, ("true",))
+    def _question(self) -> JobFilter:
+        states, conditions = STATUS.filter_of(self.status)
+        span = self.time_range(self.start_time, self.end_time, WEEK)
+        offset, size = self.page
+        return JobFilter(
+            ids=tuple(given(self.training_job_id)),
+            states=states,
+            workspaces=given(self.workspace_id),
+            created_from=span.start_ms,
+            created_to=span.end_ms + 1,
+            conditions=(*conditions, *self._conditions()),
+            sort=self.sort_by,
+            descending=self.order,
+            offset=offset,
+            limit=size,
+        )
+
+    def _conditions(self) -> Iterator[Condition]:
+        if self.training_job_name:
+            yield Condition("name", Operator.CONTAINS, (self.training_job_name,), "id")
+        for label, value in self.labels.items():
+            yield Condition(f"labels.{label}", Operator.IN, (value,))
+        recorded = {"AlgorithmName": self.algorithm_name, "AlgorithmProvider": self.algorithm_provider}
+        for name, text in recorded.items():
+            if text:
+                yield Condition(f"{_OWN}.{name}", Operator.IN, (text,))
+        if self.is_temp_algo is not None:
+            there = Operator.IN if self.is_temp_algo else Operator.NOT_IN
+            yield Condition(f"{_OWN}.IsTempAlgo", there, ("true",))
 
 
 def _member(job: Job, size: JobSize) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.alibaba.foas.bodies import read_arguments
+from jobmeter.dialects.alibaba.foas.requests import FoasReader
 from jobmeter.dialects.base import Context
 from jobmeter.errors import InvalidRequestError
 
@@ -30,19 +30,19 @@ def _encoded(kind, values):
 
 def _read(body, kind="application/x-www-form-urlencoded"):
     call = Call("POST", "/api/v2/projects/p/jobs/j/metric", "", (("content-type", kind),), body.encode())
-    return read_arguments(call, Context(0, "ID"))
+    return FoasReader().values(call, Context(0, "ID"))
 
 
 @given(TEXT, TEXT, st.sampled_from(["application/json", "application/xml", "application/x-www-form-urlencoded", ""]))
 def test_each_encoding_gives_what_was_sent(first, second, kind):
-    given = _read(_encoded(kind or "form", {"metricJson": first, "parameterJson": second}), kind)
-    assert (given.text("metricJson"), given.text("parameterJson")) == (first, second)
+    found = _read(_encoded(kind or "form", {"metricJson": first, "parameterJson": second}), kind)
+    assert (found["metricJson"], found["parameterJson"]) == (first, second)
 
 
 @pytest.mark.parametrize("kind", ["application/octet-stream", "", "text/plain"])
 @pytest.mark.parametrize("body", ['{"metricJson": {"start": 1}}', '<metricJson>{"start":1}</metricJson>'])
 def test_an_encoding_that_is_not_named_is_recognised(kind, body):
-    assert _read(body, kind).text("metricJson") == '{"start":1}'
+    assert _read(body, kind)["metricJson"] == '{"start":1}'
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_an_encoding_that_is_not_named_is_recognised(kind, body):
 def test_what_cannot_be_read_is_refused(kind, body):
     call = Call("POST", "/x", "", (("content-type", kind),), body.encode(errors="surrogateescape"))
     with pytest.raises(InvalidRequestError):
-        read_arguments(call, Context(0, "ID"))
+        FoasReader().values(call, Context(0, "ID"))
 
 
 @given(
@@ -68,4 +68,4 @@ def test_what_cannot_be_read_is_refused(kind, body):
 def test_no_body_is_a_surprise(body, kind):
     call = Call("POST", "/x", "", (("content-type", kind),), body)
     with contextlib.suppress(InvalidRequestError):
-        assert read_arguments(call, Context(0, "ID")).text("nothing") == ""
+        assert FoasReader().values(call, Context(0, "ID")).get("nothing", "") == ""

@@ -6,24 +6,27 @@ https://help.aliyun.com/zh/pai/developer-reference/api-paistudio-2022-01-12-stru
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta, field
 
 from jobmeter.access.limit import Per, Rate
 from jobmeter.dialects.alibaba.common.groups import NOW_MS
 from jobmeter.dialects.alibaba.common.listing import in_order
 from jobmeter.dialects.alibaba.common.operation import (
-    Arguments,
+    ORDER,
+    TIME,
+    AlibabaRequest,
+    Step,
     answer,
-    in_path,
-    in_query,
     in_their_unit,
-    listed,
     operation,
 )
 from jobmeter.dialects.alibaba.pai_studio.names import (
     DEFAULT_STEP_MS,
     NODE_METRICS,
-    TIME,
+    TIME_TEXT,
+    GroupRequest,
     device_model,
     device_models,
     job_type,
@@ -31,10 +34,10 @@ from jobmeter.dialects.alibaba.pai_studio.names import (
     megabytes_text,
     node_metrics,
     number_text,
-    page,
     percent_text,
 )
 from jobmeter.dialects.base import Answer, Steps, execute, whole
+from jobmeter.dialects.base.request import Choice, listed
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.job import JobState
 from jobmeter.model.order import natural
@@ -56,119 +59,117 @@ _STATES = {
     "Running": frozenset({JobState.RUNNING}),
     "Terminated": frozenset(state for state in JobState if state.finished),
 }
-_TIME_STEP = in_query("TimeStep", "`30s`, `5m`, `1h`; a bare number counts seconds. Default: `5m`.")
-_GROUP_TEXT = "The resource group, as job and node records name it."
-_IN_PATH = in_path("ResourceGroupID", _GROUP_TEXT)
-_IN_QUERY = in_query("ResourceGroupID", _GROUP_TEXT, required=True)
+TimeStep = Annotated[int, Step(SECOND)]
 
 
 @operation(
     "GET /api/v1/resources/{ResourceGroupID}/usermetrics",
     "metrics:read",
-    _IN_PATH,
-    in_query("PageNumber", "From 1.", required=True),
-    in_query("PageSize", "1 to 1000.", required=True),
-    in_query("SortBy", "A field of a record, by number where it is one; another leaves the order."),
-    in_query("Order", "`asc` or `desc` in any letter case. Default: `asc`."),
-    in_query("UserId", "One user's record alone; Summary stays that of all."),
-    in_query("WorkspaceId", "Jobs of one workspace alone."),
-    _TIME_STEP,
     # The page "PAI monitoring": per user.
     rate=Rate(100, 100, Per.KEY),
     by_resource=True,
 )
-def get_user_view_metrics(arguments: Arguments) -> Steps:
+class GetUserViewMetrics(GroupRequest, frozen=True, kw_only=True):
     """Returns the usage of a resource group by user over the last time step.
 
     `{ResourceGroupId, UserMetrics: [record], Summary: record, Total}`. Rates are text: percent of the requests, MB/s
     (10^6 bytes); empty without samples. Memory is KB of 1,024 bytes. 100 calls a second for each key.
     """
-    group = arguments.required("ResourceGroupID")
-    offset, size = page(arguments, required=True)
-    descending = arguments.descending(default=False)
-    span = arguments.lately(arguments.step("TimeStep", DEFAULT_STEP_MS, SECOND))
-    question = GroupQuestion(group=GroupRef(group), range=span, workspace=arguments.text("WorkspaceId"))
-    found = yield from execute(question)
-    user = arguments.text("UserId")
-    records = [_record(group, found.capacity, usage) for usage in found.users if user in ("", usage.user)]
-    records = by_field(records, arguments.text("SortBy"), descending=descending)
-    body = {
-        "ResourceGroupId": group,
-        "UserMetrics": records[offset : offset + size],
-        "Summary": _record(group, found.capacity, found.summary),
-        "Total": len(records),
-    }
-    return answer(body, arguments, id_key="")
+
+    page_number: Annotated[int, Meta(ge=1, le=10**6, description="From 1.")]
+    page_size: Annotated[int, Meta(ge=1, le=1000)]
+    sort_by: Annotated[
+        str, Meta(description="A field of a record, by number where it is one; another leaves the order.")
+    ] = ""
+    order: Annotated[bool, ORDER] = False
+    user_id: Annotated[str, Meta(description="One user's record alone; Summary stays that of all.")] = ""
+    workspace_id: Annotated[str, Meta(description="Jobs of one workspace alone.")] = ""
+    time_step: TimeStep = DEFAULT_STEP_MS
+
+    def _steps(self) -> Steps:
+        group, offset = self.resource_group_id, (self.page_number - 1) * self.page_size
+        question = GroupQuestion(group=GroupRef(group), range=self.lately(self.time_step), workspace=self.workspace_id)
+        found = yield from execute(question)
+        records = [_record(group, found.capacity, usage) for usage in found.users if self.user_id in ("", usage.user)]
+        records = by_field(records, self.sort_by, descending=self.order)
+        body = {
+            "ResourceGroupId": group,
+            "UserMetrics": records[offset : offset + self.page_size],
+            "Summary": _record(group, found.capacity, found.summary),
+            "Total": len(records),
+        }
+        return answer(body, self, id_key="")
 
 
-@operation(
-    "GET /api/v1/resources/{ResourceGroupID}/nodemetrics/{MetricType}",
-    "metrics:read",
-    _IN_PATH,
-    in_path("MetricType", f"One of {listed(NODE_METRICS)}, in any letter case."),
-    in_query("GPUType", "Nodes with such a device alone: `V100`, `A100`, `H200`, ..."),
-    in_query("StartTime", f"{TIME} Default: one hour ago."),
-    in_query("EndTime", f"{TIME} Default: now. Not included."),
-    _TIME_STEP,
-    in_query("Verbose", "`true` or `false`; changes nothing."),
-    by_resource=True,
-)
-def get_node_metrics(arguments: Arguments) -> Steps:
+@operation("GET /api/v1/resources/{ResourceGroupID}/nodemetrics/{MetricType}", "metrics:read", by_resource=True)
+class GetNodeMetrics(GroupRequest, frozen=True, kw_only=True):
     """Returns one metric of a resource group, a line for each node.
 
     `{ResourceGroupID, MetricType, NodesMetrics: [{NodeID, GPUType, Metrics: [{Time, Value}]}]}`. `Time` is the start of
     the step in milliseconds, `Value` text: percent, or MB/s (10^6 bytes). A node without samples of its own has the
     values of its replicas. Nodes without any samples are absent.
     """
-    group = GroupRef(arguments.required("ResourceGroupID"))
-    metrics = node_metrics(metric_type := arguments.required("MetricType"))
-    if not metrics:
-        raise InvalidRequestError(f"MetricType {metric_type!r} is not one of {', '.join(NODE_METRICS)}", "MetricType")
-    gpu_type = arguments.text("GPUType").casefold()
-    arguments.flag("Verbose")
-    span = arguments.time_range(HOUR)
-    step_ms = arguments.step("TimeStep", DEFAULT_STEP_MS, SECOND)
-    result = yield from execute(MetricQuery(subject=group, metrics=metrics, range=span, step_ms=step_ms, by=By.NODE))
-    nodes = yield from execute(GroupNodesQuestion(group=group, range=span))
-    types = {node.name: device_models(node.device_types) for node in nodes}
-    members = [
-        {"NodeID": line.node, "GPUType": types.get(line.node, ""), "Metrics": _points(line)}
-        for line in _first_of(metrics, result.lines)
-        if not gpu_type or gpu_type in types.get(line.node, "").casefold().split(",")
-    ]
-    body = {"ResourceGroupID": group.id, "MetricType": metric_type, "NodesMetrics": members}
-    return answer(body, arguments, id_key="")
+
+    metric_type: Annotated[str, Meta(description=f"One of {listed(NODE_METRICS)}, in any letter case.")]
+    gpu_type: Annotated[str, Meta(description="Nodes with such a device alone: `V100`, `A100`, `H200`, ...")] = field(
+        default="", name="GPUType"
+    )
+    start_time: Annotated[int | None, Meta(description=f"{TIME_TEXT} Default: one hour ago."), TIME] = None
+    end_time: Annotated[int | None, Meta(description=f"{TIME_TEXT} Not included. Default: now."), TIME] = None
+    time_step: TimeStep = DEFAULT_STEP_MS
+    verbose: Annotated[bool, Meta(description="Changes nothing.")] = False
+
+    def _steps(self) -> Steps:
+        group, metrics = GroupRef(self.resource_group_id), node_metrics(self.metric_type)
+        if not metrics:
+            names = ", ".join(NODE_METRICS)
+            raise InvalidRequestError(f"MetricType {self.metric_type!r} is not one of {names}", "MetricType")
+        gpu_type = self.gpu_type.casefold()
+        span = self.time_range(self.start_time, self.end_time, HOUR)
+        result = yield from execute(
+            MetricQuery(subject=group, metrics=metrics, range=span, step_ms=self.time_step, by=By.NODE)
+        )
+        nodes = yield from execute(GroupNodesQuestion(group=group, range=span))
+        types = {node.name: device_models(node.device_types) for node in nodes}
+        members = [
+            {"NodeID": line.node, "GPUType": types.get(line.node, ""), "Metrics": _points(line)}
+            for line in _first_of(metrics, result.lines)
+            if not gpu_type or gpu_type in types.get(line.node, "").casefold().split(",")
+        ]
+        body = {"ResourceGroupID": group.id, "MetricType": self.metric_type, "NodesMetrics": members}
+        return answer(body, self, id_key="")
 
 
-@operation("GET /api/v1/resources/data/total", "metrics:read", _IN_QUERY, by_resource=True)
-def get_resource_group_total(arguments: Arguments) -> Steps:
+@operation("GET /api/v1/resources/data/total", "metrics:read", by_resource=True)
+class GetResourceGroupTotal(GroupRequest, frozen=True, kw_only=True):
     """Returns the capacity of a resource group, memory in KB of 1,024 bytes.
 
     `{totalCPU, totalGPU, totalMemory, totalGPUInfos: [{type, count}]}`. The group's nodes are those whose record names
     it, else those on which its jobs ran in the last day.
     """
-    group = GroupRef(arguments.required("ResourceGroupID"))
-    found = yield from execute(CapacityQuestion(group=group, range=arguments.lately(NOW_MS)))
-    return _amounts("total", found, arguments)
+
+    def _steps(self) -> Steps:
+        question = CapacityQuestion(group=GroupRef(self.resource_group_id), range=self.lately(NOW_MS))
+        found = yield from execute(question)
+        return _amounts("total", found, self)
 
 
-@operation(
-    "GET /api/v1/resources/data/request",
-    "metrics:read",
-    _IN_QUERY,
-    in_query("PodStatus", "`Waiting`, `Running` or `Terminated` (in the last day). Default: `Running`."),
-    by_resource=True,
-)
-def get_resource_group_request(arguments: Arguments) -> Steps:
+@operation("GET /api/v1/resources/data/request", "metrics:read", by_resource=True)
+class GetResourceGroupRequest(GroupRequest, frozen=True, kw_only=True):
     """Returns the limits of the replicas in a state, memory in KB of 1,024 bytes.
 
     `{requestCPU, requestGPU, requestMemory, requestGPUInfos: [{type, count}]}`.
     """
-    group = GroupRef(arguments.required("ResourceGroupID"))
-    states = arguments.choice("PodStatus", _STATES, _STATES["Running"])
-    span = arguments.lately(DAY if states == _STATES["Terminated"] else NOW_MS)
-    found = yield from execute(RequestsQuestion(group=group, range=span, states=states))
-    return _amounts("request", found, arguments)
+
+    pod_status: Annotated[frozenset[JobState], Meta(description="`Terminated`: in the last day."), Choice(_STATES)] = (
+        _STATES["Running"]
+    )
+
+    def _steps(self) -> Steps:
+        span = self.lately(DAY if self.pod_status == _STATES["Terminated"] else NOW_MS)
+        group = GroupRef(self.resource_group_id)
+        found = yield from execute(RequestsQuestion(group=group, range=span, states=self.pod_status))
+        return _amounts("request", found, self)
 
 
 def by_field(records: Sequence[dict[str, Any]], field: str, *, descending: bool) -> list[dict[str, Any]]:
@@ -230,7 +231,7 @@ def _measured(text: Callable[[float], str], value: float | None, there: bool) ->
     return text(value)
 
 
-def _amounts(prefix: str, found: Amounts, arguments: Arguments) -> Answer:
+def _amounts(prefix: str, found: Amounts, request: AlibabaRequest) -> Answer:
     counts = Counter[str]()
     for name, count in found.device_types.items():
         counts[device_model(name)] += count
@@ -240,7 +241,7 @@ def _amounts(prefix: str, found: Amounts, arguments: Arguments) -> Answer:
         f"{prefix}Memory": kilobytes(found.memory),
         f"{prefix}GPUInfos": [{"type": name, "count": count} for name, count in sorted(counts.items())],
     }
-    return answer(body, arguments, id_key="")
+    return answer(body, request, id_key="")
 
 
 def _first_of(metrics: Sequence[str], lines: Sequence[Line]) -> list[Line]:

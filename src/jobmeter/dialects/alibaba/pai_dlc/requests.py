@@ -1,0 +1,46 @@
+"""Requests about a job and its pods."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from jobmeter.dialects.alibaba.common.operation import TIME, AlibabaRequest, Lookup
+from jobmeter.dialects.base import execute
+from jobmeter.model.job import JobView
+from jobmeter.model.time import DAY
+from jobmeter.query.request import JobQuestion, JobRef
+
+WEEK = 7 * DAY
+TIME_TEXT = "UTC, ISO 8601 (`2020-11-08T16:00:00Z`)."
+Token = Annotated[str, Meta(description="A share token (GetToken), read when the call has no other credential.")]
+
+
+WeekStart = Annotated[int | None, Meta(description=f"{TIME_TEXT} Default: seven days ago."), TIME]
+WeekEnd = Annotated[int | None, Meta(description=f"{TIME_TEXT} Included. Default: now."), TIME]
+
+
+def job_view(job: str) -> Lookup[JobView]:
+    """Return the job of that id."""
+    return (yield from execute(JobQuestion(JobRef(job))))
+
+
+class JobRequest(AlibabaRequest, frozen=True, kw_only=True):
+    """A request about a job."""
+
+    job_id: Annotated[str, Meta(description="The job.")]
+
+    @property
+    def ref(self) -> JobRef:
+        """The job."""
+        return JobRef(self.job_id)
+
+    def view(self) -> Lookup[JobView]:
+        """Return the job."""
+        return job_view(self.job_id)
+
+
+class PodRequest(JobRequest, frozen=True, kw_only=True):
+    """A request about a pod of a job."""
+
+    pod_id: Annotated[str, Meta(description="The pod, as GetJob names it.")]
+    pod_uid: Annotated[str, Meta(description="One attempt of the pod, as GetJob names it. Default: all of them.")] = ""

@@ -1,0 +1,1 @@
+"""The operations: every file of this folder is read."""

@@ -1,0 +1,245 @@
+"""Training jobs: their metrics, measured and reported, events and logs."""
+
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from jobmeter.dialects.alibaba.common.instances import replicas_named
+from jobmeter.dialects.alibaba.common.operation import (
+    ORDER,
+    TIME,
+    AlibabaRequest,
+    Step,
+    answer,
+    check_range,
+    given,
+    in_their_unit,
+    member_name,
+    operation,
+    ordered_range,
+    pod_ids,
+)
+from jobmeter.dialects.alibaba.pai_studio.names import DEFAULT_STEP_MS, INSTANCE_METRICS, TIME_TEXT, PageRequest
+from jobmeter.dialects.base import Steps, execute, rounded
+from jobmeter.dialects.base.request import Choice
+from jobmeter.model.catalog import Metric
+from jobmeter.model.event import Event, EventFilter
+from jobmeter.model.job import Job
+from jobmeter.model.time import HOUR, MAX_TIME_MS, NS_PER_MS, SECOND, TimeRange, ceil_to, iso
+from jobmeter.query.defaults import job_end, job_start
+from jobmeter.query.reported import Report, ReportedQuestion
+from jobmeter.query.request import By, JobQuestion, JobRef, Line, LogQuestion, MetricQuery
+
+TrainingJob = Annotated[str, Meta(description="The job, by its id.")]
+RangeStart = Annotated[int | None, Meta(description=f"{TIME_TEXT} Default: the job's start."), TIME]
+RangeEnd = Annotated[int | None, Meta(description=f"{TIME_TEXT} Not included. Default: now."), TIME]
+
+
+class EventsOfJobRequest(PageRequest, frozen=True, kw_only=True):
+    """A request for events of a training job."""
+
+    training_job_id: TrainingJob
+    start_time: Annotated[int | None, Meta(description=f"{TIME_TEXT} Default: the first event."), TIME] = None
+    end_time: Annotated[int | None, Meta(description=f"{TIME_TEXT} Not included. Default: the last event."), TIME] = (
+        None
+    )
+
+    def events(self, instance: str) -> Steps:
+        """Return the events of an instance, of all with an empty text."""
+        check_range(self.start_time, self.end_time)
+        view = yield from execute(JobQuestion(JobRef(self.training_job_id)))
+        offset, size = self.page
+        found = yield from execute(
+            EventFilter(
+                projects=frozenset({view.job.project}),
+                jobs=(view.job.id,),
+                replicas=replicas_named(view, instance),
+                start=self.start_time,
+                end=self.end_time,
+                offset=offset,
+                limit=size,
+            )
+        )
+        body = {"Events": [_event_text(event) for event in found.events], "TotalCount": str(found.total)}
+        return answer(body, self)
+
+
+Instance = Annotated[str, Meta(description="One instance: a pod's id or `<TrainingJobId>-<replica>`. Default: all.")]
+
+
+@operation("GET /api/v1/trainingjobs/{TrainingJobId}/metrics", "metrics:read", by_resource=True)
+class ListTrainingJobMetrics(PageRequest, frozen=True, kw_only=True):
+    """Lists the reported metrics, sample by sample: `{Metrics: [{Name, Timestamp, Value}], TotalCount, RequestId}`.
+
+    The names are `app.*` metrics without the prefix; metrics of agents are not among them. Values of all
+    replicas; values at the same time are in the order of the replicas.
+    """
+
+    training_job_id: TrainingJob
+    start_time: RangeStart = None
+    end_time: RangeEnd = None
+    name: Annotated[str, Meta(description="One metric, `loss` for what was reported as `app.loss`. Default: all.")] = ""
+    order: Annotated[bool, Meta(description="By time."), ORDER] = False
+
+    def _steps(self) -> Steps:
+        view = yield from execute(JobQuestion(JobRef(self.training_job_id)))
+        offset, size = self.page
+        found = yield from execute(
+            ReportedQuestion(
+                ref=JobRef(view.job.id, view.job.project),
+                range=_range_of(self.context.now_ms, (self.start_time, self.end_time), view.job),
+                names=given(self.name),
+                descending=self.order,
+                offset=offset,
+                limit=size,
+            )
+        )
+        return answer({"Metrics": _reported(found.reports), "TotalCount": found.total}, self)
+
+
+@operation("GET /api/v1/trainingjobs/{TrainingJobId}/latestmetrics", "metrics:read", by_resource=True)
+class GetTrainingJobLatestMetrics(AlibabaRequest, frozen=True, kw_only=True):
+    """Returns the newest value of each metric that the program reported, of any replica.
+
+    `{Metrics: [{Name, Timestamp, Value}], RequestId}`, by name, at most 1,000.
+    """
+
+    training_job_id: TrainingJob
+    names: Annotated[tuple[str, ...], Meta(description="Metrics, separated by commas. Default: all.")] = ()
+
+    def _steps(self) -> Steps:
+        found = yield from execute(
+            ReportedQuestion(
+                ref=JobRef(self.training_job_id),
+                range=TimeRange(0, MAX_TIME_MS),
+                names=frozenset(self.names),
+                latest=True,
+                limit=1_000,
+            )
+        )
+        return answer({"Metrics": _reported(found.reports)}, self)
+
+
+@operation("GET /api/v1/trainingjobs/{TrainingJobId}/instancemetrics", "metrics:read", by_resource=True)
+class ListTrainingJobInstanceMetrics(AlibabaRequest, frozen=True, kw_only=True):
+    """Returns one metric of a training job, a line for each instance.
+
+    `{InstanceMetrics: [{InstanceId, NodeName, Metrics: [{Time, Value}]}], RequestId}`. `Time` is the start of the step
+    as ISO 8601 text; utilisations are percent, rates MB/s (10^6 bytes), none below 0. Instances without samples are
+    absent.
+    """
+
+    training_job_id: TrainingJob
+    start_time: RangeStart = None
+    end_time: RangeEnd = None
+    metric_type: Annotated[Metric, Choice(INSTANCE_METRICS, exact=True)]
+    instance_id: Instance = ""
+    time_step: Annotated[int, Step(SECOND)] = DEFAULT_STEP_MS
+
+    def _steps(self) -> Steps:
+        view = yield from execute(JobQuestion(JobRef(self.training_job_id)))
+        result = yield from execute(
+            MetricQuery(
+                subject=JobRef(view.job.id, view.job.project),
+                metrics=(self.metric_type.name,),
+                range=_range_of(self.context.now_ms, (self.start_time, self.end_time), view.job, self.time_step),
+                step_ms=self.time_step,
+                by=By.REPLICA,
+                replicas=replicas_named(view, self.instance_id),
+            )
+        )
+        pods = pod_ids(view)
+        nodes = {replica.name: replica.node for replica in sorted(view.replicas, key=lambda one: one.attempt)}
+        members = [
+            {
+                "InstanceId": pods.get(member_name(line)) or f"{view.job.id}-{member_name(line)}",
+                "NodeName": nodes.get(line.replica) or line.node,
+                "Metrics": _points(line),
+            }
+            for line in result.lines
+        ]
+        return answer({"InstanceMetrics": members}, self)
+
+
+@operation("GET /api/v1/trainingjobs/{TrainingJobId}/events", "jobs:read", by_resource=True)
+class ListTrainingJobEvents(EventsOfJobRequest, frozen=True, kw_only=True):
+    """Lists the events of a job and its instances, by time: `{Events: [text], TotalCount, RequestId}`.
+
+    An event is a line of time, level, instance, reason and message; `TotalCount` is text.
+    """
+
+    def _steps(self) -> Steps:
+        return self.events("")
+
+
+@operation("GET /api/v1/trainingjobs/{TrainingJobId}/instances/{InstanceId}/events", "jobs:read", by_resource=True)
+class ListTrainingJobInstanceEvents(EventsOfJobRequest, frozen=True, kw_only=True):
+    """Lists the events of one instance, as in ListTrainingJobEvents."""
+
+    instance_id: Annotated[str, Meta(description="A pod's id or `<TrainingJobId>-<replica>`.")]
+
+    def _steps(self) -> Steps:
+        return self.events(self.instance_id)
+
+
+@operation("GET /api/v1/trainingjobs/{TrainingJobId}/logs", "jobs:read", by_resource=True)
+class ListTrainingJobLogs(PageRequest, frozen=True, kw_only=True):
+    """Lists the output of a job's processes, line by line and by time: `{Logs: [text], TotalCount, RequestId}`.
+
+    `TotalCount` is text.
+    """
+
+    training_job_id: TrainingJob
+    instance_id: Instance = ""
+    worker_id: Annotated[str, Meta(description="The older name of InstanceId.")] = ""
+    start_time: Annotated[int | None, Meta(description=f"{TIME_TEXT} Default: the first line."), TIME] = None
+    end_time: Annotated[int | None, Meta(description=f"{TIME_TEXT} Not included. Default: the last line."), TIME] = None
+
+    def _steps(self) -> Steps:
+        start, end = self.start_time, self.end_time
+        check_range(start, end)
+        view = yield from execute(JobQuestion(JobRef(self.training_job_id)))
+        offset, size = self.page
+        found = yield from execute(
+            LogQuestion(
+                ref=JobRef(view.job.id, view.job.project),
+                replicas=replicas_named(view, self.instance_id or self.worker_id),
+                start_ns=None if start is None else start * NS_PER_MS,
+                end_ns=None if end is None else end * NS_PER_MS,
+                offset=offset,
+                limit=size,
+                count=True,
+            )
+        )
+        total = len(found.lines) if found.total is None else found.total
+        return answer({"Logs": [line.text for line in found.lines], "TotalCount": str(total)}, self)
+
+
+def _range_of(now_ms: int, bounds: tuple[int | None, int | None], job: Job, step_ms: int = 1) -> TimeRange:
+    """Return the range from StartTime (by default the job's start) to EndTime (by default now).
+
+    After a job's end the default EndTime is its end, rounded up to the step.
+    """
+    start, end = bounds
+    ended, begun = job_end(job), job_start(job)
+    if end is None:
+        end = now_ms if ended is None else min(now_ms, ceil_to(ended + 1, step_ms))
+    if start is None:
+        start = min(end, max(0, end - HOUR) if begun is None else begun)
+    return ordered_range(start, end)
+
+
+def _reported(reports: Iterable[Report]) -> list[dict[str, Any]]:
+    return [{"Name": one.name, "Timestamp": iso(one.time), "Value": rounded(one.value)} for one in reports]
+
+
+def _points(line: Line) -> list[dict[str, Any]]:
+    values = in_their_unit(line)
+    return [{"Time": iso(time), "Value": value} for time, value in zip(line.time.tolist(), values, strict=True)]
+
+
+def _event_text(event: Event) -> str:
+    """Format an event as ``2026-11-20T15:33:56Z WARNING worker-0 OOMKilled: ...``, without missing parts."""
+    head = " ".join(filter(None, (iso(event.time), event.level.upper(), event.replica, event.reason)))
+    return f"{head}: {event.message}" if event.message else head

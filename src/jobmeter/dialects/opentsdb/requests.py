@@ -1,0 +1,91 @@
+"""Reader of OpenTSDB's parameters: in a query string, or in the JSON body of a POST."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from jobmeter.access.call import Call
+from jobmeter.dialects.base import Context
+from jobmeter.dialects.base.request import Flag, Kind, Operations, Reader, Request, Slot
+from jobmeter.errors import InvalidRequestError
+
+T = TypeVar("T")
+
+
+class Present(Flag):
+    """A parameter that is present or not; ``false`` counts as absent."""
+
+    def examples(self, slot: Slot) -> tuple[Sequence[str], str]:  # noqa: ARG002
+        """Return no invalid value."""
+        return (), ""
+
+    def form(self, slot: Slot) -> str:  # noqa: ARG002
+        """Return an empty text: the description says it."""
+        return ""
+
+    def default_text(self, default: Any) -> str:  # noqa: ANN401, ARG002
+        """Return an empty text."""
+        return ""
+
+    def read(self, reader: Reader, slot: Slot, values: Mapping[str, Any]) -> bool:  # noqa: ARG002
+        """Return True if the parameter is present."""
+        value = values.get(slot.name)
+        return value is not None and value.strip().lower() != "false"
+
+
+class Count(Kind):
+    """A whole number from 0 on; a number above the Meta's ``le`` becomes that one."""
+
+    def default_text(self, default: Any) -> str:  # noqa: ANN401
+        """Return the number."""
+        return str(default)
+
+    def convert(self, reader: Reader, slot: Slot, value: Any) -> int:  # noqa: ANN401, ARG002
+        """Return the number."""
+        return whole(value, slot.name, 0, slot.bounds[1])
+
+
+class _Reader(Reader):
+    def values(self, call: Call, context: Context) -> Mapping[str, Any]:  # noqa: ARG002
+        """Return the first value of each parameter of the query string."""
+        return dict(reversed(call.parameters))
+
+
+operation = Operations(_Reader())
+"""Declares an operation."""
+PRESENT = Present()
+
+
+class PostRequest(Request, frozen=True, kw_only=True):
+    """A request with parameters in a query string, or in the JSON body of a POST."""
+
+    body: Annotated[bytes, Meta(description="With POST: a JSON object.")] = b""
+
+    @property
+    def posted(self) -> bool:
+        """True for a POST, whose body has the parameters."""
+        return self.call.method == "POST"
+
+    def content(self, kind: type[T]) -> T:
+        """Decode the body as ``kind``, for any content type. Raises InvalidRequestError (field ``body``)."""
+        if not self.call.body.strip():
+            raise InvalidRequestError("Missing request content", "body")
+        try:
+            return msgspec.json.decode(self.call.body, type=kind)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise InvalidRequestError(f"Unable to parse the given JSON: {error}", "body") from error
+
+
+def whole(text: str | int | None, name: str, default: int, most: int) -> int:
+    """Return a whole number from 0 to ``most``; a larger one becomes ``most``. Raises InvalidRequestError."""
+    if text in {None, ""}:
+        return default
+    try:
+        number = int(text or 0)
+    except ValueError:
+        number = -1
+    if number < 0:
+        raise InvalidRequestError(f"Unable to parse '{name}' as a number", name)
+    return min(number, most)
