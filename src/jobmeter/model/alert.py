@@ -116,6 +116,8 @@ class AlertPage(msgspec.Struct, frozen=True):
 class AlertsQuestion(msgspec.Struct, Question[AlertPage], frozen=True, kw_only=True):
     """Question for the pending and firing alerts that the caller may see, oldest first."""
 
+    of_job = True
+
 
 class RuleStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A rule with its last evaluation: ``health`` is ok, err or unknown."""
@@ -146,6 +148,8 @@ class RuleGroupStatus(msgspec.Struct, frozen=True, kw_only=True):
 class RulesQuestion(msgspec.Struct, Question[Sequence[RuleGroupStatus]], frozen=True, kw_only=True):
     """Question for the groups of rules that the server evaluates."""
 
+    of_job = True
+
 
 class AlertingStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of alerts without secrets: the names of receivers, and the start of the server."""
@@ -158,9 +162,13 @@ class AlertingStatus(msgspec.Struct, frozen=True, kw_only=True):
 class AlertingQuestion(msgspec.Struct, Question[AlertingStatus], frozen=True, kw_only=True):
     """Question for the settings of alerts."""
 
+    of_job = True
+
 
 class SilencesQuestion(msgspec.Struct, Question[Sequence[Silence]], frozen=True, kw_only=True):
     """Question for the silences that the caller may see, the newest end first; expired ones for five days."""
+
+    of_job = True
 
 
 class PutSilence(msgspec.Struct, Question[Silence], frozen=True, kw_only=True):

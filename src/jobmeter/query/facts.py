@@ -74,6 +74,8 @@ class DiskFacts(msgspec.Struct, frozen=True):
 class DiskQuestion(msgspec.Struct, Question[DiskFacts], frozen=True):
     """Question for the space on the disk of the server's data folder; the server itself answers."""
 
+    of_job = True
+
 
 def job_facts(
     registry: Registry, question: JobFactsQuestion, projects: frozenset[str] | None, scope: Scope, now_ms: int
