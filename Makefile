@@ -6,8 +6,6 @@ unexport PYTHONDONTWRITEBYTECODE
 SDKS := alibaba alibaba-old aliyun-log baseten dask huawei mlflow opentelemetry s3 truss
 MINUTES ?= 10
 DIST := dist
-# The server's tests once more, with questions and results encoded as between processes.
-TEST_ENCODED = $(VENV)/bin/python -m pytest -q -n 2 --encode-questions tests/unit/server
 UV := $(VENV)/bin/uv
 # A machine without a C compiler gets one as a Python package.
 ifeq ($(shell command -v cc || command -v gcc || command -v clang),)
@@ -46,11 +44,11 @@ flink: .venvs/flink/.ready  ## a Flink for its tests, 700 MB; they need a JVM, t
 	@$(UV) pip install --quiet --python .venvs/$*/bin/python --require-hashes -r requirements/sdk-$*.txt
 	@touch $@
 
-test: setup sdk  ## every test, with the same examples each time; then those of test-encoded
-	@$(RUN)python -m pytest -q -n 2 tests; first=$$?; $(TEST_ENCODED) && exit $$first
+test: setup sdk  ## every test, with the same examples each time
+	@$(RUN)python -m pytest -q -n 2 tests
 
-test-encoded: setup ## the tests of the server once more, with questions and results encoded
-	@$(TEST_ENCODED)
+test-encoded: setup ## the tests of the server with questions and results encoded, as between processes
+	@$(RUN)python -m pytest -q -n 2 --encode-questions tests/unit/server
 
 test-clusters: setup ## the tests with real clusters, too slow for CI: Slurm, Flink, Kubernetes, the image (PARTS=slurm,flink)
 	@$(RUN)python -m tests.cluster_suite --parts "$(PARTS)"

@@ -12,8 +12,7 @@ from jobmeter.diagnose.report import diagnose
 from jobmeter.diagnose.running import evaluate_running
 from jobmeter.diagnose.thresholds import Thresholds, load
 from jobmeter.model.batch import SampleBatch
-from jobmeter.model.catalog import CATALOG
-from jobmeter.model.catalog import Scope as MetricScope
+from jobmeter.model.catalog import CATALOG, MetricScope
 from jobmeter.model.finding import Finding
 from jobmeter.model.job import Allocation, Job, JobState, JobView, Replica
 from jobmeter.model.series import Series

@@ -29,11 +29,11 @@ from jobmeter.store.base import (
     NEWEST,
     PAGE_BYTES,
     LogSelector,
-    Memory,
     ReadBudget,
-    Selector,
     SeriesPage,
     SeriesPlace,
+    SeriesSelector,
+    StoreMemory,
     StoreStatistics,
     Tier,
     names_of,
@@ -141,7 +141,7 @@ class MemoryLogs:
 class MemoryStore:
     """Implements ``jobmeter.store.base.Store`` in memory. "Durable" means for the life of the process."""
 
-    memory: Memory | None = None
+    memory: StoreMemory | None = None
     """Always None: this engine has no window."""
 
     def __init__(self) -> None:
@@ -188,7 +188,7 @@ class MemoryStore:
         """Return False for every series: this engine does not know."""
         return np.zeros(len(keys), np.bool_)
 
-    def find(self, selector: Selector) -> list[Series]:
+    def find(self, selector: SeriesSelector) -> list[Series]:
         """Return the series that match."""
         with self._lock:
             found = [series for key, series in self._series.items() if self._matches(key, series, selector)]
@@ -207,7 +207,7 @@ class MemoryStore:
         following = (-found[most][0], *found[most][1:]) if len(found) > most else None
         return SeriesPage(SeriesKeys(job, series), following)
 
-    def names(self, selector: Selector, part: NamePart, prefix: str = "") -> list[str]:
+    def names(self, selector: SeriesSelector, part: NamePart, prefix: str = "") -> list[str]:
         """Return the distinct names of a field in the matching series, sorted."""
         with self._lock:
             found = {
@@ -218,7 +218,7 @@ class MemoryStore:
             }
         return sorted(name for name in found if name and name.startswith(prefix))[: selector.limit]
 
-    def _matches(self, key: _Key, series: Series, selector: Selector) -> bool:
+    def _matches(self, key: _Key, series: Series, selector: SeriesSelector) -> bool:
         if not selector.by_names()(series) or (selector.jobs is not None and key[0] not in selector.jobs):
             return False
         return selector.since is None or max(self._samples.get(key, ()), default=-1) >= selector.since

@@ -14,12 +14,12 @@ from pathlib import Path
 import numpy as np
 
 from jobmeter.errors import JobmeterError
-from jobmeter.promql.evaluate import Answer, evaluate
-from jobmeter.promql.nodes import Match, Selector
+from jobmeter.promql.evaluate import EvaluatedQuery, evaluate
+from jobmeter.promql.nodes import VectorMatch, VectorSelector
 from jobmeter.promql.parse import parse
 from jobmeter.promql.regex import full_matches
 from jobmeter.promql.values import STALE, Scalar, String, Value, Vector
-from jobmeter.promql.windows import Samples
+from jobmeter.promql.windows import WindowSamples
 
 _UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000, "y": 31_536_000_000}
 _SERIES = re.compile(r"^\s*([a-zA-Z_:][\w:]*)?\s*(\{.*?\})?\s+(\S.*)$")
@@ -101,7 +101,7 @@ class Memory:
         copy.converts = self.converts
         return copy
 
-    def read(self, selector: Selector, start_ms: int, end_ms: int) -> Samples:
+    def read(self, selector: VectorSelector, start_ms: int, end_ms: int) -> WindowSamples:
         """Return what a selector matches, in the order of labels."""
         names = sorted(self.series)
         chosen = np.zeros(len(names), bool)
@@ -109,11 +109,11 @@ class Memory:
             all_of = np.ones(len(names), bool)
             for one in alternative:
                 texts = [dict(labels).get(one.label, "") for labels in names]
-                if one.match in (Match.EQUAL, Match.NOT_EQUAL):
+                if one.match in (VectorMatch.EQUAL, VectorMatch.NOT_EQUAL):
                     found = np.array([text == one.value for text in texts], bool)
                 else:
                     found = full_matches(one.value, texts)
-                all_of &= found if one.match in (Match.EQUAL, Match.REGEX) else ~found
+                all_of &= found if one.match in (VectorMatch.EQUAL, VectorMatch.REGEX) else ~found
             chosen |= all_of
         labels, times, values, starts = [], [], [], [0]
         for at in np.nonzero(chosen)[0].tolist():
@@ -124,7 +124,7 @@ class Memory:
                 times += [series.times[k] for k in inside]
                 values += [series.values[k] for k in inside]
                 starts.append(len(times))
-        return Samples(labels, np.array(times, np.int64), np.array(values, float), np.array(starts, np.int64))
+        return WindowSamples(labels, np.array(times, np.int64), np.array(values, float), np.array(starts, np.int64))
 
 
 @dataclass
@@ -254,7 +254,7 @@ def problem(case: Case) -> str:
     return _notes(case, answer) or _values(case, answer.value, len(times))
 
 
-def _notes(case: Case, answer: Answer) -> str:
+def _notes(case: Case, answer: EvaluatedQuery) -> str:
     for kind, noted in (("warn", answer.warnings), ("info", answer.infos)):
         wanted = [note for note in case.notes if note.startswith(f"expect {kind}")]
         if wanted and not noted:

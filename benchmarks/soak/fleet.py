@@ -6,7 +6,7 @@ import numpy as np
 
 from benchmarks.data import Names
 from benchmarks.native import NativeTemplate
-from jobmeter.model.catalog import METRICS, Kind, Scope
+from jobmeter.model.catalog import METRICS, Kind, MetricScope
 
 NODES_PER_JOB = 8
 
@@ -45,7 +45,7 @@ class Fleet:
 
     def names(self) -> tuple[list[str], list[bool]]:
         """The metrics, and which of them only grow: what the catalogue has for GPUs, then a program's own."""
-        known = [one for one in METRICS if one.scope is Scope.DEVICE and one.name.startswith("gpu.")]
+        known = [one for one in METRICS if one.scope is MetricScope.DEVICE and one.name.startswith("gpu.")]
         pairs = [(one.name, one.kind is Kind.COUNTER) for one in known][: self.metrics]
         pairs += [(f"app.figure.{at}", False) for at in range(self.metrics - len(pairs))]
         return [name for name, _ in pairs], [grows for _, grows in pairs]

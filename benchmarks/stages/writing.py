@@ -13,7 +13,7 @@ from benchmarks.processes import cpu_seconds
 from benchmarks.protobuf import HEADERS, RemoteTemplate
 from benchmarks.questions import now_ms
 from benchmarks.row import Table
-from jobmeter.model.catalog import METRICS, Kind, Scope
+from jobmeter.model.catalog import METRICS, Kind, MetricScope
 
 STEP_MS = 10_000
 REMOTE_BODIES = 80
@@ -90,7 +90,7 @@ def _rounds(plan: Plan, table: Table, key: str, writers: Sequence[_Writer], time
 def _measured(agent: int) -> list[Names]:
     """The series of one agent, on the node of one replica: eight devices with forty metrics each."""
     count = AGENT_SERIES // AGENT_DEVICES
-    metrics = [one.name for one in METRICS if one.scope is Scope.DEVICE and one.kind is Kind.GAUGE][:count]
+    metrics = [one.name for one in METRICS if one.scope is MetricScope.DEVICE and one.kind is Kind.GAUGE][:count]
     metrics += [f"app.figure.{number}" for number in range(count - len(metrics))]
     job, replica, node = f"fleet-{agent // NODES_A_JOB}", f"worker-{agent % NODES_A_JOB}", f"node-{agent}"
     return [Names(metric, job, replica, node, f"gpu{device}") for device in range(AGENT_DEVICES) for metric in metrics]

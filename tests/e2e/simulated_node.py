@@ -24,7 +24,7 @@ from jobmeter.collect.accelerators.collector import AcceleratorCollector
 from jobmeter.collect.accelerators.names import DeviceNames
 from jobmeter.collect.accelerators.nvidia.binding import PynvmlLibrary
 from jobmeter.collect.accelerators.nvidia.vendor import VENDOR
-from jobmeter.collect.base import Place
+from jobmeter.collect.base import NodeIdentity
 from jobmeter.collect.cgroup.paths import Hierarchies
 from jobmeter.collect.cgroup.reader import GroupReader
 from jobmeter.collect.clock import SampleClock, elapsed_ns
@@ -163,17 +163,19 @@ def install(plan: Plan, number: int, life: int, machine: Machine) -> None:
     frames = 0
     measured = (node_folder(plan, number) / "measured").open("a")
 
-    def host_collectors(place: Place) -> list[Planned]:
+    def host_collectors(place: NodeIdentity) -> list[Planned]:
         return [Planned(CpuCollector(place, proc)), Planned(MemoryCollector(place, proc))]
 
-    def job_collectors(place: Place, _classifier: Any, _clock: Any, *, state: Path | None, **_: Any) -> JobCollectors:
+    def job_collectors(
+        place: NodeIdentity, _classifier: Any, _clock: Any, *, state: Path | None, **_: Any
+    ) -> JobCollectors:
         table = Processes(machine, place.node)
         jobs = JobsCollector(place, table, GroupReader(Hierarchies(proc)), proc, state=state)
         names = DeviceNames((VENDOR,), MachineFiles(proc=proc)).of(VENDOR)
         nvidia = AcceleratorCollector(place, names, PynvmlLibrary(proc_root=proc), table)
         return JobCollectors(table, jobs, [nvidia])
 
-    def reporter(place: Place, devices: Any, *, interval_ms: int) -> NodeReporter:
+    def reporter(place: NodeIdentity, devices: Any, *, interval_ms: int) -> NodeReporter:
         return NodeReporter(place, devices, proc, interval_ms)
 
     def counted(samples: Sequence[Sample]) -> bytes:
@@ -216,7 +218,7 @@ def main(path: str, number: int, life: int) -> int:
     transport = Transport(plan.servers[number], plan.key, timeout=10.0)
     spool = Spool(node_folder(plan, number) / "spool")
     clock = SampleClock(SystemClock(), machine.elapsed)
-    agent = agent_module.Agent(Place(node_name(number), "sim"), lambda: transport, clock, spool, 1000)
+    agent = agent_module.Agent(NodeIdentity(node_name(number), "sim"), lambda: transport, clock, spool, 1000)
     stop = Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     return 0 if agent.run(stop) else 1

@@ -14,7 +14,7 @@ from jobmeter.errors import NotFoundError
 from jobmeter.examples.faults.real import SCRIPTS, THRESHOLDS, run
 from jobmeter.examples.faults.surroundings import small_disk
 from jobmeter.examples.server import own_server
-from jobmeter.model.finding import Role
+from jobmeter.model.finding import FindingRole
 from tests.e2e.conftest import start
 from tests.waiting import wait_until
 
@@ -35,7 +35,7 @@ def check(script, server):
     findings = run(script, server, {**os.environ, **server.environment})
     if findings is None:
         pytest.skip("no such control group can be made here")
-    roots = {one.rule for one in findings if one.role is Role.ROOT}
+    roots = {one.rule for one in findings if one.role is FindingRole.ROOT}
     assert roots == ({script.rule} if script.rule else set()), findings
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from jobmeter.dialects.mlflow.filters import parse, parse_order, sort
-from jobmeter.dialects.mlflow.metrics import Point
+from jobmeter.dialects.mlflow.metrics import LoggedPoint
 from jobmeter.dialects.mlflow.runs import Run
 from jobmeter.errors import InvalidRequestError
 from tests.processes import ServerProcess, running
@@ -185,7 +185,7 @@ def ours(case: dict[str, Any]) -> list[str] | None:
     for one in case["runs"]:
         fields = {name: one[name] for name in ("id", "user", "status", "start", "end", "params", "tags")}
         runs.append(Run(experiment="0", **fields))
-        metrics[one["id"]] = {key: Point(key, 1, 1, value) for key, value in one["metrics"].items()}
+        metrics[one["id"]] = {key: LoggedPoint(key, 1, 1, value) for key, value in one["metrics"].items()}
     try:
         clauses, orders = parse(case["filter"]), parse_order(case["order"])
     except InvalidRequestError:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from jobmeter.collect.base import Place
+from jobmeter.collect.base import NodeIdentity
 from jobmeter.collect.launch.exits import ProcessEnd
-from jobmeter.collect.launch.plan import Plan
+from jobmeter.collect.launch.plan import LaunchPlan
 from jobmeter.collect.launch.records import JobRecorder, ReplicaLife
 from jobmeter.model.job import JobState
 from jobmeter.model.record import ReplicaRecord
@@ -185,9 +185,9 @@ def kernel():
 
 
 def test_a_job_without_a_reported_end_is_unknown():
-    plan = Plan(job="j", name="n", kind="", command=["x"], user="u")
+    plan = LaunchPlan(job="j", name="n", kind="", command=["x"], user="u")
     life = ReplicaLife("worker-0", 0, 1_000, end=5_000)
-    records = JobRecorder(plan, Place("node"), {}, 1_000).end_unknown(life, 5_000)
+    records = JobRecorder(plan, NodeIdentity("node"), {}, 1_000).end_unknown(life, 5_000)
     (job,) = records.jobs
     assert (job.state, job.exit_code, job.end) == (JobState.UNKNOWN, None, 5_000)
     (replica,) = job.replicas

@@ -9,13 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from jobmeter.kernel.samples import Columns
+from jobmeter.kernel.samples import ScannedSamples
 from jobmeter.wire.json_shape import DEPTHS
 
 _TOKEN = re.compile(rb'[^"{}\[\],]*+(?:"(?:[^"\\]++|\\.)*+"?[^"{}\[\],]*+)*+([{}\[\],])', re.DOTALL)
 
 
-def columns(data: bytes, at: int, series: int, samples: int) -> Columns | None:
+def columns(data: bytes, at: int, series: int, samples: int) -> ScannedSamples | None:
     """Copy the columns of a frame, as ``jobmeter.kernel.samples.columns``."""
     counts = np.frombuffer(data, "<u4", series, at)
     single = series == samples and bool((counts == 1).all())
@@ -25,10 +25,10 @@ def columns(data: bytes, at: int, series: int, samples: int) -> Columns | None:
     time = np.frombuffer(data, "<i8", samples, at).astype(np.int64)
     value = np.frombuffer(data, "<f8", samples, at + 8 * samples).astype(np.float64)
     if not samples:
-        return Columns(time, value, None, None, single)
+        return ScannedSamples(time, value, None, None, single)
     finite = bool(np.isfinite(value).all())
     extremes = (float(value.min()), float(value.max())) if finite else (np.nan, np.nan)
-    return Columns(time, value, (int(time.min()), int(time.max())), extremes, single)
+    return ScannedSamples(time, value, (int(time.min()), int(time.max())), extremes, single)
 
 
 def count_tokens(data: bytes) -> tuple[list[int], int]:

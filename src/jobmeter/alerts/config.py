@@ -13,8 +13,8 @@ from jobmeter.alerts.yaml_file import Field, load_file
 from jobmeter.errors import ConfigurationError, InvalidRequestError
 from jobmeter.model.alert import LabelMatcher
 from jobmeter.model.time import DAY, MINUTE, SECOND
-from jobmeter.ship.guard import Guard
-from jobmeter.ship.http import Endpoint
+from jobmeter.ship.guard import DestinationPolicy
+from jobmeter.ship.http import SinkEndpoint
 
 MOST_DESTINATIONS, MOST_ROUTES = 64, 1_000
 ALL = "..."
@@ -70,7 +70,7 @@ class Destination(msgspec.Struct, frozen=True, kw_only=True):
         return f"Destination({self.name!r}, {self.kind!r})"
 
 
-class Route(msgspec.Struct, frozen=True, kw_only=True):
+class AlertRoute(msgspec.Struct, frozen=True, kw_only=True):
     """A node of the tree of routes. Times in ms."""
 
     receiver: str
@@ -80,17 +80,17 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     interval_ms: int = 5 * MINUTE
     repeat_ms: int = DAY // 6
     goes_on: bool = False
-    routes: "tuple[Route, ...]" = ()
+    routes: "tuple[AlertRoute, ...]" = ()
 
 
 class AlertConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Routes, destinations, inhibitions and allowed addresses. Without a route nothing is sent."""
 
-    route: Route | None = None
+    route: AlertRoute | None = None
     destinations: tuple[Destination, ...] = ()
     receivers: tuple[str, ...] = ()
     inhibitions: tuple[Inhibition, ...] = (CASCADES,)
-    guard: Guard = Guard(frozenset(), ())
+    guard: DestinationPolicy = DestinationPolicy(frozenset(), ())
 
 
 def load_config(path: str) -> AlertConfig:
@@ -115,15 +115,15 @@ def read_config(content: Field) -> AlertConfig:
     if "route" not in fields:
         content.fail("a route is needed, with the receiver of every alert")
     return AlertConfig(
-        route=_route(fields["route"], Route(receiver=""), names, [0]),
+        route=_route(fields["route"], AlertRoute(receiver=""), names, [0]),
         destinations=tuple(destinations),
         receivers=tuple(names),
         inhibitions=(CASCADES, *map(_inhibition, fields["inhibit_rules"].items() if "inhibit_rules" in fields else ())),
-        guard=Guard.of([one.text() for one in fields["allow"].items()] if "allow" in fields else ()),
+        guard=DestinationPolicy.of([one.text() for one in fields["allow"].items()] if "allow" in fields else ()),
     )
 
 
-def _route(entry: Field, parent: Route, receivers: Sequence[str], count: list[int]) -> Route:
+def _route(entry: Field, parent: AlertRoute, receivers: Sequence[str], count: list[int]) -> AlertRoute:
     fields = entry.fields(_ROUTE, _NO_TIMES)
     count[0] += 1
     if count[0] > MOST_ROUTES:
@@ -214,7 +214,7 @@ def _webhook(entry: Field, common: Mapping[str, Field], kind: str) -> tuple[Http
     if kind == "alertmanager" and not urlsplit(url).path.rstrip("/").endswith("/alerts"):
         url = f"{url.rstrip('/')}/api/v2/alerts"
     try:
-        Endpoint(url, Guard(frozenset(), ()), query=True)
+        SinkEndpoint(url, DestinationPolicy(frozenset(), ()), query=True)
     except ConfigurationError as error:
         fields.get("url", entry).fail(str(error))
     most = fields["max_alerts"].number(0, 10_000) if "max_alerts" in fields else 0

@@ -13,9 +13,9 @@ import msgspec
 from jobmeter.alerts.config import Destination, Email, Http
 from jobmeter.alerts.messages import Mail
 from jobmeter.model.alert import Message
-from jobmeter.ship.guard import Guard
-from jobmeter.ship.http import TIMEOUT_SECONDS, Endpoint, checked
-from jobmeter.ship.sink import RefusedError, SinkError
+from jobmeter.ship.guard import DestinationPolicy
+from jobmeter.ship.http import TIMEOUT_SECONDS, SinkEndpoint, checked
+from jobmeter.ship.sink import SinkError, SinkRefusedError
 
 USER = Callable[[str, str], str]
 """Function that returns the user of a job, by project and id; empty if unknown."""
@@ -25,7 +25,7 @@ _MOST_SUBJECT = 300
 _PERMANENT = range(500, 600)
 
 
-def deliver(destination: Destination, message: Message, guard: Guard, user_of: USER) -> None:
+def deliver(destination: Destination, message: Message, guard: DestinationPolicy, user_of: USER) -> None:
     """Deliver a message. Raises RefusedError where it will never be accepted, SinkError where it may be later."""
     if isinstance(destination.target, Http):
         _post(destination.target, message, guard)
@@ -33,8 +33,8 @@ def deliver(destination: Destination, message: Message, guard: Guard, user_of: U
         _send_mail(destination.target, msgspec.json.decode(message.body, type=Mail), message, guard, user_of)
 
 
-def _post(target: Http, message: Message, guard: Guard) -> None:
-    endpoint = Endpoint(target.url, guard, query=True)
+def _post(target: Http, message: Message, guard: DestinationPolicy) -> None:
+    endpoint = SinkEndpoint(target.url, guard, query=True)
     headers = {"Content-Type": _JSON, "User-Agent": "jobmeter", "Idempotency-Key": f"{message.created}-{message.id}"}
     if target.authorization:
         headers["Authorization"] = target.authorization
@@ -51,7 +51,7 @@ def _post(target: Http, message: Message, guard: Guard) -> None:
 class _Guarded(smtplib.SMTP):
     """SMTP over a connection to an allowed address."""
 
-    def __init__(self, guard: Guard, hello: str) -> None:
+    def __init__(self, guard: DestinationPolicy, hello: str) -> None:
         super().__init__(timeout=TIMEOUT_SECONDS, local_hostname=hello)
         self._guard = guard
 
@@ -59,12 +59,12 @@ class _Guarded(smtplib.SMTP):
         return self._guard.connect(host, port, timeout)
 
 
-def _send_mail(target: Email, mail: Mail, message: Message, guard: Guard, user_of: USER) -> None:
+def _send_mail(target: Email, mail: Mail, message: Message, guard: DestinationPolicy, user_of: USER) -> None:
     to = mail.to
     if target.domain:
         user = user_of(mail.project, mail.job)
         if not _USER.fullmatch(user):
-            raise RefusedError(f"job {mail.job} has no user with an address")
+            raise SinkRefusedError(f"job {mail.job} has no user with an address")
         to = f"{user}@{target.domain}"
     letter = EmailMessage()
     letter["From"], letter["To"] = target.sender, to
@@ -83,7 +83,7 @@ def _send_mail(target: Email, mail: Mail, message: Message, guard: Guard, user_o
             server.send_message(letter)
     except smtplib.SMTPRecipientsRefused as error:
         codes = [code for code, _ in error.recipients.values()]
-        kind = RefusedError if all(code in _PERMANENT for code in codes) else SinkError
+        kind = SinkRefusedError if all(code in _PERMANENT for code in codes) else SinkError
         raise kind(f"{target.host} refuses the recipient {to}") from error
     except (smtplib.SMTPException, OSError, ValueError) as error:
         raise SinkError(f"{target.host} did not take the mail: {str(error)[:200]}") from error

@@ -20,7 +20,7 @@ _LASTS_MS = 4 * MINUTE
 """Time after which an Alertmanager takes a firing alert as resolved unless it is sent again."""
 
 
-class Reported(msgspec.Struct, frozen=True):
+class ReportedAlert(msgspec.Struct, frozen=True):
     """Alerts that a destination gets together, with the key and the common labels of their group."""
 
     destination: Destination
@@ -39,7 +39,7 @@ class Mail(msgspec.Struct, frozen=True):
     job: str = ""
 
 
-def write_message(reported: Reported, now_ms: int, url: str) -> str:
+def write_message(reported: ReportedAlert, now_ms: int, url: str) -> str:
     """Return the body for a destination, as JSON. ``url`` is the address of this server, empty if unknown."""
     some, target = list(reported.alerts), reported.destination.target
     most = min((target.most if isinstance(target, Http) else 0) or MOST_ALERTS, MOST_ALERTS)
@@ -51,7 +51,7 @@ def write_message(reported: Reported, now_ms: int, url: str) -> str:
         shown = shown[: len(shown) // 2]
 
 
-def _written(reported: Reported, left_out: int, now_ms: int, url: str) -> bytes:
+def _written(reported: ReportedAlert, left_out: int, now_ms: int, url: str) -> bytes:
     match reported.destination.kind:
         case "alertmanager":
             return msgspec.json.encode([_posted(one, now_ms, url) for one in reported.alerts])
@@ -93,7 +93,7 @@ def link(alert: Alert, url: str) -> str:
     return f"{url}/#/jobs/{quote(job, safe='')}" + (f"?project={quote(project, safe='')}" if project else "")
 
 
-def _webhook(reported: Reported, left_out: int, url: str) -> dict[str, Any]:
+def _webhook(reported: ReportedAlert, left_out: int, url: str) -> dict[str, Any]:
     return {
         "version": "4",
         "groupKey": reported.key,
@@ -121,7 +121,7 @@ def _common(found: Iterable[Mapping[str, str]]) -> dict[str, str]:
     }
 
 
-def _mail(reported: Reported, left_out: int, url: str) -> Mail:
+def _mail(reported: ReportedAlert, left_out: int, url: str) -> Mail:
     alerts, target = reported.alerts, reported.destination.target
     firing = sum(one.firing for one in alerts)
     status = f"FIRING:{firing}" if firing else "RESOLVED"

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from jobmeter.alerts.config import ALL, AlertConfig, Destination, Route
-from jobmeter.alerts.messages import Reported, write_message
+from jobmeter.alerts.config import ALL, AlertConfig, AlertRoute, Destination
+from jobmeter.alerts.messages import ReportedAlert, write_message
 from jobmeter.alerts.muting import fulfils
 from jobmeter.model.alert import Alert, AlertPage, AlertState, Message, NotificationGroup
 from jobmeter.model.time import DAY, MINUTE
@@ -28,7 +28,7 @@ class Decision(msgspec.Struct, frozen=True):
 class _Group(msgspec.Struct):
     key: str
     destination: Destination
-    route: Route
+    route: AlertRoute
     labels: dict[str, str]
     alerts: list[Alert]
 
@@ -62,7 +62,7 @@ def _grouped(config: AlertConfig, page: AlertPage) -> dict[str, _Group]:
     return found
 
 
-def _routes(route: Route | None, alert: Alert, place: str) -> Iterator[tuple[str, Route]]:
+def _routes(route: AlertRoute | None, alert: Alert, place: str) -> Iterator[tuple[str, AlertRoute]]:
     """Yield the deepest routes that match, with their places; the next sibling only after ``continue``."""
     if route is None or not fulfils(route.matchers, alert.labels):
         return
@@ -82,12 +82,12 @@ def routes_of(config: AlertConfig, alert: Alert) -> list[tuple[str, dict[str, st
     return [(route.receiver, _group_labels(route, alert)) for _, route in _routes(config.route, alert, "0")]
 
 
-def _group_labels(route: Route, alert: Alert) -> dict[str, str]:
+def _group_labels(route: AlertRoute, alert: Alert) -> dict[str, str]:
     names = alert.labels if ALL in route.group_by else route.group_by
     return {name: alert.labels[name] for name in sorted(names) if name in alert.labels}
 
 
-def _group(place: str, route: Route, destination: Destination, alert: Alert) -> _Group:
+def _group(place: str, route: AlertRoute, destination: Destination, alert: Alert) -> _Group:
     labels = _group_labels(route, alert)
     if destination.kind == "owner":
         place = ""  # once, whatever route an alert takes
@@ -112,7 +112,7 @@ def _decide(group: _Group, old: NotificationGroup | None, now_ms: int, url: str,
     else:
         reported = [*firing, *(ended if group.destination.send_resolved else ())]
     kept = {name: state for name, state in states.items() if state is AlertState.FIRING or name in _names(ended)}
-    body = write_message(Reported(group.destination, group.key, group.labels, reported), now_ms, url)
+    body = write_message(ReportedAlert(group.destination, group.key, group.labels, reported), now_ms, url)
     made.messages.append(Message(destination=group.destination.name, body=body, created=now_ms))
     made.groups.append(
         NotificationGroup(key=group.key, sent=now_ms, states=kept, forever=group.destination.kind == "owner")

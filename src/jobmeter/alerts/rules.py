@@ -13,7 +13,7 @@ from jobmeter.alerts.yaml_file import Field, load_file, load_text
 from jobmeter.errors import ConfigurationError, InvalidRequestError
 from jobmeter.model.alert import ALERT_NAME
 from jobmeter.model.time import MINUTE
-from jobmeter.promql.nodes import NAME, Node, Selector, Subquery, Text
+from jobmeter.promql.nodes import NAME, Node, Subquery, Text, VectorSelector
 from jobmeter.promql.parse import parse
 
 MOST_RULES = 1_000
@@ -34,7 +34,7 @@ _NOT_IN_GROUPS = {
 }
 
 
-class Rule(msgspec.Struct, frozen=True, kw_only=True):
+class AlertRule(msgspec.Struct, frozen=True, kw_only=True):
     """A rule: an alert, or with ``record`` the name of a new series. ``id`` is unique in the server."""
 
     id: str
@@ -59,7 +59,7 @@ class RuleGroup(msgspec.Struct, frozen=True, kw_only=True):
     file: str
     interval_ms: int
     limit: int
-    rules: tuple[Rule, ...]
+    rules: tuple[AlertRule, ...]
 
 
 def load_rules(paths: Sequence[str], *, shipped: bool = True) -> tuple[RuleGroup, ...]:
@@ -105,7 +105,7 @@ def _group(file: str, entry: Field) -> RuleGroup:
     return RuleGroup(name=name, file=file, interval_ms=interval, limit=limit, rules=tuple(rules))
 
 
-def _rule(entry: Field, common: dict[str, Template], common_texts: dict[str, str]) -> Rule:
+def _rule(entry: Field, common: dict[str, Template], common_texts: dict[str, str]) -> AlertRule:
     fields = entry.fields(_RULE_FIELDS)
     if ("alert" in fields) == ("record" in fields):
         entry.fail("a rule needs either alert or record")
@@ -121,7 +121,7 @@ def _rule(entry: Field, common: dict[str, Template], common_texts: dict[str, str
         entry.fail("a rule needs an expr")
     texts = {kind: fields[kind].texts(MOST_LABELS) if kind in fields else {} for kind in ("labels", "annotations")}
     labels = _templates(fields["labels"], labels=True, plain=record) if "labels" in fields else {}
-    return Rule(
+    return AlertRule(
         id="",
         name=name,
         record=record,
@@ -140,7 +140,7 @@ def _expression(field: Field) -> Node:
         node = parse(field.text())
     except InvalidRequestError as error:
         field.fail(error.message)
-    if isinstance(node, Text | Subquery) or (isinstance(node, Selector) and node.range_ms):
+    if isinstance(node, Text | Subquery) or (isinstance(node, VectorSelector) and node.range_ms):
         field.fail("the expression must give a number for each series, not a range or a text")
     return node
 

@@ -6,7 +6,7 @@ from hashlib import blake2b
 import msgspec
 from msgspec.structs import replace
 
-from jobmeter.alerts.rules import Rule
+from jobmeter.alerts.rules import AlertRule
 from jobmeter.model.alert import ALERT_NAME, Alert, AlertState
 from jobmeter.model.time import MINUTE
 from jobmeter.promql.labels import Labels, drop_name
@@ -22,7 +22,7 @@ class EvaluationError(ValueError):
 
 
 def next_states(
-    rule: Rule, before: Mapping[str, Alert], series: Sequence[tuple[Labels, float]], now_ms: int, most: int
+    rule: AlertRule, before: Mapping[str, Alert], series: Sequence[tuple[Labels, float]], now_ms: int, most: int
 ) -> dict[str, Alert]:
     """Return the alerts of a rule by fingerprint; ``before`` has the alerts of the last evaluation.
 
@@ -43,7 +43,7 @@ def next_states(
     return found
 
 
-def _alert(rule: Rule, labels: Labels, value: float, now_ms: int) -> Alert:
+def _alert(rule: AlertRule, labels: Labels, value: float, now_ms: int) -> Alert:
     own = dict(labels)
     final = dict(drop_name(labels))
     final |= {name: template.render(own, value) for name, template in rule.labels.items()}
@@ -66,7 +66,7 @@ def fingerprint_of(rule: str, labels: Mapping[str, str]) -> str:
     return blake2b(msgspec.json.encode([rule, sorted(labels.items())]), digest_size=8).hexdigest()
 
 
-def _continued(rule: Rule, alert: Alert, old: Alert | None, now_ms: int) -> Alert:
+def _continued(rule: AlertRule, alert: Alert, old: Alert | None, now_ms: int) -> Alert:
     if old is not None and old.state is not AlertState.RESOLVED:
         alert = replace(alert, state=old.state, started=old.started, fired=old.fired)
     if alert.state is AlertState.PENDING and now_ms - alert.started >= rule.hold_ms:
@@ -74,7 +74,7 @@ def _continued(rule: Rule, alert: Alert, old: Alert | None, now_ms: int) -> Aler
     return alert
 
 
-def _ended(rule: Rule, old: Alert, now_ms: int) -> Alert | None:
+def _ended(rule: AlertRule, old: Alert, now_ms: int) -> Alert | None:
     match old.state:
         case AlertState.PENDING:
             return None

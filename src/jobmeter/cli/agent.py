@@ -23,7 +23,7 @@ from jobmeter.cli.options import (
 from jobmeter.cli.run import node_name
 from jobmeter.client.transport import Transport
 from jobmeter.collect.agent import Agent, JobDiscovery
-from jobmeter.collect.base import Place
+from jobmeter.collect.base import NodeIdentity
 from jobmeter.collect.clock import SampleClock
 from jobmeter.collect.discover.clusters import SlurmClusters, own_cluster
 from jobmeter.collect.discover.rules import read_rules
@@ -121,7 +121,7 @@ def command(  # noqa: PLR0913 - one for each option
     """Measure this node and the jobs on it, read its system logs, and send everything to a server."""
     logging.basicConfig(level=logging.INFO, format="jobmeter agent: %(message)s")
     check_server(server)
-    place = Place(
+    place = NodeIdentity(
         checked(check_name, node or node_name(), "--node"),
         checked(check_name, cluster, "--cluster") if cluster else "",
         resource_group=_group(resource_group),

@@ -19,7 +19,7 @@ _SPARE = ("labels", "severity", "since")
 @click.option("--firing", is_flag=True, help="Only alerts that fire.")
 @click.option("--json", "as_json", is_flag=True, help="An array of objects.")
 @local.connection_options
-def command(firing: bool, as_json: bool, connection: local.Connection) -> None:
+def command(firing: bool, as_json: bool, connection: local.LocalConnection) -> None:
     """List the alerts that are pending or fire, with what mutes them."""
     found = [
         one

@@ -10,13 +10,13 @@ from jobmeter.cli import completion, local
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.named import metric_option
 from jobmeter.cli.options import examples
-from jobmeter.cli.output import Trend, cell, chart, console, duration, moment, print_json
+from jobmeter.cli.output import TrendColumn, cell, chart, console, duration, moment, print_json
 from jobmeter.cli.phases import show_causes, show_sentence
 from jobmeter.cli.resource_columns import began
 from jobmeter.client.api import Api
 from jobmeter.client.bodies import ComparedJob, Comparison
 from jobmeter.errors import LimitExceededError, NotFoundError, QueryTimeoutError
-from jobmeter.model.phase import Difference
+from jobmeter.model.phase import PhaseDifference
 from jobmeter.model.quantity import quantity
 
 _MOST = 10
@@ -31,7 +31,7 @@ _MOST = 10
 @click.option("--json", "as_json", is_flag=True, help="jobs, step, lines (times from each job's start), differences.")
 @local.connection_options
 def command(
-    jobs: Sequence[str], metrics: Sequence[str], step: str | None, as_json: bool, connection: local.Connection
+    jobs: Sequence[str], metrics: Sequence[str], step: str | None, as_json: bool, connection: local.LocalConnection
 ) -> None:
     """Compare two or more jobs side by side: their duration and why it differs, mean and peak of their usage.
 
@@ -62,7 +62,7 @@ def command(
         _curves(out, answer, name)
 
 
-def _differences(api: Api, ids: Sequence[str], project: str | None) -> tuple[list[Difference], str]:
+def _differences(api: Api, ids: Sequence[str], project: str | None) -> tuple[list[PhaseDifference], str]:
     """Return the explanations of the server, and why it gives none."""
     try:
         return api.causes(ids, project), ""
@@ -113,7 +113,7 @@ def _curves(out: Console, answer: Comparison, metric: str) -> None:
     out.print(f"\n{metric} from each start, step {duration(answer.step)}", markup=False, style="bold")
     order = [one.job.id for one in answer.jobs]
     for line in lines:
-        course = Trend(line.points, 0, end, answer.step)
+        course = TrendColumn(line.points, 0, end, answer.step)
         drawn = chart(course, line.unit, height=4, room=out.width, highest=highest, ends=("0s", duration(end)))
         out.print(f"{_letter(order.index(line.job))}\n{drawn}", markup=False)
 

@@ -15,7 +15,7 @@ from jobmeter.cli.retention import confirm
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--json", "as_json", is_flag=True, help="The deleted jobs as an array of objects.")
 @local.connection_options
-def command(jobs: Sequence[str], yes: bool, as_json: bool, connection: local.Connection) -> None:
+def command(jobs: Sequence[str], yes: bool, as_json: bool, connection: local.LocalConnection) -> None:
     """Delete each JOB with its replicas, samples, log lines and events. This cannot be undone."""
     found = connection.find_each(jobs)
     named = ", ".join(one.id for one in found)

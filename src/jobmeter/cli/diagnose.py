@@ -51,7 +51,7 @@ def command(  # noqa: PLR0913 - one for each option
     task: str | None,
     listed: bool,
     as_json: bool,
-    connection: local.Connection,
+    connection: local.LocalConnection,
 ) -> None:
     """Show the findings of the diagnostic rules about JOB: worst first, with evidence and advice.
 

@@ -12,13 +12,18 @@ from jobmeter.cli.options import FOLDER, ca_file_option, data_folder, data_optio
 from jobmeter.cli.output import console, counted, print_json
 from jobmeter.cli.terminal import printable
 from jobmeter.client.transport import Transport
-from jobmeter.collect.doctor.base import Check, Status
+from jobmeter.collect.doctor.base import Check, SourceStatus
 from jobmeter.collect.doctor.examine import Questions, examine
 from jobmeter.collect.machine import Machine
 from jobmeter.errors import UnavailableError
 from jobmeter.model.time import SystemClock
 
-_STYLES = {Status.OK: "green", Status.LIMITED: "yellow", Status.ABSENT: "dim", Status.PROBLEM: "bold red"}
+_STYLES = {
+    SourceStatus.OK: "green",
+    SourceStatus.LIMITED: "yellow",
+    SourceStatus.ABSENT: "dim",
+    SourceStatus.PROBLEM: "bold red",
+}
 
 
 @click.command(epilog=examples("jobmeter doctor", "jobmeter doctor --server https://meter.example --key TOKEN"))
@@ -59,7 +64,7 @@ def command(
         print_json(checks)
     else:
         _show(checks)
-    sys.exit(any(check.status is Status.PROBLEM for check in checks))
+    sys.exit(any(check.status is SourceStatus.PROBLEM for check in checks))
 
 
 def _transport(server: str | None, key: str | None, data: Path | None, ca_file: str | None) -> Transport | None:
@@ -79,8 +84,8 @@ def _show(checks: list[Check]) -> None:
             out.print(f"[bold]{area}[/]")
         status = f"[{_STYLES[check.status]}]{check.status:<8}[/]"
         out.print(f"  {status} {check.name:<13}{escape(printable(check.text))}")
-        if check.advice and check.status is not Status.OK:
+        if check.advice and check.status is not SourceStatus.OK:
             out.print(f"{'':24}[dim]→[/] {escape(printable(check.advice))}")
-    problems = sum(check.status is Status.PROBLEM for check in checks)
-    limited = sum(check.status is Status.LIMITED for check in checks)
+    problems = sum(check.status is SourceStatus.PROBLEM for check in checks)
+    limited = sum(check.status is SourceStatus.LIMITED for check in checks)
     out.print(f"\n{counted(problems, 'problem')}, {limited} partial")

@@ -37,7 +37,7 @@ def command(
     since: str | None,
     limit: int | None,
     as_json: bool,
-    connection: local.Connection,
+    connection: local.LocalConnection,
     **options: object,
 ) -> None:
     """Show the events of JOB and its replicas, newest last; without JOB, events of everything."""

@@ -22,8 +22,8 @@ from jobmeter.errors import ConfigurationError, InvalidRequestError, JobmeterErr
 from jobmeter.model.time import SECOND
 
 if TYPE_CHECKING:
-    from jobmeter.cli.loading.load import Plan, Tally
-    from jobmeter.cli.loading.send import Totals
+    from jobmeter.cli.loading.load import ImportPlan, Tally
+    from jobmeter.cli.loading.send import SentTotals
 
 _REASONS = {
     "expired": "older than the project's retention; raise it with JOBMETER_RETENTION_RAW_DAYS at the server, or for a "
@@ -57,7 +57,7 @@ def command(
     files: tuple[str, ...],
     dry_run: bool,
     as_json: bool,
-    connection: local.Connection,
+    connection: local.LocalConnection,
     **how: Any,  # noqa: ANN401 - further fields of a plan
 ) -> None:
     """Import samples and job records from CSV, JSON lines, Parquet or offline files of W&B; - is standard input.
@@ -68,11 +68,11 @@ def command(
     """
     if not all(importlib.util.find_spec(name) for name in ("numpy", "pyarrow", "zstandard")):
         raise ConfigurationError("importing needs the server extra: pip install 'jobmeter[server]'")
-    from jobmeter.cli.loading.load import Plan, Tally, bodies
-    from jobmeter.cli.loading.send import Totals
+    from jobmeter.cli.loading.load import ImportPlan, Tally, bodies
+    from jobmeter.cli.loading.send import SentTotals
 
     _check_files(files)
-    plan, tally, totals = Plan(files=files, project=connection.project or "", **how), Tally(), Totals()
+    plan, tally, totals = ImportPlan(files=files, project=connection.project or "", **how), Tally(), SentTotals()
     began = time.monotonic()
     with _progress(files) as (progress, note):
         try:
@@ -104,8 +104,8 @@ def _check_files(files: Sequence[str]) -> None:
 
 
 def _send(
-    plan: "Plan", tally: "Tally", api: Api, progress: Callable[[int], None], note: Callable[[str], None]
-) -> "Totals":
+    plan: "ImportPlan", tally: "Tally", api: Api, progress: Callable[[int], None], note: Callable[[str], None]
+) -> "SentTotals":
     from jobmeter.cli.loading.load import bodies
     from jobmeter.cli.loading.send import Sender
 
@@ -124,7 +124,7 @@ def _send(
     return sender.totals
 
 
-def _result(tally: "Tally", totals: "Totals", seconds: float) -> dict[str, Any]:
+def _result(tally: "Tally", totals: "SentTotals", seconds: float) -> dict[str, Any]:
     return {
         "rows": tally.rows,
         "accepted": totals.accepted,

@@ -64,7 +64,7 @@ _GROUPS = {
 @click.option("--json", "as_json", is_flag=True, help="An array of objects.")
 @local.connection_options
 def command(
-    since: str | None, limit: int | None, as_json: bool, connection: local.Connection, **options: object
+    since: str | None, limit: int | None, as_json: bool, connection: local.LocalConnection, **options: object
 ) -> None:
     """List jobs: running, then queued, then the others, each newest first.
 

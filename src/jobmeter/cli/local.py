@@ -73,7 +73,7 @@ def connect(server: str | None, key: str | None, data: Path | None, start: bool 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Connection:
+class LocalConnection:
     """Connection options of a verb, and the project of its query (None: any)."""
 
     server: str | None
@@ -127,7 +127,7 @@ def connection_options(function: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(function)
     def call(**values: Any) -> None:  # noqa: ANN401 - what click parsed, each verb names its own
         own = {name: values.pop(name) for name in ("server", "key", "data", "project")}
-        function(connection=Connection(**own), **values)
+        function(connection=LocalConnection(**own), **values)
 
     options = (
         click.option("--project", help="The project of the job, if several have one of this id."),

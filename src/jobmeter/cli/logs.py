@@ -67,7 +67,7 @@ def command(
     follow: bool,
     timestamps: bool,
     as_json: bool,
-    connection: local.Connection,
+    connection: local.LocalConnection,
     **options: object,
 ) -> None:
     """Print the output of JOB's processes, oldest first; with several replicas, each line begins with its replica.
@@ -112,7 +112,7 @@ class _Source:
         return iter(newest[::-1])
 
 
-def _of_job(connection: local.Connection, text: str, search: LogSearch) -> tuple[_Source, bool]:
+def _of_job(connection: local.LocalConnection, text: str, search: LogSearch) -> tuple[_Source, bool]:
     """Find the lines of a job. The flag is True if it has several replicas."""
     named = connection.find(text)
     api, job, project = named
@@ -130,7 +130,7 @@ def _of_job(connection: local.Connection, text: str, search: LogSearch) -> tuple
     return _Source(lambda one: api.logs(job, one), ended, search), len(replicas) > 1 and len(search.replicas) != 1
 
 
-def _of_node(connection: local.Connection, search: LogSearch) -> _Source:
+def _of_node(connection: local.LocalConnection, search: LogSearch) -> _Source:
     node = search.node
     if not node:
         raise click.UsageError("name a JOB, or a node with --node")

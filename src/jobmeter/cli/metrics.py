@@ -15,7 +15,7 @@ from jobmeter.cli.listing import show_listing
 from jobmeter.cli.named import existing_parts, in_milliseconds, metric_option
 from jobmeter.cli.options import FILE, examples, one_format
 from jobmeter.cli.output import (
-    Trend,
+    TrendColumn,
     chart,
     console,
     course_width,
@@ -85,7 +85,7 @@ def command(
     as_json: bool,
     raw: bool,
     output: Path | None,
-    connection: local.Connection,
+    connection: local.LocalConnection,
     **options: object,
 ) -> None:
     """Print metrics of JOB: one series per replica, or --by device or job.
@@ -202,5 +202,5 @@ def _print_table(out: Console, answer: MetricAnswer, lines: Sequence[MetricLine]
     show_listing(out, columns, rows, right=columns[1:6], spare=("points", "last", "min", "mean"))
 
 
-def _course(answer: MetricAnswer, line: MetricLine) -> Trend:
-    return Trend(line.points, answer.start, answer.end, answer.step)
+def _course(answer: MetricAnswer, line: MetricLine) -> TrendColumn:
+    return TrendColumn(line.points, answer.start, answer.end, answer.step)

@@ -24,7 +24,7 @@ _SPARE = ("kernel", "first seen", "last seen", "cluster", "resource group", "mem
 @click.option("--resource-group", "groups", multiple=True, metavar="NAME", help="Only nodes of this resource group.")
 @click.option("--json", "as_json", is_flag=True, help="An array of objects.")
 @local.connection_options
-def command(groups: Sequence[str], as_json: bool, connection: local.Connection) -> None:
+def command(groups: Sequence[str], as_json: bool, connection: local.LocalConnection) -> None:
     """List the nodes that agents run on, with their resources, faults and last contact."""
     found, faulty = connection.open().nodes_and_faults(connection.project)
     nodes = [node for node in found if not groups or node.resource_group in groups]

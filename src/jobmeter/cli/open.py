@@ -14,7 +14,7 @@ from jobmeter.cli.options import examples
 @click.argument("job", required=False, shell_complete=completion.jobs)
 @click.option("--print", "only_print", is_flag=True, help="Print the link without opening it.")
 @local.connection_options
-def command(job: str | None, only_print: bool, connection: local.Connection) -> None:
+def command(job: str | None, only_print: bool, connection: local.LocalConnection) -> None:
     """Open the page, or the page of JOB, signed in with your key.
 
     The link works once, within fifteen minutes. Without a browser it is printed: open it in a browser that can reach

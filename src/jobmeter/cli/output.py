@@ -151,7 +151,7 @@ def _two(count: int, per: int, large: str, form: str, small: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Trend:
+class TrendColumn:
     """Values of one series over time, (bucket start in epoch ms, value), with the range and step of their query."""
 
     points: Sequence[tuple[int, float]]
@@ -174,7 +174,7 @@ class Trend:
         return [total / count if count else None for total, count in zip(sums, counts, strict=True)]
 
 
-def sparkline(course: Trend, width: int = 32) -> str:
+def sparkline(course: TrendColumn, width: int = 32) -> str:
     """Draw values over time in ``width`` characters, from 0 (or the lowest value, if below) to the highest.
 
     A blank is a time without a measurement.
@@ -190,7 +190,7 @@ def course_width(out: Console) -> int:
 
 
 def chart(
-    course: Trend,
+    course: TrendColumn,
     unit: str,
     *,
     height: int = 6,

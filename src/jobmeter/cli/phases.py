@@ -9,7 +9,7 @@ from rich.console import Console
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.output import cell, duration
 from jobmeter.errors import LimitExceededError, NotFoundError, QueryTimeoutError
-from jobmeter.model.phase import Difference, JobPhases, Phase
+from jobmeter.model.phase import JobPhases, Phase, PhaseDifference
 
 R = TypeVar("R")
 
@@ -35,12 +35,12 @@ def show_phases(out: Console, phases: JobPhases | None) -> None:
     show_listing(out, ("phase", "length", "share", "times"), rows, right=("length", "share", "times"))
 
 
-def show_sentence(out: Console, difference: Difference) -> None:
+def show_sentence(out: Console, difference: PhaseDifference) -> None:
     """Print the difference and its largest causes as a sentence."""
     out.print(f"[bold]{cell(difference.sentence)}[/]")
 
 
-def show_causes(out: Console, difference: Difference) -> None:
+def show_causes(out: Console, difference: PhaseDifference) -> None:
     """Print the difference by causes, and causes that were not measured in both jobs."""
     a, b = difference.labels
     rows = [

@@ -16,7 +16,8 @@ SPARE = ("user", "node", "disk read", "net in", "disk write", "net out", "power"
 """Columns that a narrow terminal hides, in this order."""
 BUSY = tuple(
     sorted(
-        catalog.shown_in(catalog.Display.USE), key=lambda name: catalog.CATALOG[name].scope is not catalog.Scope.DEVICE
+        catalog.shown_in(catalog.Display.USE),
+        key=lambda name: catalog.CATALOG[name].scope is not catalog.MetricScope.DEVICE,
     )
 )
 """Metrics that measure how busy a job is, devices first; the first one available is used."""

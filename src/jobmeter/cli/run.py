@@ -18,12 +18,12 @@ import click
 from jobmeter.cli.attempt import next_attempt
 from jobmeter.cli.options import checked, checked_interval, data_folder, data_option, examples, key_option
 from jobmeter.client.transport import Transport
-from jobmeter.collect.base import Place
+from jobmeter.collect.base import NodeIdentity
 from jobmeter.collect.clock import SampleClock
 from jobmeter.collect.launch.lease import lease_owner
-from jobmeter.collect.launch.plan import Plan, job_name, new_job_id
+from jobmeter.collect.launch.plan import LaunchPlan, job_name, new_job_id
 from jobmeter.collect.launch.result import Result
-from jobmeter.collect.launch.session import Session
+from jobmeter.collect.launch.session import JobRun
 from jobmeter.collect.launch.tracking import tracking
 from jobmeter.collect.spool import Spool
 from jobmeter.collect.text import valid_text
@@ -32,7 +32,7 @@ from jobmeter.model.series import check_job_id, check_project
 from jobmeter.model.time import SystemClock
 
 if TYPE_CHECKING:
-    from jobmeter.collect.launch.attach import Target
+    from jobmeter.collect.launch.attach import AttachTarget
 
 _FIRST_LINE = 256
 """Bytes that Linux reads of the first line of a script: see execve(2)."""
@@ -94,7 +94,7 @@ def command(  # noqa: PLR0913 - one for each option
     words = target.command if target else words
     shown = name or job_name(words)
     job = checked(check_job_id, job_id, "--job-id") if job_id else new_job_id(shown, clock)
-    place = Place(node_name(), project=checked(check_project, project, "--project") if project else "")
+    place = NodeIdentity(node_name(), project=checked(check_project, project, "--project") if project else "")
     interval_ms = checked_interval(interval, _SHORTEST_INTERVAL_MS)
     spool = _spool(data_folder(data), job, server or _named())
     connect = _connector(server, key, data)
@@ -104,7 +104,7 @@ def command(  # noqa: PLR0913 - one for each option
             stack.callback(spool.close)
         owner = lease_owner(spool.directory if spool else None)
         attempt = next_attempt(job, place.project, owner, spool, connect, clock, _say) if job_id else 0
-        plan = Plan(
+        plan = LaunchPlan(
             job=job,
             name=shown,
             kind=kind,
@@ -149,7 +149,7 @@ def _check_usage(pid: int | None, replicas: int, words: tuple[str, ...], *, pass
         )
 
 
-def _target_of(pid: int, clock: SampleClock) -> "Target":
+def _target_of(pid: int, clock: SampleClock) -> "AttachTarget":
     from jobmeter.collect.launch.attach import find_target
 
     try:
@@ -159,9 +159,9 @@ def _target_of(pid: int, clock: SampleClock) -> "Target":
 
 
 def _measured(
-    plan: Plan,
-    target: "Target | None",
-    place: Place,
+    plan: LaunchPlan,
+    target: "AttachTarget | None",
+    place: NodeIdentity,
     connect: Callable[[], Transport],
     clock: SampleClock,
     spool: Spool | None,
@@ -179,7 +179,7 @@ def _measured(
         return Attachment(plan, target, place, connect, clock, spool=spool).run(interval_ms)
     say = _say_nothing if quiet else _say
     try:
-        return Session(plan, place, connect, clock, spool=spool, say=say, warn=_say).run(os.environ, interval_ms)
+        return JobRun(plan, place, connect, clock, spool=spool, say=say, warn=_say).run(os.environ, interval_ms)
     except OSError as error:
         _say(f"{plan.command[0]}: {missing_interpreter(plan.command[0]) or error.strerror or error}")
         sys.exit(_NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE)
@@ -202,7 +202,9 @@ def missing_interpreter(program: str) -> str:
     return f"its interpreter {words[0].strip()} does not exist{ending}"
 
 
-def _announcing(connect: Callable[[], Transport], plan: Plan, place: Place, *, quiet: bool) -> Callable[[], Transport]:
+def _announcing(
+    connect: Callable[[], Transport], plan: LaunchPlan, place: NodeIdentity, *, quiet: bool
+) -> Callable[[], Transport]:
     """Wrap ``connect`` to print the job's link too: on a terminal only, because logs must not contain secrets."""
 
     def connected() -> Transport:
@@ -265,7 +267,7 @@ def _target(directory: Path) -> str | None:
         return None
 
 
-def _summary(plan: Plan, result: Result) -> None:
+def _summary(plan: LaunchPlan, result: Result) -> None:
     from jobmeter.cli.run_summary import show
 
     try:

@@ -7,8 +7,8 @@ import click
 from rich.table import Table
 
 from jobmeter.cli.output import BARS, console, duration
-from jobmeter.collect.launch.figures import Figure, Figures
-from jobmeter.collect.launch.plan import Plan
+from jobmeter.collect.launch.figures import Figure, RunFigures
+from jobmeter.collect.launch.plan import LaunchPlan
 from jobmeter.collect.launch.result import Result
 from jobmeter.model.job import JobState
 from jobmeter.model.quantity import quantity
@@ -26,7 +26,7 @@ _DEVICES = (("GPU", "gpu", "1"), ("GPU memory", "gpu.memory", "By"), ("GPU power
 Row = tuple[str, str, str]
 
 
-def show(plan: Plan, result: Result) -> None:
+def show(plan: LaunchPlan, result: Result) -> None:
     """Print the summary."""
     lasted = duration(result.end_ms - result.start_ms)
     head = f"{plan.job}  {result.state.value} ({_ending(result)}) after {lasted}"
@@ -75,7 +75,7 @@ def _output(result: Result) -> str:
     return f"{result.lines:,} {'line' if result.lines == 1 else 'lines'} stored{lost}"
 
 
-def _rows(figures: Figures, *, bars: bool) -> Iterator[Row]:
+def _rows(figures: RunFigures, *, bars: bool) -> Iterator[Row]:
     def row(title: str, text: str, *names: str) -> Row:
         courses = [figures.by_name[name].points for name in names if name in figures.by_name]
         return title, text, sparkline(_together(courses)) if bars else ""
@@ -101,7 +101,7 @@ def _together(courses: list[list[float]]) -> list[float]:
     return [sum(course[at * len(course) // count] for course in courses if course) for at in range(count)]
 
 
-def _traffic(figures: Figures) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+def _traffic(figures: RunFigures) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """Yield title, text, and the figures to draw as one."""
     for title, received, sent in _NETWORKS:
         if received in figures.by_name:
@@ -116,5 +116,5 @@ def _mean_and_peak(figure: Figure, unit: str) -> str:
     return f"mean {quantity(figure.mean, unit)}, peak {quantity(figure.peak, unit)}"
 
 
-def _total(figures: Figures, metric: str) -> str:
+def _total(figures: RunFigures, metric: str) -> str:
     return quantity(figures.total(metric), "By")

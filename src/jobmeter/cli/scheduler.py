@@ -21,10 +21,10 @@ from jobmeter.cli.options import (
 from jobmeter.client.transport import Transport
 from jobmeter.collect.deliver import Delivery
 from jobmeter.collect.outbox import Outbox
-from jobmeter.collect.scheduler.base import Kind
-from jobmeter.collect.scheduler.health import Health
+from jobmeter.collect.scheduler.base import SchedulerKind
+from jobmeter.collect.scheduler.health import SchedulerHealth
 from jobmeter.collect.scheduler.registry import SUMMARIES, scheduler_kind
-from jobmeter.collect.scheduler.watch import ClusterScopedIds, Watch
+from jobmeter.collect.scheduler.watch import ClusterScopedIds, SchedulerWatch
 from jobmeter.collect.spool import Spool
 from jobmeter.errors import ConfigurationError
 from jobmeter.model.cluster import JobIds
@@ -59,7 +59,7 @@ def command() -> None:
     """Send a cluster's jobs from its scheduler to a server. Run one process per cluster."""
 
 
-def _command(name: str, kind: Kind) -> click.Command:
+def _command(name: str, kind: SchedulerKind) -> click.Command:
     def run(**options: Any) -> None:  # noqa: ANN401 - click gives each option its own type
         _run(name, kind, **options)
 
@@ -95,7 +95,7 @@ _COMMON = (
 
 def _run(  # noqa: PLR0913 - one for each option
     name: str,
-    kind: Kind,
+    kind: SchedulerKind,
     *,
     server: str,
     key: str,
@@ -118,7 +118,9 @@ def _run(  # noqa: PLR0913 - one for each option
     scheduler = kind.make(cluster, options, spool_folder.directory)
     if job_ids == JobIds.CLUSTER:
         scheduler = ClusterScopedIds(scheduler, cluster.lower())
-    watch = Watch(scheduler, outbox, clock, interval_ms, Health(name, cluster, interval_ms, outbox, clock))
+    watch = SchedulerWatch(
+        scheduler, outbox, clock, interval_ms, SchedulerHealth(name, cluster, interval_ms, outbox, clock)
+    )
     delivery.start()
     try:
         if once:
@@ -133,7 +135,7 @@ def _run(  # noqa: PLR0913 - one for each option
         outbox.close()
 
 
-def _once(watch: Watch, delivery: Delivery) -> None:
+def _once(watch: SchedulerWatch, delivery: Delivery) -> None:
     if problem := watch.poll_once():
         raise ConfigurationError(problem)
     if not delivery.flush(_FLUSH_SECONDS):

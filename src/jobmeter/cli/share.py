@@ -18,7 +18,7 @@ _LONGEST_MS = 365 * DAY
 )
 @click.option("--json", "as_json", is_flag=True, help="An object: job, project, token, expires.")
 @local.connection_options
-def command(job: str, expires: str, as_json: bool, connection: local.Connection) -> None:
+def command(job: str, expires: str, as_json: bool, connection: local.LocalConnection) -> None:
     """Print a token whose holder may read the metrics of JOB until it expires, and nothing else.
 
     PAI-DLC's GetJobMetrics accepts it as Token, without any key. It cannot be revoked before it expires.

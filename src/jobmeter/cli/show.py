@@ -13,7 +13,7 @@ from jobmeter.cli.history import show_history
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.options import examples
 from jobmeter.cli.output import (
-    Trend,
+    TrendColumn,
     cell,
     console,
     counted,
@@ -51,7 +51,7 @@ MOST_SENTENCES = 3
     help="job, replicas, allocations, devices, nodes, summary, quality, phases.",
 )
 @local.connection_options
-def command(job: str, as_json: bool, connection: local.Connection) -> None:
+def command(job: str, as_json: bool, connection: local.LocalConnection) -> None:
     """Show JOB: its record, its problems, its replicas and devices, and its usage over its life.
 
     Usage is the sum over its replicas (or devices); of ratios and temperatures the mean. With several replicas or
@@ -216,7 +216,7 @@ def _rows(summary: JobSummary, width: int, *, several: bool) -> Iterator[tuple[s
         yield (metric.metric, *of_job, *of_one, sparkline(_course(metric, summary), width))
 
 
-def _course(metric: MetricSummary, summary: JobSummary) -> Trend:
+def _course(metric: MetricSummary, summary: JobSummary) -> TrendColumn:
     start, step = summary.start_ms, summary.step_ms
     points = [(start + at * step, value) for at, value in enumerate(metric.points) if value is not None]
-    return Trend(points, start, start + len(metric.points) * step, step)
+    return TrendColumn(points, start, start + len(metric.points) * step, step)

@@ -35,7 +35,9 @@ def command() -> None:
 @click.option("--comment", required=True, help="Why.")
 @click.option("--author", help="Who. [default: the user of this machine]")
 @local.connection_options
-def add(matchers: Sequence[str], length: str, comment: str, author: str | None, connection: local.Connection) -> None:
+def add(
+    matchers: Sequence[str], length: str, comment: str, author: str | None, connection: local.LocalConnection
+) -> None:
     """Silence the alerts that fulfil all MATCHERS: name=value, name!=value, name=~pattern or name!~pattern."""
     found = [_matcher(text) for text in matchers]
     now_ms = SystemClock().now_ms()
@@ -48,7 +50,7 @@ def add(matchers: Sequence[str], length: str, comment: str, author: str | None, 
 @click.option("--expired", is_flag=True, help="Expired silences too, for five days.")
 @click.option("--json", "as_json", is_flag=True, help="An array of objects.")
 @local.connection_options
-def list_(expired: bool, as_json: bool, connection: local.Connection) -> None:
+def list_(expired: bool, as_json: bool, connection: local.LocalConnection) -> None:
     """List the silences."""
     every = read_silences(connection.open().transport)
     found = [one for one in every if expired or one.status.get("state") != "expired"]
@@ -69,7 +71,7 @@ def list_(expired: bool, as_json: bool, connection: local.Connection) -> None:
 @command.command()
 @click.argument("silence")
 @local.connection_options
-def expire(silence: str, connection: local.Connection) -> None:
+def expire(silence: str, connection: local.LocalConnection) -> None:
     """End SILENCE, an id, now."""
     expire_silence(connection.open().transport, silence)
     console().print(f"silence {silence} has ended", markup=False)

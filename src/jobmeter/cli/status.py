@@ -14,7 +14,7 @@ from jobmeter.model.quantity import quantity
 @click.command(epilog=examples("jobmeter status", "jobmeter status --json"))
 @click.option("--json", "as_json", is_flag=True, help="The server's own object.")
 @local.connection_options
-def command(as_json: bool, connection: local.Connection) -> None:
+def command(as_json: bool, connection: local.LocalConnection) -> None:
     """Show the server's state: its sizes, its work, damaged data, and the schedulers of clusters."""
     api = connection.open()
     status = api.status()

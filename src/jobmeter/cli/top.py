@@ -34,7 +34,7 @@ _HINT = "for sorting, sparklines and findings: pip install 'jobmeter[top]'"
 @click.option("--interval", default="2s", show_default=True, metavar="DURATION", help="Time between two updates.")
 @click.option("--once", is_flag=True, help="Print one table and exit; the default without a terminal.")
 @local.connection_options
-def command(job: str | None, interval: str, once: bool, connection: local.Connection) -> None:
+def command(job: str | None, interval: str, once: bool, connection: local.LocalConnection) -> None:
     """Watch the usage of running jobs, or of the replicas and devices of JOB. Press q to leave.
 
     Usage of a job or a replica is the sum over its parts; of ratios and temperatures the mean. With the extra

@@ -50,7 +50,7 @@ def command(
     min_duration: str | None,
     limit: int,
     as_json: bool,
-    connection: local.Connection,
+    connection: local.LocalConnection,
     **options: Any,  # noqa: ANN401 - further fields of a search
 ) -> None:
     """Show the slowest traces of JOB, each as a tree of its spans by start."""

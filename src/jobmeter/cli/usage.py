@@ -25,7 +25,7 @@ _NUMBERS = ("calls", "failed", "free left", "price", "cost")
 )
 @click.option("--json", "as_json", is_flag=True, help="Short for --output json.")
 @local.connection_options
-def command(month: str | None, form: str | None, as_json: bool, connection: local.Connection) -> None:
+def command(month: str | None, form: str | None, as_json: bool, connection: local.LocalConnection) -> None:
     """Show the calls of a month by account, API and operation: total, failed, free, cost.
 
     An account is a project; --project shows only that one. JSON and CSV have exact amounts.

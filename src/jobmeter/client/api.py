@@ -25,7 +25,7 @@ from jobmeter.model.answers import (
 from jobmeter.model.event import Event
 from jobmeter.model.finding import Finding, FindingSummary
 from jobmeter.model.job import Job, Node
-from jobmeter.model.phase import Difference, JobPhases
+from jobmeter.model.phase import JobPhases, PhaseDifference
 from jobmeter.model.quality import JobQuality
 from jobmeter.model.retention import Retention
 from jobmeter.model.task import DiagnosticTask, NewTask, TaskPage
@@ -174,9 +174,11 @@ class Api:
         pairs = [*(("job", job) for job in jobs), *(("metric", metric) for metric in metrics)]
         return self.get("/compare", [*pairs, *given(step=step, project=project)], Comparison)
 
-    def causes(self, jobs: Sequence[str], project: str | None = None) -> list[Difference]:
+    def causes(self, jobs: Sequence[str], project: str | None = None) -> list[PhaseDifference]:
         """Why each job took longer or less long than the first one. Raises NotFoundError."""
-        return self.get("/compare/causes", [*(("job", job) for job in jobs), *given(project=project)], list[Difference])
+        return self.get(
+            "/compare/causes", [*(("job", job) for job in jobs), *given(project=project)], list[PhaseDifference]
+        )
 
     def phases(self, job: str, project: str | None = None) -> JobPhases:
         """The phases of a job. Raises NotFoundError."""

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from threading import Event
 
-from jobmeter.collect.base import Owner, Place, RecordSource
+from jobmeter.collect.base import NodeIdentity, Owner, RecordSource
 from jobmeter.collect.checks.node import NodeChecks
 from jobmeter.collect.checks.poll import CheckPoller
 from jobmeter.collect.clock import ClockReporter, SampleClock
@@ -52,7 +52,7 @@ class Agent:
 
     def __init__(
         self,
-        place: Place,
+        place: NodeIdentity,
         connect: Callable[[], Requester],
         clock: SampleClock,
         spool: Spool | None,
@@ -146,7 +146,7 @@ class Agent:
         return delivered
 
 
-def _node_collectors(place: Place, jobs: JobCollectors) -> list[Planned]:
+def _node_collectors(place: NodeIdentity, jobs: JobCollectors) -> list[Planned]:
     """Return the collectors of the node, plug-ins' last."""
     own = host_collectors(place)
     return [*own, *plugin_collectors(place, (*own, *jobs.planned))]

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from jobmeter.collect import files
-from jobmeter.collect.base import Owner, Place, Samples
+from jobmeter.collect.base import NodeIdentity, Owner, Samples
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.worker import Outcome
 from jobmeter.model.sample import Sample
@@ -23,7 +23,7 @@ class AgentMetrics:
 
     def __init__(
         self,
-        place: Place,
+        place: NodeIdentity,
         job: str = "",
         processes: Callable[[], tuple[int, bool]] | None = None,
         counters: Callable[[], Mapping[str, int]] = dict,

@@ -45,7 +45,7 @@ class RecordSource(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class NodeIdentity:
     """Location of the agent. ``project`` empty means the project of the agent's key.
 
     ``resource_group`` is the group whose capacity the node counts towards, empty if unset.

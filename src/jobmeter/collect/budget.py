@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 
-class Budget:
+class MeasuringBudget:
     """Allows a thread a share of one core over time. For that thread alone."""
 
     def __init__(

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Lock
 
-from jobmeter.collect.base import Place
+from jobmeter.collect.base import NodeIdentity
 from jobmeter.model.event import Level
 from jobmeter.model.record import Records
 from jobmeter.model.time import NS_PER_MS, Clock
@@ -175,7 +175,7 @@ def _near(left: _Offset, right: _Offset) -> bool:
 class ClockReporter:
     """Record source: an event of the node for each change of its clock."""
 
-    def __init__(self, place: Place, clock: SampleClock) -> None:
+    def __init__(self, place: NodeIdentity, clock: SampleClock) -> None:
         self._place = place
         self._clock = clock
 

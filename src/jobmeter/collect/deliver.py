@@ -10,7 +10,7 @@ import msgspec
 from jobmeter.client.transport import API, FRAMES, Response
 from jobmeter.collect.clock import OVERLAP_MS
 from jobmeter.collect.outbox import Outbox
-from jobmeter.collect.spool import Batch, Position
+from jobmeter.collect.spool import Batch, SpoolPosition
 from jobmeter.errors import InvalidRequestError, LimitExceededError, ThrottledError, UnavailableError
 from jobmeter.model.backoff import backoff_seconds
 from jobmeter.model.time import Clock, iso
@@ -74,7 +74,7 @@ class Delivery:
         self._clock = clock
         self._requester: Requester | None = None
         self._failures = 0
-        self._careful_until: Position | None = None
+        self._careful_until: SpoolPosition | None = None
         self._clocks_apart_ms: int | None = None
         self._unknown: set[str] = set()
         self._stopping = Event()

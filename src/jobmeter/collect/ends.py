@@ -16,7 +16,7 @@ from jobmeter.collect.base import Owner
 from jobmeter.collect.cgroup.count import GroupKey, group_key
 from jobmeter.collect.cgroup.job_group import JobGroupReader, JobUsage
 from jobmeter.collect.cgroup.reader import GroupReader
-from jobmeter.collect.cgroup.usage import Usage
+from jobmeter.collect.cgroup.usage import CgroupUsage
 from jobmeter.collect.discover.member import Member, Process
 from jobmeter.collect.process.stat import Key, read_stat
 
@@ -35,12 +35,12 @@ each end, for less than a millisecond.
 
 
 @dataclass(frozen=True, slots=True)
-class Final:
+class FinalUsage:
     """Usage of a replica's group when one of its processes ended, and of its job, if known."""
 
     owner: Owner
     groups: GroupKey
-    usage: Usage
+    usage: CgroupUsage
     job_groups: GroupKey = ()
     job_usage: JobUsage | None = None
 
@@ -68,7 +68,7 @@ class EndWatch:
         self._watched: dict[Key, tuple[int, Member]] = {}
         """Pidfd of each process, and its place in a job."""
         self._by_descriptor: dict[int, Key] = {}
-        self._finals: SimpleQueue[Final] = SimpleQueue()
+        self._finals: SimpleQueue[FinalUsage] = SimpleQueue()
         self._poll: select.epoll | None = None
 
     def watch(self, processes: Iterable[Process]) -> None:
@@ -94,7 +94,7 @@ class EndWatch:
             if process.member.groups and process.stat.key not in self._watched and len(self._watched) < MOST:
                 self._add(process)
 
-    def drain(self) -> list[Final]:
+    def drain(self) -> list[FinalUsage]:
         """Return the readings since the last call, oldest first."""
         return [self._finals.get_nowait() for _ in range(self._finals.qsize())]
 
@@ -133,10 +133,12 @@ class EndWatch:
                     if self._by_descriptor.get(descriptor) == key:
                         self._drop(key)
 
-    def _final(self, member: Member) -> Final:
+    def _final(self, member: Member) -> FinalUsage:
         usage = self._reader.read(member.groups)  # first: it may be gone in a moment
         job = group_key(member.job_groups)
-        return Final(member.owner, group_key(member.groups), usage, job, self.job_groups.read(job) if job else None)
+        return FinalUsage(
+            member.owner, group_key(member.groups), usage, job, self.job_groups.read(job) if job else None
+        )
 
     def _drop(self, key: Key) -> None:
         descriptor, _ = self._watched.pop(key)

@@ -10,14 +10,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from queue import SimpleQueue
 
-from jobmeter.collect.base import Owner, Place, Samples
+from jobmeter.collect.base import NodeIdentity, Owner, Samples
 from jobmeter.collect.cgroup.count import GroupCounters, GroupKey, group_key
 from jobmeter.collect.cgroup.job_group import JobGroupCounters, JobGroupReader
+from jobmeter.collect.cgroup.outside import CgroupPlace as GroupPlace
 from jobmeter.collect.cgroup.outside import InsideTime, places
-from jobmeter.collect.cgroup.outside import Place as GroupPlace
 from jobmeter.collect.cgroup.quota import QuotasAbove
 from jobmeter.collect.cgroup.reader import GroupReader
-from jobmeter.collect.cgroup.usage import Usage, later
+from jobmeter.collect.cgroup.usage import CgroupUsage, later
 from jobmeter.collect.discover.member import Process
 from jobmeter.collect.discover.table import ProcessTable
 from jobmeter.collect.ends import EndWatch
@@ -26,7 +26,7 @@ from jobmeter.collect.process.count import Departed, Ended, ProcessCounters
 from jobmeter.collect.process.counter_file import CounterFile
 from jobmeter.collect.process.stat import Key
 from jobmeter.collect.process_events.counts import ProcessCounts, counts_file
-from jobmeter.collect.replica import Replica, ReplicaMemory
+from jobmeter.collect.replica import ReplicaMemory, ReplicaProcesses
 from jobmeter.collect.starts import COUNTERS, SHORTEST_MS, Starts
 from jobmeter.model.sample import Sample
 
@@ -61,7 +61,7 @@ class JobsCollector:
 
     def __init__(
         self,
-        place: Place,
+        place: NodeIdentity,
         table: ProcessTable,
         groups: GroupReader,
         proc_root: str = "/proc",
@@ -163,12 +163,12 @@ class JobsCollector:
         self._forget(now_ms)
         return samples
 
-    def _finals(self, processes: Iterable[Process]) -> dict[Owner, dict[GroupKey, Usage]]:
+    def _finals(self, processes: Iterable[Process]) -> dict[Owner, dict[GroupKey, CgroupUsage]]:
         """Return and count the last readings of groups in which a process has ended since the last scan."""
         if self._ends is None:
             return {}
         self._ends.watch(processes)
-        finals: defaultdict[Owner, dict[GroupKey, Usage]] = defaultdict(dict)
+        finals: defaultdict[Owner, dict[GroupKey, CgroupUsage]] = defaultdict(dict)
         for final in self._ends.drain():
             self._by_job.update(final.job_groups, final.owner.attempt, final.job_usage)
             self._by_group.update({final.owner: {final.groups: final.usage}})
@@ -242,10 +242,10 @@ class JobsCollector:
         self,
         processes: Iterable[Process],
         ended: Iterable[Ended | Departed],
-        finals: Mapping[Owner, Mapping[GroupKey, Usage]],
+        finals: Mapping[Owner, Mapping[GroupKey, CgroupUsage]],
         away: Mapping[Key, GroupPlace],
-    ) -> dict[Owner, Replica]:
-        replicas: defaultdict[Owner, Replica] = defaultdict(Replica)
+    ) -> dict[Owner, ReplicaProcesses]:
+        replicas: defaultdict[Owner, ReplicaProcesses] = defaultdict(ReplicaProcesses)
         keys: defaultdict[Owner, set[GroupKey]] = defaultdict(set)
         for process in processes:
             owner = process.member.owner
@@ -325,7 +325,7 @@ class JobsCollector:
             self.memory.forget(owner)
 
 
-def _pressure(groups: Mapping[GroupKey, Usage]) -> _Values:
+def _pressure(groups: Mapping[GroupKey, CgroupUsage]) -> _Values:
     """Return the stalls of a replica with one group: stalls of several groups overlap and cannot be added."""
     if len(groups) != 1:
         return {}

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from jobmeter.collect.base import Place, RecordSource, Samples
+from jobmeter.collect.base import NodeIdentity, RecordSource, Samples
 from jobmeter.collect.clock import elapsed_ns
-from jobmeter.collect.syslog.kernel import DEVICE, Device, Record, parse_record
+from jobmeter.collect.syslog.kernel import DEVICE, KernelLog, KernelRecord, parse_record
 from jobmeter.collect.text import valid_text
 from jobmeter.model.event import Level
 from jobmeter.model.finding import Severity
@@ -22,7 +22,7 @@ MOST_LINES = 2_000
 MOST_EVENTS = 50
 OOM_KILLING = "OOMKilling"
 _LONGEST = 1_000
-_NOTHING = Record(0, 0, 0, "")
+_NOTHING = KernelRecord(0, 0, 0, "")
 _LEVELS = {Severity.INFO: Level.INFO, Severity.WARNING: Level.WARNING, Severity.CRITICAL: Level.ERROR}
 _SIGNS = (
     (OOM_KILLING, re.compile(r"(?:Memory cgroup out of memory|Out of memory): Killed process", re.IGNORECASE)),
@@ -33,7 +33,7 @@ _SIGNS = (
 )  # fmt: skip
 
 
-def event_of_line(text: str, time_ms: int, place: Place) -> EventRecord | None:
+def event_of_line(text: str, time_ms: int, place: NodeIdentity) -> EventRecord | None:
     """Return the event in a line of a node's kernel log; None without one."""
     xid = read_xid(text)
     if xid is not None:
@@ -50,12 +50,12 @@ def event_of_line(text: str, time_ms: int, place: Place) -> EventRecord | None:
 class KernelWatch:
     """Record source: reads new lines of the kernel's log; nothing if it is not readable."""
 
-    def __init__(self, place: Place, path: Path = DEVICE, since_boot_ns: Callable[[], int] = elapsed_ns) -> None:
+    def __init__(self, place: NodeIdentity, path: Path = DEVICE, since_boot_ns: Callable[[], int] = elapsed_ns) -> None:
         self._place = place
         self._since_boot_ns = since_boot_ns
-        self._device: Device | None = None
+        self._device: KernelLog | None = None
         with suppress(OSError):
-            self._device = Device(path)
+            self._device = KernelLog(path)
             self._device.skip()
 
     def records(self, now_ms: int) -> Records:
@@ -74,7 +74,7 @@ class KernelWatch:
                 events.append(event)
         return Records(events=events)
 
-    def _next(self) -> Record | None:
+    def _next(self) -> KernelRecord | None:
         """Return the next message; an empty one if the kernel has overwritten it, None without one."""
         try:
             line = self._device.read() if self._device else None
@@ -97,7 +97,7 @@ class NodeKills:
     or, if it happened between the two, in the next tick.
     """
 
-    def __init__(self, place: Place, kernel: RecordSource | None) -> None:
+    def __init__(self, place: NodeIdentity, kernel: RecordSource | None) -> None:
         self._place = place
         self._kernel = kernel
         self._value: float | None = None

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from jobmeter.collect.agent_metrics import AgentMetrics
-from jobmeter.collect.base import Place, RecordSource, Samples
+from jobmeter.collect.base import NodeIdentity, RecordSource, Samples
 from jobmeter.collect.checks.poll import CheckPoller
 from jobmeter.collect.clock import SampleClock
 from jobmeter.collect.deliver import Delivery
@@ -25,7 +25,7 @@ class Measurement:
     """Measures jobs at a place and delivers the results. ``job`` is set when a run of one job measures itself."""
 
     def __init__(
-        self, place: Place, collectors: JobCollectors, delivery: Delivery, clock: SampleClock, job: str = ""
+        self, place: NodeIdentity, collectors: JobCollectors, delivery: Delivery, clock: SampleClock, job: str = ""
     ) -> None:
         self.collectors = collectors
         self.delivery = delivery

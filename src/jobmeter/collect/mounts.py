@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 
 from jobmeter.collect import files
-from jobmeter.collect.base import Owner, Place, Samples
+from jobmeter.collect.base import NodeIdentity, Owner, Samples
 from jobmeter.collect.discover.member import Process
 from jobmeter.collect.discover.table import ProcessTable
 from jobmeter.collect.host.filesystem import points_by_device
@@ -63,7 +63,7 @@ class MountsCollector:
     name = "mounts"
     metrics = ("storage.processes", "storage.files.written")
 
-    def __init__(self, place: Place, table: ProcessTable, proc_root: str = "/proc") -> None:
+    def __init__(self, place: NodeIdentity, table: ProcessTable, proc_root: str = "/proc") -> None:
         self._place = place
         self._table = table
         self._proc = proc_root

@@ -4,7 +4,7 @@ import logging
 from collections import deque
 from threading import Event, Lock
 
-from jobmeter.collect.spool import Batch, Position, Spool
+from jobmeter.collect.spool import Batch, Spool, SpoolPosition
 from jobmeter.wire.native.encode import count_samples
 from jobmeter.wire.native.frame import read_frame
 from jobmeter.wire.native.logs import line_times
@@ -80,9 +80,9 @@ class Outbox:
                 if frames == max_frames or (frames and len(body) + len(frame) > max_bytes):
                     break
                 body, frames = body + frame, frames + 1
-            return Batch(body, frames, Position(-1, self._taken + frames)) if frames else None
+            return Batch(body, frames, SpoolPosition(-1, self._taken + frames)) if frames else None
 
-    def release(self, end: Position) -> None:
+    def release(self, end: SpoolPosition) -> None:
         """Remove delivered frames; see ``Spool.release``."""
         if end.segment >= 0 and self._spool:
             self._spool.release(end)

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from jobmeter.collect.base import Owner
-from jobmeter.collect.discover.member import Member, Process, Source
+from jobmeter.collect.discover.member import Member, MembershipSource, Process
 from jobmeter.collect.process.stat import Key
 
 _FIRST = -1
@@ -44,7 +44,7 @@ class Peaks:
         """Update with the current processes. Replicas that now belong to another job are reset and returned."""
         found: defaultdict[Owner, list[Process]] = defaultdict(list)
         for process in processes:
-            if process.member.source is Source.SLURM:
+            if process.member.source is MembershipSource.SLURM:
                 found[process.member.owner].append(process)
         others: set[Owner] = set()
         for owner, some in found.items():

@@ -9,7 +9,7 @@ from jobmeter.collect.accelerators import registry as vendors
 from jobmeter.collect.accelerators.collector import AcceleratorCollector
 from jobmeter.collect.accelerators.names import DeviceNames
 from jobmeter.collect.accelerators.vendor import Device
-from jobmeter.collect.base import Collector, Owner, Place, RecordSource
+from jobmeter.collect.base import Collector, NodeIdentity, Owner, RecordSource
 from jobmeter.collect.cgroup.paths import Hierarchies
 from jobmeter.collect.cgroup.reader import GroupReader
 from jobmeter.collect.clock import SampleClock
@@ -55,7 +55,7 @@ class Planned:
     every_ms: int = 0
 
 
-HOST: tuple[tuple[Callable[[Place], Collector], int], ...] = (
+HOST: tuple[tuple[Callable[[NodeIdentity], Collector], int], ...] = (
     (CpuCollector, 0),
     (MemoryCollector, 0),
     (LoadCollector, 0),
@@ -68,12 +68,12 @@ HOST: tuple[tuple[Callable[[Place], Collector], int], ...] = (
 """Collectors of the whole node."""
 
 
-def host_collectors(place: Place) -> list[Planned]:
+def host_collectors(place: NodeIdentity) -> list[Planned]:
     """Create the collectors of the whole node."""
     return [Planned(make(place), every_ms) for make, every_ms in HOST]
 
 
-def plugin_collectors(place: Place, others: Iterable[Planned]) -> list[Planned]:
+def plugin_collectors(place: NodeIdentity, others: Iterable[Planned]) -> list[Planned]:
     """Create the collectors of plug-ins. ``others`` are the agent's own, whose names are taken.
 
     ``every_ms`` of a collector, if there, is its shortest interval.
@@ -82,7 +82,7 @@ def plugin_collectors(place: Place, others: Iterable[Planned]) -> list[Planned]:
     return [planned for plugin in plugins if (planned := _planned(plugin, place)) is not None]
 
 
-def _planned(plugin: Plugin, place: Place) -> Planned | None:
+def _planned(plugin: Plugin, place: NodeIdentity) -> Planned | None:
     try:
         collector: Collector = plugin.part(place)
         unknown = next((name for name in collector.metrics if find(name) is None), "")
@@ -153,7 +153,7 @@ class JobCollectors:
 
 
 def job_collectors(
-    place: Place,
+    place: NodeIdentity,
     classifier: Classifier,
     clock: SampleClock,
     *,
@@ -181,7 +181,7 @@ def job_collectors(
 
 
 def accelerator_collectors(
-    place: Place,
+    place: NodeIdentity,
     table: MemberTable,
     clock: Clock,
     hierarchies: Hierarchies,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from jobmeter.collect.base import Owner
 from jobmeter.collect.cgroup.count import GroupKey
 from jobmeter.collect.cgroup.high_water import HighWater
-from jobmeter.collect.cgroup.usage import Usage
+from jobmeter.collect.cgroup.usage import CgroupUsage
 from jobmeter.collect.discover.member import Process
 from jobmeter.collect.peaks import Peaks
 from jobmeter.collect.process.count import Departed, Ended
@@ -15,7 +15,7 @@ from jobmeter.collect.process.stat import ProcessStat
 
 
 @dataclass(slots=True)
-class Replica:
+class ReplicaProcesses:
     """Replica at one moment.
 
     ``living`` are its running processes, ``outside`` those that are in no replica's groups. ``last`` are readings of
@@ -25,8 +25,8 @@ class Replica:
     living: list[Process] = field(default_factory=list)
     outside: list[Process] = field(default_factory=list)
     ended: list[Ended | Departed] = field(default_factory=list)
-    groups: Mapping[GroupKey, Usage] = field(default_factory=dict)
-    last: Iterable[Usage] = ()
+    groups: Mapping[GroupKey, CgroupUsage] = field(default_factory=dict)
+    last: Iterable[CgroupUsage] = ()
 
 
 class ReplicaMemory:
@@ -46,7 +46,7 @@ class ReplicaMemory:
         """Update with the current processes; replicas that now belong to another job are reset and returned."""
         return self._peaks.update(processes)
 
-    def read(self, replicas: Mapping[Owner, Replica]) -> None:
+    def read(self, replicas: Mapping[Owner, ReplicaProcesses]) -> None:
         """Read the processes of these replicas, as far as the budget allows."""
         shared: list[ProcessStat] = []
         own: list[ProcessStat] = []
@@ -58,7 +58,7 @@ class ReplicaMemory:
                 own += inside
         self._processes.update(shared, own)
 
-    def values(self, owner: Owner, replica: Replica) -> dict[str, float | None]:
+    def values(self, owner: Owner, replica: ReplicaProcesses) -> dict[str, float | None]:
         """Return the memory metrics of a replica that was read."""
         inside, apart = _divided(replica)
         # A group without processes still has the file cache that they left.
@@ -87,11 +87,11 @@ class ReplicaMemory:
         self.measures.pop(owner, None)
 
 
-def _charged(replica: Replica) -> list[float]:
+def _charged(replica: ReplicaProcesses) -> list[float]:
     return [usage.memory for usage in replica.groups.values() if usage.memory is not None]
 
 
-def _divided(replica: Replica) -> tuple[list[ProcessStat], list[ProcessStat]]:
+def _divided(replica: ReplicaProcesses) -> tuple[list[ProcessStat], list[ProcessStat]]:
     """Split its living processes into those whose memory its groups count, and the others."""
     apart = replica.outside if _charged(replica) else replica.living
     keys = {process.stat.key for process in apart}

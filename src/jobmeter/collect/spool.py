@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Position:
+class SpoolPosition:
     """Position between two frames: a segment's number and a byte in it."""
 
     segment: int
@@ -40,7 +40,7 @@ class Batch:
 
     body: bytes
     frames: int
-    end: Position
+    end: SpoolPosition
 
 
 class Spool:
@@ -67,7 +67,7 @@ class Spool:
             os.close(self._guard)
             raise ConflictError(f"another process uses the spool {directory}") from error
         self._sizes = self._recover()
-        self._read = Position(min(self._sizes, default=0), 0)
+        self._read = SpoolPosition(min(self._sizes, default=0), 0)
         self._next = max(self._sizes, default=0) + 1
         self._active: int | None = None
         self._descriptor = -1
@@ -106,7 +106,7 @@ class Spool:
                 self._remove(segment)
             return None
 
-    def release(self, end: Position) -> None:
+    def release(self, end: SpoolPosition) -> None:
         """Delete everything before ``end``: the server has acknowledged it."""
         with self._lock:
             for segment in [number for number in self._sizes if number < end.segment]:
@@ -238,7 +238,7 @@ class Spool:
             if following is None or (frames and following - at > max_bytes):
                 break
             end, frames = following, frames + 1
-        return Batch(bytes(data[at:end]), frames, Position(segment, end))
+        return Batch(bytes(data[at:end]), frames, SpoolPosition(segment, end))
 
 
 def _write_all(descriptor: int, data: bytes) -> None:

@@ -11,7 +11,7 @@ from jobmeter.diagnose.lives import Death, deaths
 from jobmeter.diagnose.rule import MOST_LINES, Findings, Rule, Weight, quoted
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.model.event import FINDING, Event
-from jobmeter.model.finding import Evidence, Finding, Role, Severity
+from jobmeter.model.finding import Evidence, Finding, FindingRole, Severity
 from jobmeter.model.job import JobState
 from jobmeter.model.log import LogLine
 from jobmeter.model.time import NS_PER_MS
@@ -105,7 +105,7 @@ def root_finding(
 ) -> Finding:
     """The finding of a cause; it begins with its first evidence, and ends with the replica."""
     start = min((one.time for one in evidence if one.time is not None), default=death.end)
-    role = Role.CASCADE if rule.cause is Weight.CONSEQUENCE else Role.ROOT
+    role = FindingRole.CASCADE if rule.cause is Weight.CONSEQUENCE else FindingRole.ROOT
     shown = evidence[:MOST_LINES]
     return rule.finding(death.subject, severity, (min(start, death.end), death.end), shown, confidence, role)
 

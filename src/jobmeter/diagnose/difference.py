@@ -3,30 +3,30 @@
 from collections.abc import Mapping, Sequence
 
 from jobmeter.access.principal import Scope
-from jobmeter.diagnose.difference_text import Figures, sentence
+from jobmeter.diagnose.difference_text import DifferenceFigures, sentence
 from jobmeter.diagnose.work_time import METRICS, WorkTime, split_work
-from jobmeter.model.phase import Cause, CausePart, Difference, JobPhases, Phase, PhaseSpan
+from jobmeter.model.phase import CausePart, JobPhases, Phase, PhaseCause, PhaseDifference, PhaseSpan
 from jobmeter.query.course import Interval
 from jobmeter.query.execute import Executor
 from jobmeter.query.phases import WRITES, MeasuredRun, RunQuestion
 from jobmeter.query.request import JobRef
 
-_OF_PHASE: Mapping[Phase, Cause] = {
-    Phase.QUEUED: Cause.QUEUE,
-    Phase.PREPARE: Cause.PREPARE,
-    Phase.START: Cause.START,
-    Phase.FIRST_STEP: Cause.FIRST_STEP,
-    Phase.CHECKPOINT: Cause.CHECKPOINT,
-    Phase.RESTART: Cause.RESTART,
-    Phase.REPEAT: Cause.RESTART,
-    Phase.END: Cause.END,
-    Phase.UNATTRIBUTED: Cause.UNATTRIBUTED,
+_OF_PHASE: Mapping[Phase, PhaseCause] = {
+    Phase.QUEUED: PhaseCause.QUEUE,
+    Phase.PREPARE: PhaseCause.PREPARE,
+    Phase.START: PhaseCause.START,
+    Phase.FIRST_STEP: PhaseCause.FIRST_STEP,
+    Phase.CHECKPOINT: PhaseCause.CHECKPOINT,
+    Phase.RESTART: PhaseCause.RESTART,
+    Phase.REPEAT: PhaseCause.RESTART,
+    Phase.END: PhaseCause.END,
+    Phase.UNATTRIBUTED: PhaseCause.UNATTRIBUTED,
 }
 _BEFORE = frozenset({Phase.QUEUED, Phase.PREPARE})
 _AGAIN = frozenset({Phase.START, Phase.FIRST_STEP})
 
 
-def differences(executor: Executor, refs: Sequence[JobRef], scope: Scope) -> list[Difference]:
+def differences(executor: Executor, refs: Sequence[JobRef], scope: Scope) -> list[PhaseDifference]:
     """Return for each job but the first why it took longer or less long than the first.
 
     Raises as ``Executor.run`` does.
@@ -36,7 +36,7 @@ def differences(executor: Executor, refs: Sequence[JobRef], scope: Scope) -> lis
     return [explain_difference(first, other, ("A", chr(ord("B") + at))) for at, other in enumerate(others)]
 
 
-def explain_difference(a: MeasuredRun, b: MeasuredRun, labels: tuple[str, str] = ("A", "B")) -> Difference:
+def explain_difference(a: MeasuredRun, b: MeasuredRun, labels: tuple[str, str] = ("A", "B")) -> PhaseDifference:
     """Return why B took longer or less long than A. Texts call them by ``labels``."""
     both = (a, b)
     unknown: dict[str, str] = {}
@@ -49,7 +49,7 @@ def explain_difference(a: MeasuredRun, b: MeasuredRun, labels: tuple[str, str] =
     parts = [
         _whole(_of_phases(own), work, _length(spans)) for own, work, spans in zip(folded, times, training, strict=True)
     ]
-    figures = Figures(labels, [one.means for one in times], [_counts(own) for own in folded])
+    figures = DifferenceFigures(labels, [one.means for one in times], [_counts(own) for own in folded])
     ordered = sorted(
         (
             CausePart(
@@ -58,13 +58,13 @@ def explain_difference(a: MeasuredRun, b: MeasuredRun, labels: tuple[str, str] =
                 b=parts[1].get(cause, 0),
                 text=figures.text(cause),
             )
-            for cause in Cause
+            for cause in PhaseCause
             if parts[0].get(cause, 0) or parts[1].get(cause, 0)
         ),
         key=lambda part: -abs(part.difference),
     )
     lengths = [sum(own.values()) for own in parts]
-    return Difference(
+    return PhaseDifference(
         a=a.job.id,
         b=b.job.id,
         a_project=a.job.project,
@@ -96,9 +96,9 @@ def _unknown_phases(both: Sequence[MeasuredRun], unknown: dict[str, str]) -> fro
     return frozenset(found)
 
 
-def _folded(phases: JobPhases, missing: frozenset[str]) -> list[tuple[PhaseSpan, Cause | None]]:
+def _folded(phases: JobPhases, missing: frozenset[str]) -> list[tuple[PhaseSpan, PhaseCause | None]]:
     """Return the spans with their causes, None for training; phases that are ``missing`` are part of others."""
-    found: list[tuple[PhaseSpan, Cause | None]] = []
+    found: list[tuple[PhaseSpan, PhaseCause | None]] = []
     for span in phases.spans:
         if Phase.QUEUED in missing and span.phase in _BEFORE:
             continue  # one of both is not known from its submission on
@@ -106,25 +106,25 @@ def _folded(phases: JobPhases, missing: frozenset[str]) -> list[tuple[PhaseSpan,
     return found
 
 
-def _cause(span: PhaseSpan, missing: frozenset[str]) -> Cause | None:
+def _cause(span: PhaseSpan, missing: frozenset[str]) -> PhaseCause | None:
     phase = span.phase
     if phase is Phase.REPEAT and phase in missing:
         return None
     if phase in {Phase.RESTART, Phase.REPEAT} or (span.attempt and phase in _AGAIN):
-        return Cause.RESTART
+        return PhaseCause.RESTART
     if Phase.TRAINING in missing and phase not in _BEFORE:
-        return Cause.UNATTRIBUTED
+        return PhaseCause.UNATTRIBUTED
     if phase in {Phase.START, Phase.END} and phase in missing:
-        return Cause.UNATTRIBUTED
+        return PhaseCause.UNATTRIBUTED
     if phase is Phase.PREPARE and phase in missing:
-        return Cause.QUEUE
+        return PhaseCause.QUEUE
     if phase is Phase.TRAINING or (phase in {Phase.FIRST_STEP, Phase.CHECKPOINT} and phase in missing):
         return None
     return _OF_PHASE[phase]
 
 
-def _of_phases(folded: Sequence[tuple[PhaseSpan, Cause | None]]) -> dict[Cause, int]:
-    found: dict[Cause, int] = {}
+def _of_phases(folded: Sequence[tuple[PhaseSpan, PhaseCause | None]]) -> dict[PhaseCause, int]:
+    found: dict[PhaseCause, int] = {}
     for span, cause in folded:
         if cause is not None:
             found[cause] = found.get(cause, 0) + span.length
@@ -135,7 +135,7 @@ def _length(spans: Sequence[Interval]) -> int:
     return sum(end - start for start, end in spans)
 
 
-def _whole(of_phases: Mapping[Cause, int], work: WorkTime, training_ms: int) -> dict[Cause, int]:
+def _whole(of_phases: Mapping[PhaseCause, int], work: WorkTime, training_ms: int) -> dict[PhaseCause, int]:
     """Return milliseconds by cause; the parts of the training are rounded so that they sum to its length."""
     found = dict(of_phases)
     exact = before = 0.0
@@ -145,14 +145,14 @@ def _whole(of_phases: Mapping[Cause, int], work: WorkTime, training_ms: int) -> 
         rounded = round(exact)
         found[cause] = found.get(cause, 0) + rounded - round(before)
         before = exact
-    found[Cause.UNATTRIBUTED] = found.get(Cause.UNATTRIBUTED, 0) + training_ms - rounded
+    found[PhaseCause.UNATTRIBUTED] = found.get(PhaseCause.UNATTRIBUTED, 0) + training_ms - rounded
     return found
 
 
-def _counts(folded: Sequence[tuple[PhaseSpan, Cause | None]]) -> dict[Cause, int]:
+def _counts(folded: Sequence[tuple[PhaseSpan, PhaseCause | None]]) -> dict[PhaseCause, int]:
     """Return how many checkpoints and restarts there were."""
     spans = [span for span, _ in folded]
     return {
-        Cause.CHECKPOINT: sum(span.phase is Phase.CHECKPOINT for span in spans),
-        Cause.RESTART: max((span.attempt for span in spans), default=0),
+        PhaseCause.CHECKPOINT: sum(span.phase is Phase.CHECKPOINT for span in spans),
+        PhaseCause.RESTART: max((span.attempt for span in spans), default=0),
     }

@@ -6,7 +6,7 @@ import msgspec
 
 from jobmeter.diagnose.wording import amount_of, minutes, title
 from jobmeter.diagnose.work_time import CLOCK, FIGURES, LINKS, SIGNS
-from jobmeter.model.phase import Cause, CausePart
+from jobmeter.model.phase import CausePart, PhaseCause
 from jobmeter.query.phases import WORK
 
 _SIGN_TEXTS: Mapping[str, str] = {
@@ -14,29 +14,29 @@ _SIGN_TEXTS: Mapping[str, str] = {
     "pressure.cpu": "processes waited for a CPU",
     "cpu.utilization": "CPU in use",
 }
-_METRICS: Mapping[Cause, tuple[str, ...]] = {
-    Cause.COMMUNICATION: ("gpu.sm.active", "npu.sm.active", *LINKS),
-    Cause.CLOCK: (CLOCK, *FIGURES[1:]),
-    Cause.COMPUTE: ("gpu.utilization", "gpu.sm.active", "gpu.tensor.active", FIGURES[0]),
+_METRICS: Mapping[PhaseCause, tuple[str, ...]] = {
+    PhaseCause.COMMUNICATION: ("gpu.sm.active", "npu.sm.active", *LINKS),
+    PhaseCause.CLOCK: (CLOCK, *FIGURES[1:]),
+    PhaseCause.COMPUTE: ("gpu.utilization", "gpu.sm.active", "gpu.tensor.active", FIGURES[0]),
 }
-_COUNTED = frozenset({Cause.CHECKPOINT, Cause.RESTART})
+_COUNTED = frozenset({PhaseCause.CHECKPOINT, PhaseCause.RESTART})
 _MOST, _SMALL, _SAME = 4, 0.05, 0.01
 """Parts in a sentence; the share of the difference below which one is left out; jobs that differ by less are alike."""
 _LEAST_MS = 1_000
 
 
-class Figures(msgspec.Struct, frozen=True):
+class DifferenceFigures(msgspec.Struct, frozen=True):
     """The figures of two jobs: means of their metrics while they trained, and how many checkpoints and restarts."""
 
     labels: tuple[str, str]
     means: Sequence[Mapping[str, float]]
-    counts: Sequence[Mapping[Cause, int]]
+    counts: Sequence[Mapping[PhaseCause, int]]
 
-    def text(self, cause: Cause) -> str:
+    def text(self, cause: PhaseCause) -> str:
         """Return the figures behind the part of a cause; empty where there are none."""
         if cause in _COUNTED:
             return self._beside("number", *(str(own[cause]) for own in self.counts))
-        if cause is not Cause.INPUT:
+        if cause is not PhaseCause.INPUT:
             return "; ".join(self._of(name) for name in _METRICS.get(cause, ()) if self._has(name))
         signs = [name for name in SIGNS if self._has(name)]
         texts = [self._of(name) for name in WORK if self._has(name)][:1]

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from jobmeter.diagnose.registry import rules
 from jobmeter.model.event import FINDING, FINDING_ENDED, LEVEL_OF, Event, EventSource
-from jobmeter.model.finding import Evidence, Finding, Role, Severity, Subject, read_message
+from jobmeter.model.finding import Evidence, Finding, FindingRole, Severity, Subject, read_message
 from jobmeter.model.record import EventRecord
 
 _SEVERITIES = {level: severity for severity, level in LEVEL_OF.items()}
@@ -50,7 +50,7 @@ class ReportedFinding(msgspec.Struct, frozen=True):
         parts = [event for event in (self.opened, self.worse, self.ended) if event is not None]
         return Finding(
             rule=self.rule,
-            role=Role.ROOT,
+            role=FindingRole.ROOT,
             severity=self.severity,
             confidence=0.9,
             subject=self.opened.object,

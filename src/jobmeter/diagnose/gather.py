@@ -12,8 +12,7 @@ from jobmeter.diagnose.nodes import addresses_of, reported_places, signals_of_no
 from jobmeter.diagnose.rule import Rule
 from jobmeter.diagnose.signal import Signal
 from jobmeter.errors import LimitExceededError, QueryTimeoutError
-from jobmeter.model.catalog import CATALOG, with_derived
-from jobmeter.model.catalog import Scope as MetricScope
+from jobmeter.model.catalog import CATALOG, MetricScope, with_derived
 from jobmeter.model.event import Event, EventFilter, Level
 from jobmeter.model.job import JobView
 from jobmeter.model.log import LogLine

@@ -14,7 +14,7 @@ APART_MS = 5_000
 _LINE, _EVENT = "log", "event"
 
 
-class Report(msgspec.Struct, frozen=True):
+class IncidentReport(msgspec.Struct, frozen=True):
     """A report of an incident, with its time in epoch ms. Each ``source`` reports an incident once.
 
     ``digest`` is equal for copies of one report.
@@ -26,7 +26,7 @@ class Report(msgspec.Struct, frozen=True):
     digest: Hashable
 
     @classmethod
-    def of_line(cls, line: LogLine, evidence: Evidence, form: str = "") -> "Report":
+    def of_line(cls, line: LogLine, evidence: Evidence, form: str = "") -> "IncidentReport":
         """Return the report of a line; each stream of a node is a source, and in the stream each ``form`` of a line.
 
         Several drivers report one link that went down, say, each in its words.
@@ -35,12 +35,12 @@ class Report(msgspec.Struct, frozen=True):
         return cls(f"{_LINE} {line.stream} {form}", time, evidence, (line.stream, line.time_ns, line.text))
 
     @classmethod
-    def of_event(cls, event: Event, evidence: Evidence) -> "Report":
+    def of_event(cls, event: Event, evidence: Evidence) -> "IncidentReport":
         """Return the report of an event."""
         return cls(_EVENT, event.time, evidence, event.digest)
 
 
-def incidents(reports: Iterable[Report], apart_ms: float = APART_MS) -> list[list[Report]]:
+def incidents(reports: Iterable[IncidentReport], apart_ms: float = APART_MS) -> list[list[IncidentReport]]:
     """Return the reports of each incident, in order of time, lines before events; the order of arrival does not matter.
 
     The reports are about one kind of incident of one thing. A copy of a report counts for nothing.
@@ -48,7 +48,7 @@ def incidents(reports: Iterable[Report], apart_ms: float = APART_MS) -> list[lis
     source has not reported.
     """
     copies = {(one.source, one.digest): one for one in reports}
-    found: list[list[Report]] = []
+    found: list[list[IncidentReport]] = []
     first_open = 0
     after: dict[str, int] = {}  # of each source the incident behind the last one that it has reported
     for one in sorted(copies.values(), key=lambda one: (one.time, one.source, repr(one.digest))):
@@ -63,6 +63,6 @@ def incidents(reports: Iterable[Report], apart_ms: float = APART_MS) -> list[lis
     return [sorted(some, key=lambda one: (not one.source.startswith(_LINE), one.time)) for some in found]
 
 
-def shown(found: Iterable[list[Report]]) -> list[Evidence]:
+def shown(found: Iterable[list[IncidentReport]]) -> list[Evidence]:
     """Return the evidence of each incident, once: that of a line, which has the words of the source."""
     return [some[0].evidence for some in found]

@@ -22,7 +22,7 @@ class Open(msgspec.Struct, frozen=True):
     severity: Severity = Severity.WARNING
 
 
-class Change(msgspec.Struct, frozen=True):
+class FindingChange(msgspec.Struct, frozen=True):
     """Changes of one evaluation.
 
     ``opened`` are findings that opened or got worse, ``closed`` those that closed, each with the time of its report.
@@ -52,9 +52,9 @@ class OpenFindings:
         """The rules of those that are open."""
         return frozenset(rule for rule, _ in self._open)
 
-    def update(self, found: Iterable[Finding], upto_ms: int, now_ms: int, hold_ms: float) -> Change:
+    def update(self, found: Iterable[Finding], upto_ms: int, now_ms: int, hold_ms: float) -> FindingChange:
         """Update with the findings over samples up to a time."""
-        change = Change()
+        change = FindingChange()
         for one in found:
             if upto_ms - one.end >= hold_ms:
                 continue

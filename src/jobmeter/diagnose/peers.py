@@ -36,7 +36,7 @@ _PAUSE = 0.5
 """Members pause together where their median falls below this share of its usual level."""
 
 
-class Difference(msgspec.Struct, frozen=True, eq=False):
+class PeerDifference(msgspec.Struct, frozen=True, eq=False):
     """Differences of members in one metric, float64[member, window] each; NaN where a member was not measured.
 
     ``value`` are their means, ``others`` the medians that they are compared with. ``score`` is how far each is from
@@ -58,7 +58,7 @@ class Difference(msgspec.Struct, frozen=True, eq=False):
         return found
 
     @classmethod
-    def of(cls, value: Float64s, floor: float) -> "Difference":
+    def of(cls, value: Float64s, floor: float) -> "PeerDifference":
         """Compare members; the spread of the others counts as at least ``floor``, a share of their median."""
         others, spread = _of_others(value)
         size = np.abs(others)
@@ -92,7 +92,7 @@ class Peers(msgspec.Struct, frozen=True, eq=False):
     signals: Sequence[Signal]
     time: Int64s
     length: int
-    metrics: Mapping[str, Difference]
+    metrics: Mapping[str, PeerDifference]
 
     def __len__(self) -> int:
         return len(self.signals)
@@ -157,7 +157,9 @@ class Peers(msgspec.Struct, frozen=True, eq=False):
         metrics = {}
         for metric, one in self.metrics.items():
             parts = one.value[:, first:].reshape(len(self), count, _COARSER)
-            metrics[metric] = Difference.of(_means(parts.reshape(-1, _COARSER)).reshape(len(self), count), one.floor)
+            metrics[metric] = PeerDifference.of(
+                _means(parts.reshape(-1, _COARSER)).reshape(len(self), count), one.floor
+            )
         return Peers(self.signals, self.time[first::_COARSER], self.length * _COARSER, metrics)
 
     def _of_one_node(self, odd: Sequence[Outlier]) -> bool:
@@ -214,7 +216,7 @@ def peers_of(
         }
         busy = ~_pauses(next((values[name] for name in load if name in values), None), next(iter(values.values())))
         time = (start + length * np.arange(len(busy), dtype=np.int64))[busy]
-        metrics = {metric: Difference.of(value[:, busy], floors[metric]) for metric, value in values.items()}
+        metrics = {metric: PeerDifference.of(value[:, busy], floors[metric]) for metric, value in values.items()}
         peers: Peers | None = Peers(one_of_each, time, length, metrics)
         scales: list[Peers] = []
         while peers is not None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from enum import Enum
 from pathlib import PurePosixPath
 
-from jobmeter.model.stacks import SELECT_OF_NOTHING, Frame, RankEvidence
+from jobmeter.model.stacks import SELECT_OF_NOTHING, RankEvidence, StackFrame
 
 _COLLECTIVE = re.compile(
     r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|broadcast|barrier|(?:^|_)(?:gloo|nccl|hccl|rccl)|"
@@ -51,7 +51,7 @@ _BY_WAIT = (
 _NETWORK_WAIT = re.compile(r"sk_wait|wait_woken|tcp_|inet_|unix_stream|unix_accept|do_poll|ep_poll|do_select|skb_wait")
 
 
-class Kind(Enum):
+class PlaceKind(Enum):
     """The way in which a rank waits."""
 
     PEER = "peer"
@@ -60,23 +60,23 @@ class Kind(Enum):
     UNKNOWN = "unknown"
 
 
-def is_collective(frame: Frame) -> bool:
+def is_collective(frame: StackFrame) -> bool:
     """True where the name of a call is that of a collective, or its file belongs to a library of collectives."""
     return _COLLECTIVE.search(frame.function) is not None or any(part in frame.file for part in _LIBRARIES)
 
 
-def kind_of(evidence: RankEvidence) -> Kind:
+def kind_of(evidence: RankEvidence) -> PlaceKind:
     """Return how a rank waits by its system call, else by the kernel function in which it sleeps."""
     call = evidence.call
     if evidence.state == "R":
-        return Kind.UNKNOWN  # it may spin in a collective
+        return PlaceKind.UNKNOWN  # it may spin in a collective
     if call in _NETWORK_CALLS or (call in _TRANSFERS and evidence.target.startswith("socket:")):
-        return Kind.PEER
+        return PlaceKind.PEER
     if call in _BY_CALL or call in _TRANSFERS:
-        return Kind.OTHER
+        return PlaceKind.OTHER
     if _NETWORK_WAIT.search(evidence.wait):
-        return Kind.PEER
-    return Kind.OTHER if any(pattern.search(evidence.wait) for pattern, _ in _BY_WAIT) else Kind.UNKNOWN
+        return PlaceKind.PEER
+    return PlaceKind.OTHER if any(pattern.search(evidence.wait) for pattern, _ in _BY_WAIT) else PlaceKind.UNKNOWN
 
 
 def place_of(evidence: RankEvidence) -> str:
@@ -93,7 +93,7 @@ def place_of(evidence: RankEvidence) -> str:
     return f"{waits}{inside}"
 
 
-def own_frame(frames: Sequence[Frame]) -> Frame | None:
+def own_frame(frames: Sequence[StackFrame]) -> StackFrame | None:
     """Return the innermost call of the program's own code, else the innermost call; None without any."""
     return next((frame for frame in frames if frame.is_own), frames[0] if frames else None)
 
@@ -127,7 +127,7 @@ def _waits(evidence: RankEvidence) -> str:
     if call in _TRANSFERS and target and not target.startswith("socket:"):
         verb = "read" if call.startswith("read") else "write"
         return f"waits to {verb} {'a pipe' if target.startswith('pipe:') else target}"
-    if kind_of(evidence) is Kind.PEER:
+    if kind_of(evidence) is PlaceKind.PEER:
         return "waits for data from another process"
     if call in {"open", "openat"} and words:
         return words

@@ -7,12 +7,12 @@ from msgspec.structs import replace
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.rule import Rule, Weight
 from jobmeter.diagnose.thresholds import Numbers
-from jobmeter.model.finding import Evidence, Finding, Role, Severity, Subject, likewise
+from jobmeter.model.finding import Evidence, Finding, FindingRole, Severity, Subject, likewise
 
 MOST = 16
 """Findings of one rule, at most; beyond that one stands for all."""
 _SEVERITIES = (Severity.CRITICAL, Severity.WARNING, Severity.INFO)
-_ROLES = (Role.ROOT, Role.CONFIRMATION, Role.CASCADE)
+_ROLES = (FindingRole.ROOT, FindingRole.CONFIRMATION, FindingRole.CASCADE)
 _NAMED = 8
 """Findings whose sentences one that stands for all has as its evidence."""
 _MOSTLY = 0.5
@@ -150,13 +150,13 @@ def _of_one_end(found: Sequence[Finding], by_name: Mapping[str, Rule]) -> list[F
     """The best explanation first, as the root cause; less specific ones of the same end are left out."""
     ordered = sorted(_specific(found, by_name), key=lambda one: (_weight(one, by_name), one.start))
     best = ordered[0]
-    ranked = [replace(best, role=Role.ROOT)]
+    ranked = [replace(best, role=FindingRole.ROOT)]
     for one in ordered[1:]:
         weight = _weight(one, by_name)
         if weight is Weight.CONSEQUENCE:
-            ranked.append(replace(one, role=Role.CASCADE))
+            ranked.append(replace(one, role=FindingRole.CASCADE))
         elif weight is Weight.SPECIFIC or one.rule == "rank_lost":
-            ranked.append(replace(one, role=Role.CONFIRMATION))
+            ranked.append(replace(one, role=FindingRole.CONFIRMATION))
     return ranked
 
 
@@ -177,7 +177,7 @@ def _specific(found: Sequence[Finding], by_name: Mapping[str, Rule]) -> list[Fin
 
 def _followed(one: Finding, root: Finding) -> Finding:
     """A cause of another replica's end: the same one confirms the root cause, any other is its consequence."""
-    role = Role.CONFIRMATION if one.rule == root.rule else Role.CASCADE
+    role = FindingRole.CONFIRMATION if one.rule == root.rule else FindingRole.CASCADE
     severity = Severity.WARNING if one.severity is Severity.CRITICAL else one.severity
     return replace(one, role=role, severity=severity)
 
@@ -188,7 +188,7 @@ def _weight(one: Finding, by_name: Mapping[str, Rule]) -> Weight:
 
 def _folded(case: Case, found: Sequence[Finding]) -> list[Finding]:
     """Merges many findings of one rule and role into one, which names the first of them."""
-    groups: dict[tuple[str, Role], list[Finding]] = {}
+    groups: dict[tuple[str, FindingRole], list[Finding]] = {}
     for one in found:
         groups.setdefault((one.rule, one.role), []).append(one)
     folded: list[Finding] = []

@@ -7,7 +7,7 @@ import msgspec
 
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.thresholds import Numbers
-from jobmeter.model.finding import Evidence, Finding, Role, Severity, Subject
+from jobmeter.model.finding import Evidence, Finding, FindingRole, Severity, Subject
 
 MOST_LINES = 20
 """Most log lines in the evidence of one finding."""
@@ -85,7 +85,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         span: tuple[int, int],
         evidence: Sequence[Evidence],
         confidence: float = 0.9,
-        role: Role = Role.ROOT,
+        role: FindingRole = FindingRole.ROOT,
         sentence: str = "",
     ) -> Finding:
         """A finding of the rule over ``span`` (epoch ms). Without a ``sentence`` ``examine`` gives it one."""

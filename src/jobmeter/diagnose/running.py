@@ -46,7 +46,7 @@ JobKey = tuple[str, str]
 """(project, id) of a job."""
 
 
-class Evaluation(msgspec.Struct, frozen=True):
+class RunningEvaluation(msgspec.Struct, frozen=True):
     """The findings of a job. ``found`` is None where the reads failed; ``error`` says why.
 
     ``suspected`` is since when (epoch ms) the job may have a fault that the stacks of its ranks would show.
@@ -73,7 +73,7 @@ def evaluate_running(
     jobs: Mapping[JobKey, frozenset[str]],
     now_ms: int,
     thresholds: Thresholds,
-) -> Iterator[Evaluation]:
+) -> Iterator[RunningEvaluation]:
     """Evaluate some jobs, each with its open rules; those that run no longer are left out.
 
     A job whose evaluation fails does not affect the others. Raises as ``Executor.run`` does where what is read
@@ -100,9 +100,11 @@ def evaluate_running(
                 earlier = _case(executor, scope, view, some, together, start_ms, now_ms)
                 return examine(earlier, thresholds, some)
 
-            yield Evaluation(key, view, _from_their_beginning(case, found, which, look_back), suspected=suspected)
+            yield RunningEvaluation(
+                key, view, _from_their_beginning(case, found, which, look_back), suspected=suspected
+            )
         except JobmeterError as error:
-            yield Evaluation(key, view, None, error)
+            yield RunningEvaluation(key, view, None, error)
 
 
 def _suspected(case: Case, thresholds: Thresholds, which: Sequence[Rule]) -> int | None:

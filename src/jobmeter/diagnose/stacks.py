@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from jobmeter.diagnose.places import (
-    Kind,
+    PlaceKind,
     is_collective,
     kind_of,
     place_of,
     short_list,
 )
 from jobmeter.model.job import JobState, JobView, Replica
-from jobmeter.model.stacks import Frame, RankEvidence
+from jobmeter.model.stacks import RankEvidence, StackFrame
 from jobmeter.model.task import NodeAnswer
 
 MOST_EVIDENCE = 16
@@ -32,7 +32,7 @@ class ComparedRank(msgspec.Struct, frozen=True, eq=False):
     name: str
     node: str
     evidence: RankEvidence
-    calls: tuple[Frame, ...]
+    calls: tuple[StackFrame, ...]
 
 
 class NamedRank(msgspec.Struct, frozen=True):
@@ -44,7 +44,7 @@ class NamedRank(msgspec.Struct, frozen=True):
     text: str
 
 
-class Comparison(msgspec.Struct, frozen=True):
+class StackComparison(msgspec.Struct, frozen=True):
     """The result: one sentence, the ranks that others wait for, and notes about what could not be had."""
 
     sentence: str
@@ -52,26 +52,26 @@ class Comparison(msgspec.Struct, frozen=True):
     notes: list[str] = []
 
 
-def compare(view: JobView, answers: Sequence[NodeAnswer]) -> Comparison:
+def compare(view: JobView, answers: Sequence[NodeAnswer]) -> StackComparison:
     """Compare the ranks of a job by the evidence of its nodes."""
     ranks = _ranks(view, answers)
     notes = _notes(ranks, answers)
     if not ranks:
-        return Comparison("no evidence of any rank came: nobody measures the job now", [], notes)
+        return StackComparison("no evidence of any rank came: nobody measures the job now", [], notes)
     stopped = [one for one in ranks if one.evidence.state in _STOPPED | _GONE]
     alive = [one for one in ranks if one not in stopped]
     if not alive:
-        return Comparison(_of_all(ranks), [], notes)
+        return StackComparison(_of_all(ranks), [], notes)
     behind = _behind(alive)
     apart, waiting, collective = _parted(alive, behind, explained=bool(stopped))
     odd = [*stopped, *apart]
     if not odd:
-        return Comparison(_of_all(ranks) + _still_moving(alive), [], notes)
+        return StackComparison(_of_all(ranks) + _still_moving(alive), [], notes)
     named = [
         NamedRank(one.evidence.replica, one.node, one.evidence.attempt, _text(one, behind, collective)) for one in odd
     ]
     sentence = short_list([one.text for one in named], 4, "; ") + _others(ranks, odd, waiting, collective)
-    return Comparison(sentence + _still_moving(alive), named, notes)
+    return StackComparison(sentence + _still_moving(alive), named, notes)
 
 
 def _still_moving(alive: Sequence[ComparedRank]) -> str:
@@ -150,15 +150,15 @@ def _parted(
     rest = [one for one in alive if one not in apart]
     waiting = max(_groups(rest), key=len) if apart and rest and len(_groups(rest)) > 1 else rest
     kinds = _kinds(rest)
-    waiting = [one for one in rest if kinds[one.name] is Kind.PEER] or waiting
+    waiting = [one for one in rest if kinds[one.name] is PlaceKind.PEER] or waiting
     return apart, waiting, _shared_call(waiting, apart)
 
 
 def _elsewhere(alive: Sequence[ComparedRank], groups: Sequence[Sequence[ComparedRank]]) -> list[ComparedRank]:
     kinds = _kinds(alive)
-    peers = [one for one in alive if kinds[one.name] is Kind.PEER]
+    peers = [one for one in alive if kinds[one.name] is PlaceKind.PEER]
     most = max(groups, key=lambda own: (sum(one in peers for one in own), len(own)))
-    apart = [one for one in alive if kinds[one.name] is Kind.OTHER and one not in most]
+    apart = [one for one in alive if kinds[one.name] is PlaceKind.OTHER and one not in most]
     if peers and apart:
         return apart
     largest = max(groups, key=len)
@@ -166,16 +166,20 @@ def _elsewhere(alive: Sequence[ComparedRank], groups: Sequence[Sequence[Compared
     return [] if inside or 2 * len(largest) <= len(alive) else [one for one in alive if one not in largest]
 
 
-def _kinds(ranks: Sequence[ComparedRank]) -> dict[str, Kind]:
+def _kinds(ranks: Sequence[ComparedRank]) -> dict[str, PlaceKind]:
     """Return how each rank waits. Where no system call tells, the names of functions do."""
     by_call = {one.name: kind_of(one.evidence) for one in ranks}
     by_name = {
-        one.name: Kind.UNKNOWN if not one.calls else Kind.PEER if any(map(is_collective, one.calls)) else Kind.OTHER
+        one.name: PlaceKind.UNKNOWN
+        if not one.calls
+        else PlaceKind.PEER
+        if any(map(is_collective, one.calls))
+        else PlaceKind.OTHER
         for one in ranks
     }
-    if Kind.PEER in by_call.values():
-        return {name: kind if kind is not Kind.UNKNOWN else by_name[name] for name, kind in by_call.items()}
-    return by_name if Kind.PEER in by_name.values() else dict.fromkeys(by_name, Kind.UNKNOWN)
+    if PlaceKind.PEER in by_call.values():
+        return {name: kind if kind is not PlaceKind.UNKNOWN else by_name[name] for name, kind in by_call.items()}
+    return by_name if PlaceKind.PEER in by_name.values() else dict.fromkeys(by_name, PlaceKind.UNKNOWN)
 
 
 def _groups(ranks: Sequence[ComparedRank]) -> list[list[ComparedRank]]:
@@ -194,21 +198,21 @@ def _groups(ranks: Sequence[ComparedRank]) -> list[list[ComparedRank]]:
     states: dict[object, list[ComparedRank]] = {}
     for one in ranks:
         kind = kind_of(one.evidence)
-        states.setdefault(kind if kind is Kind.PEER else (one.evidence.call, one.evidence.wait), []).append(one)
+        states.setdefault(kind if kind is PlaceKind.PEER else (one.evidence.call, one.evidence.wait), []).append(one)
     return list(states.values())
 
 
-def _function(frame: Frame) -> object:
+def _function(frame: StackFrame) -> object:
     return frame.function, frame.file
 
 
-def _line(frame: Frame) -> object:
+def _line(frame: StackFrame) -> object:
     return frame.function, frame.file, frame.line
 
 
-def _common(ranks: Sequence[ComparedRank]) -> list[Frame]:
+def _common(ranks: Sequence[ComparedRank]) -> list[StackFrame]:
     """Return the calls that all ranks share, from the outermost one on."""
-    common: list[Frame] = []
+    common: list[StackFrame] = []
     for frames in zip(*(one.calls for one in ranks), strict=False):
         if len({_function(frame) for frame in frames}) > 1:
             break

@@ -16,10 +16,9 @@ from jobmeter.diagnose.rule import Weight
 from jobmeter.diagnose.signal import Signal
 from jobmeter.diagnose.thresholds import Thresholds
 from jobmeter.errors import NotFoundError
-from jobmeter.model.catalog import CATALOG
-from jobmeter.model.catalog import Scope as MetricScope
+from jobmeter.model.catalog import CATALOG, MetricScope
 from jobmeter.model.event import Event, EventFilter, EventType, Level
-from jobmeter.model.finding import Finding, Role, Subject
+from jobmeter.model.finding import Finding, FindingRole, Subject
 from jobmeter.model.job import Job, JobState, JobView, Replica
 from jobmeter.model.log import LogLine
 from jobmeter.model.task import DiagnosticTask
@@ -87,7 +86,7 @@ def _of_node(finding: Finding, nodes: frozenset[str]) -> Finding:
     """A rule about replicas saw the node as one; between nodes there are no consequences."""
     if finding.subject.kind != "replica" or finding.subject.name not in nodes:
         return finding
-    return replace(finding, subject=Subject("node", finding.subject.name), role=Role.ROOT)
+    return replace(finding, subject=Subject("node", finding.subject.name), role=FindingRole.ROOT)
 
 
 def node_events(executor: Executor, scope: Scope, task: DiagnosticTask, span: TimeRange) -> list[Event]:

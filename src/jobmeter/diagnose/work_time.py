@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from jobmeter.model.batch import Bools, Float64s
-from jobmeter.model.phase import Cause
+from jobmeter.model.phase import PhaseCause
 from jobmeter.query.course import Course, Interval
 from jobmeter.query.phases import WORK
 
@@ -36,7 +36,7 @@ Courses = Mapping[str, Course]
 class WorkTime(msgspec.Struct, frozen=True, eq=False):
     """The training time of one job in milliseconds by cause, and the means of its metrics in that time."""
 
-    parts: Mapping[Cause, float]
+    parts: Mapping[PhaseCause, float]
     means: Mapping[str, float]
 
 
@@ -81,7 +81,7 @@ def split_work(
     methods, unknown = _methods(courses, same_devices=same_devices)
     if not methods.work:
         lengths = [sum(end - start for start, end in spans) for spans in training]
-        return [WorkTime({Cause.UNATTRIBUTED: float(length)}, {}) for length in lengths], unknown
+        return [WorkTime({PhaseCause.UNATTRIBUTED: float(length)}, {}) for length in lengths], unknown
     points = [_points(own, methods.work, spans) for own, spans in zip(courses, training, strict=True)]
     best = max((one.highest(methods.activity, _relative) for one in points), default=0.0) if methods.activity else 0.0
     rates = {name: max(one.highest(name, _plain) for one in points) for name in methods.links}
@@ -90,8 +90,8 @@ def split_work(
         clocks = [one.mean(CLOCK, one.width * one.busy) or 0.0 for one in points]
         for own, clock in zip(parts, clocks, strict=True):
             # A job that was not measured while it computed has no clock, and nothing to compare it with.
-            own[Cause.CLOCK] = own[Cause.COMPUTE] * (1.0 - clock / max(clocks)) if all(clocks) else 0.0
-            own[Cause.COMPUTE] -= own[Cause.CLOCK]
+            own[PhaseCause.CLOCK] = own[PhaseCause.COMPUTE] * (1.0 - clock / max(clocks)) if all(clocks) else 0.0
+            own[PhaseCause.COMPUTE] -= own[PhaseCause.CLOCK]
     found = [WorkTime(own, _means(one)) for own, one in zip(parts, points, strict=True)]
     return found, unknown
 
@@ -109,20 +109,22 @@ def _methods(courses: Sequence[Courses], *, same_devices: bool) -> tuple[_Method
         reason = "the utilization of devices was not measured in both"
         return _Methods("", (), "", (), ""), dict.fromkeys(_SPLIT, reason)
     if not signs:
-        unknown[Cause.INPUT] = "neither CPU in use nor pressure was measured in both"
+        unknown[PhaseCause.INPUT] = "neither CPU in use nor pressure was measured in both"
     if not activity:
-        unknown[Cause.COMMUNICATION] = "the activity of multiprocessors was not measured in both: it is part of compute"
+        unknown[PhaseCause.COMMUNICATION] = (
+            "the activity of multiprocessors was not measured in both: it is part of compute"
+        )
     elif not links:
-        unknown[Cause.COMMUNICATION] = "the traffic of links was not measured in both: it is part of compute"
+        unknown[PhaseCause.COMMUNICATION] = "the traffic of links was not measured in both: it is part of compute"
     if not clock:
-        unknown[Cause.CLOCK] = "clocks were not measured in both: it is part of compute"
+        unknown[PhaseCause.CLOCK] = "clocks were not measured in both: it is part of compute"
     elif not same_devices:
-        unknown[Cause.CLOCK] = "their devices are of different types: it is part of compute"
+        unknown[PhaseCause.CLOCK] = "their devices are of different types: it is part of compute"
         clock = ()
     return _Methods(work[0], signs, (*activity, "")[0] if links else "", links, "".join(clock)), unknown
 
 
-_SPLIT = (Cause.INPUT.value, Cause.COMMUNICATION.value, Cause.COMPUTE.value, Cause.CLOCK.value)
+_SPLIT = (PhaseCause.INPUT.value, PhaseCause.COMMUNICATION.value, PhaseCause.COMPUTE.value, PhaseCause.CLOCK.value)
 
 
 def _points(courses: Courses, work: str, training: Sequence[Interval]) -> _Points:
@@ -148,7 +150,7 @@ def _plain(value: Float64s, _: Float64s) -> Float64s:
     return value
 
 
-def _parts(points: _Points, methods: _Methods, best: float, rates: Mapping[str, float]) -> dict[Cause, float]:
+def _parts(points: _Points, methods: _Methods, best: float, rates: Mapping[str, float]) -> dict[PhaseCause, float]:
     """Return the time of each cause; what no sample stands for is unattributed."""
     busy, idle = points.busy, 1.0 - points.busy
     signs = [np.nan_to_num(points.values[name]) for name in methods.signs]
@@ -159,11 +161,11 @@ def _parts(points: _Points, methods: _Methods, best: float, rates: Mapping[str, 
         quiet = np.where(np.isfinite(active), np.maximum(busy - np.maximum(active, 0.0), 0.0), 0.0)
     communicates = quiet * _carries(points, rates)
     found = {
-        Cause.INPUT: float((waits * points.width).sum()),
-        Cause.COMMUNICATION: float((communicates * points.width).sum()),
-        Cause.COMPUTE: float(((busy - communicates) * points.width).sum()),
+        PhaseCause.INPUT: float((waits * points.width).sum()),
+        PhaseCause.COMMUNICATION: float((communicates * points.width).sum()),
+        PhaseCause.COMPUTE: float(((busy - communicates) * points.width).sum()),
     }
-    found[Cause.UNATTRIBUTED] = points.total - sum(found.values())
+    found[PhaseCause.UNATTRIBUTED] = points.total - sum(found.values())
     return found
 
 

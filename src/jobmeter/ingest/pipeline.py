@@ -45,7 +45,7 @@ Forward = Callable[[Sequence[LogLine], Retention], None]
 _LogPart = tuple[LogBatch, Retention]
 
 
-class LateGroups(Protocol):
+class LateGroupSink(Protocol):
     """Ships the lines of jobs and nodes whose resource group becomes known; see ``jobmeter.ship.late``."""
 
     def grouped(self, project: str, records: Records) -> bool:
@@ -81,7 +81,7 @@ class IngestPipeline:
         limits: Limits,
         senders: SenderCache | None = None,
         forward: Forward | None = None,
-        late: LateGroups | None = None,
+        late: LateGroupSink | None = None,
     ) -> None:
         """``forward`` stores the lines for log shipping too (see ``LogCommitter``); ``late`` ships earlier lines."""
         self.senders = SenderCache() if senders is None else senders

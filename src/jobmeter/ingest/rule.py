@@ -11,7 +11,7 @@ MEBIBYTE = float(2**20)
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
 
-class Subject(Enum):
+class RuleTarget(Enum):
     """The subject of a metric, which decides the labels that name its owner: see ``resolve`` of each sender."""
 
     NODE = auto()
@@ -27,7 +27,7 @@ class Subject(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class TranslationRule:
     """Maps a metric of another system to the catalogue.
 
     ``metric`` is the catalogue's name, ``factor`` converts to its unit. ``keep`` maps their labels to ours: all others
@@ -35,7 +35,7 @@ class Rule:
     """
 
     metric: str
-    subject: Subject
+    subject: RuleTarget
     factor: float = 1.0
     keep: Mapping[str, str] = field(default_factory=dict)
     fixed: tuple[tuple[str, str], ...] = ()
@@ -46,24 +46,28 @@ class Rule:
         return all(pattern.fullmatch(labels.get(name, "")) for name, pattern in self.only.items())
 
 
-Rules = Mapping[str, tuple[Rule, ...]]
+Rules = Mapping[str, tuple[TranslationRule, ...]]
 """Rules by the other system's metric name; the first rule that fits a series applies."""
 Patterns = Mapping[str, re.Pattern[str]]
 
 
-def table(subject: Subject, names: Mapping[str, str], keep: Mapping[str, str] = _NONE, only: Patterns = _NONE) -> Rules:
+def table(
+    subject: RuleTarget, names: Mapping[str, str], keep: Mapping[str, str] = _NONE, only: Patterns = _NONE
+) -> Rules:
     """Return a table with one rule for each entry of ``names``, which maps their names to the catalogue's."""
-    return {theirs: (Rule(metric=ours, subject=subject, keep=keep, only=only),) for theirs, ours in names.items()}
+    return {
+        theirs: (TranslationRule(metric=ours, subject=subject, keep=keep, only=only),) for theirs, ours in names.items()
+    }
 
 
 def split(
-    subject: Subject, by: str, names: Mapping[str, str], keep: Mapping[str, str] = _NONE, only: Patterns = _NONE
-) -> tuple[Rule, ...]:
+    subject: RuleTarget, by: str, names: Mapping[str, str], keep: Mapping[str, str] = _NONE, only: Patterns = _NONE
+) -> tuple[TranslationRule, ...]:
     """Return the rules of a metric that becomes several of the catalogue's.
 
     ``names`` maps patterns of the label ``by`` to the catalogue's names.
     """
     return tuple(
-        Rule(metric=ours, subject=subject, keep=keep, only={**only, by: re.compile(pattern)})
+        TranslationRule(metric=ours, subject=subject, keep=keep, only={**only, by: re.compile(pattern)})
         for pattern, ours in names.items()
     )

@@ -16,7 +16,7 @@ _USUAL, _METRIC = 20, 8
 _SCAN = bind("jobmeter_otlp_metrics", [DATA, SIZE, SIZE, PLACE, PLACE, SIZE, PLACE, PLACE, SIZE, PLACE], SIZE)
 
 
-class Row(NamedTuple):
+class ScannedRow(NamedTuple):
     """A metric: the positions of its parts, the tag of its kind, and its data points.
 
     ``plain`` is 1 for a gauge or a sum whose data points were all found, 0 for a metric that must be read from its
@@ -41,10 +41,10 @@ class Row(NamedTuple):
     plain: int
 
 
-_PLAIN = Row._fields.index("plain")
+_PLAIN = ScannedRow._fields.index("plain")
 
 
-class Scanned(msgspec.Struct, frozen=True, eq=False):
+class ScannedTelemetry(msgspec.Struct, frozen=True, eq=False):
     """The result of a scan. The attributes of data point i lie at ``own[i]:end[i]``, behind its times and value.
 
     ``shape`` is the request with zeros for the times and values of these data points. Two requests with the same shape
@@ -57,9 +57,9 @@ class Scanned(msgspec.Struct, frozen=True, eq=False):
     end: Int64s
 
     @property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[ScannedRow]:
         """The metrics, in their order."""
-        return list(map(Row._make, self.metrics.tolist()))
+        return list(map(ScannedRow._make, self.metrics.tolist()))
 
     @property
     def plain(self) -> bool:
@@ -67,17 +67,17 @@ class Scanned(msgspec.Struct, frozen=True, eq=False):
         return bool(self.metrics[:, _PLAIN].all())
 
 
-def scan(data: bytes, most: int, most_own: int) -> Scanned | None:
+def scan(data: bytes, most: int, most_own: int) -> ScannedTelemetry | None:
     """Scan a request of at most ``most`` metrics and as many data points.
 
     A data point with more than ``most_own`` bytes of attributes is not found. None if the request has an unusual form.
     """
     metric_room, point_room = min(len(data) // _METRIC + 1, most), min(len(data) // _USUAL + 1, most)
-    metrics = np.empty((metric_room, len(Row._fields)), np.int64)
+    metrics = np.empty((metric_room, len(ScannedRow._fields)), np.int64)
     own, end, counts = np.empty(point_room, np.int64), np.empty(point_room, np.int64), np.zeros(2, np.int64)
     shape = np.empty(len(data), np.uint8)
     places = (pointer(shape), pointer(metrics), metric_room, pointer(own), pointer(end), point_room, pointer(counts))
     if _SCAN(data, len(data), most_own, *places):
         return None
     count, points = counts.tolist()
-    return Scanned(shape.tobytes(), metrics[:count], own[:points], end[:points])
+    return ScannedTelemetry(shape.tobytes(), metrics[:count], own[:points], end[:points])

@@ -24,7 +24,7 @@ _SCAN_2 = bind(
 )
 
 
-class Scanned(msgspec.Struct, frozen=True, eq=False):
+class ScannedWrite(msgspec.Struct, frozen=True, eq=False):
     """The finite samples of a request.
 
     ``index`` uint32[n] is the series of each sample, ``time`` int64[n], ``value`` float64[n]. Version 1: the label
@@ -46,17 +46,17 @@ class Scanned(msgspec.Struct, frozen=True, eq=False):
     refs: NDArray[np.uint32]
 
 
-def scan_1(data: bytes, most: int) -> Scanned | None:
+def scan_1(data: bytes, most: int) -> ScannedWrite | None:
     """Scan a ``prometheus.WriteRequest`` of at most ``most`` parts. None if it is unusual."""
     return _roomy(data, most, _SCAN_1, second=False)
 
 
-def scan_2(data: bytes, most: int) -> Scanned | None:
+def scan_2(data: bytes, most: int) -> ScannedWrite | None:
     """Scan an ``io.prometheus.write.v2.Request``. None if it is unusual."""
     return _roomy(data, most, _SCAN_2, second=True)
 
 
-def _roomy(data: bytes, most: int, scan: Function, *, second: bool) -> Scanned | None:
+def _roomy(data: bytes, most: int, scan: Function, *, second: bool) -> ScannedWrite | None:
     """Scan with buffers for usual messages first, then with buffers for the worst case of that size."""
     result, scanned = _scan(data, most, _USUAL, scan, second=second)
     if result == _NO_ROOM:
@@ -64,7 +64,7 @@ def _roomy(data: bytes, most: int, scan: Function, *, second: bool) -> Scanned |
     return scanned if result == _READ else None
 
 
-def _scan(data: bytes, most: int, least: int, scan: Function, *, second: bool) -> tuple[int, Scanned]:
+def _scan(data: bytes, most: int, least: int, scan: Function, *, second: bool) -> tuple[int, ScannedWrite]:
     size = len(data)
     parts = rows = size // least + _LEAST
     begin, end = scratch("begin", np.int64, parts), scratch("end", np.int64, parts)
@@ -80,7 +80,7 @@ def _scan(data: bytes, most: int, least: int, scan: Function, *, second: bool) -
     numbers = counts.tolist()
     named, rows = numbers[_SYMBOLS if second else _SERIES], numbers[_ROWS]
     # Copy: the scratch buffers are used again.
-    scanned = Scanned(
+    scanned = ScannedWrite(
         series=numbers[_SERIES],
         begin=begin[:named].copy(),
         end=end[:named].copy(),

@@ -23,7 +23,7 @@ _FEW = 4_000
 _APPEND = bind("jobmeter_window_append", [PLACE] * 6 + [SIZE] * 2 + [PLACE], SIZE)
 
 
-class Columns(msgspec.Struct, frozen=True, eq=False):
+class ScannedSamples(msgspec.Struct, frozen=True, eq=False):
     """Times and values of samples, in arrays that own their memory.
 
     ``span``: the first and the last time, None without samples. ``extremes``: the lowest and the highest value, both
@@ -49,7 +49,7 @@ class _Extent(ctypes.Structure):
     )
 
 
-def columns(data: bytes, at: int, series: int, samples: int) -> Columns | None:
+def columns(data: bytes, at: int, series: int, samples: int) -> ScannedSamples | None:
     """Copy the columns at position ``at`` of a frame's payload: counts of ``series``, times, values.
 
     None if the counts do not add up to ``samples``. Raises IndexError if the columns end beyond the data.
@@ -62,9 +62,9 @@ def columns(data: bytes, at: int, series: int, samples: int) -> Columns | None:
     if single < 0:
         return None
     if not samples:
-        return Columns(time, value, None, None, bool(single))
+        return ScannedSamples(time, value, None, None, bool(single))
     extremes = (extent.lowest, extent.highest) if extent.finite else (np.nan, np.nan)
-    return Columns(time, value, (extent.first, extent.last), extremes, bool(single))
+    return ScannedSamples(time, value, (extent.first, extent.last), extremes, bool(single))
 
 
 def places_of(arrays: Sequence[NDArray[np.generic]]) -> Places:

@@ -101,7 +101,7 @@ def bucket(
     )  # fmt: skip
 
 
-class Grid:
+class WindowGrid:
     """Rows joined to lines: ``line`` int64[rows] is the line of each row, ``how`` uint8[lines] how its rows are joined.
 
     Reuse one object for repeated calls: looking up the address of an array takes longer than reading it.
@@ -132,7 +132,7 @@ class LineColumns(msgspec.Struct, frozen=True, eq=False):
     samples: int
 
 
-def lines(pages: Pages, rows: int, grid: Grid, span: tuple[int, int], step: int, most: int) -> LineColumns | None:
+def lines(pages: Pages, rows: int, grid: WindowGrid, span: tuple[int, int], step: int, most: int) -> LineColumns | None:
     """Return the mean of the rows' samples in buckets of ``step``, joined by line. Empty buckets are left out.
 
     ``rows`` is the address of the row numbers, int64, as many as the grid has. ``span`` must not be empty. None for

@@ -20,7 +20,7 @@ class Severity(StrEnum):
     CRITICAL = "critical"
 
 
-class Role(StrEnum):
+class FindingRole(StrEnum):
     """Relation of a finding to the other findings of its job."""
 
     ROOT = "root"
@@ -62,7 +62,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     rule: str
-    role: Role
+    role: FindingRole
     severity: Severity
     confidence: float
     subject: Subject

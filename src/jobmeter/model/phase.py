@@ -73,7 +73,7 @@ class JobPhases(msgspec.Struct, frozen=True, kw_only=True):
         return [span for span in self.spans if span.phase in phases]
 
 
-class Cause(StrEnum):
+class PhaseCause(StrEnum):
     """A part of a job's run time by which it may differ from another job's."""
 
     QUEUE = "queue"
@@ -114,7 +114,7 @@ _TITLES = {
 class CausePart(msgspec.Struct, frozen=True, kw_only=True):
     """The part of a cause: milliseconds in job A and in job B. ``text`` has the figures behind it, where there are."""
 
-    cause: Cause
+    cause: PhaseCause
     a: int
     b: int
     text: str = ""
@@ -125,7 +125,7 @@ class CausePart(msgspec.Struct, frozen=True, kw_only=True):
         return self.b - self.a
 
 
-class Difference(msgspec.Struct, frozen=True, kw_only=True):
+class PhaseDifference(msgspec.Struct, frozen=True, kw_only=True):
     """Why job B took longer or less long than job A.
 
     ``a_ms`` and ``b_ms`` are the lengths that are compared: from submission to end, or from the first start where one

@@ -3,7 +3,7 @@
 import msgspec
 
 
-class Gap(msgspec.Struct, frozen=True, kw_only=True):
+class SampleGap(msgspec.Struct, frozen=True, kw_only=True):
     """Missing samples of a replica that has some before and after. Times in epoch milliseconds.
 
     No sample lies strictly between ``start`` and ``end``; or, if ``exact`` is false, ``missing`` samples are missing
@@ -43,7 +43,7 @@ class ReplicaQuality(msgspec.Struct, frozen=True, kw_only=True):
     coverage: float | None = None
 
 
-class Stretch(msgspec.Struct, frozen=True):
+class MeasuredStretch(msgspec.Struct, frozen=True):
     """An interval from ``start`` to ``end``, in epoch milliseconds."""
 
     start: int
@@ -62,8 +62,8 @@ class NodeQuality(msgspec.Struct, frozen=True, kw_only=True):
 
     node: str
     cluster: str = ""
-    away: list[Stretch] = []
-    late: list[Stretch] = []
+    away: list[MeasuredStretch] = []
+    late: list[MeasuredStretch] = []
     dropped: dict[str, int] = {}
     damaged_bytes: int = 0
     clock_offset: float | None = None
@@ -102,7 +102,7 @@ class JobQuality(msgspec.Struct, frozen=True, kw_only=True):
     complete: bool | None = None
     coverage: float | None = None
     replicas: list[ReplicaQuality] = []
-    gaps: list[Gap] = []
+    gaps: list[SampleGap] = []
     gap_count: int = 0
     nodes: list[NodeQuality] | None = None
     nodes_total: int = 0

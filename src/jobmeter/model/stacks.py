@@ -16,7 +16,7 @@ STACK_RULES = frozenset({"hang_hw", "hang_log", "rank_lost", "nccl_timeout"})
 """Rules about jobs that stand still: a finding of one requests evidence, and is explained by the evidence."""
 
 
-class Frame(msgspec.Struct, frozen=True):
+class StackFrame(msgspec.Struct, frozen=True):
     """A call on a stack."""
 
     function: str
@@ -34,7 +34,7 @@ class ThreadStack(msgspec.Struct, frozen=True, omit_defaults=True):
 
     id: int
     name: str
-    frames: list[Frame]
+    frames: list[StackFrame]
 
 
 class GroupProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -76,7 +76,7 @@ class RankEvidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     missing: list[str] = []
 
     @property
-    def main(self) -> list[Frame]:
+    def main(self) -> list[StackFrame]:
         """The calls of the first thread, the innermost first; empty where they are unknown."""
         return next((thread.frames for thread in self.threads if thread.id == self.pid), [])
 

@@ -59,7 +59,7 @@ class CheckStatus(StrEnum):
     """The check could not be made."""
 
 
-class Check(msgspec.Struct, frozen=True, omit_defaults=True):
+class TaskCheck(msgspec.Struct, frozen=True, omit_defaults=True):
     """Result of one check on a node. ``values`` are figures by name, in the units that the names state."""
 
     name: str
@@ -76,7 +76,7 @@ class NodeAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     time: int | None = None
     verdict: Verdict = Verdict.UNKNOWN
     text: str = ""
-    checks: list[Check] = []
+    checks: list[TaskCheck] = []
     stacks: NodeEvidence | None = None
     """For a task of type ``stacks``: the evidence of the job's ranks on the node."""
 

@@ -15,7 +15,7 @@ PAGE_BYTES = 64 * 2**20
 """Most bytes of the stored spans of one answer."""
 
 
-class Operator(StrEnum):
+class SpanOperator(StrEnum):
     """Comparison of an attribute as text, case-sensitive."""
 
     EQUALS = "="
@@ -31,12 +31,12 @@ class Holder(StrEnum):
     EITHER = "either"
 
 
-class Condition(msgspec.Struct, frozen=True, kw_only=True):
+class SpanCondition(msgspec.Struct, frozen=True, kw_only=True):
     """Attribute that a span must have. A value that is not a text is compared as JSON."""
 
     key: str
     value: str
-    operator: Operator = Operator.EQUALS
+    operator: SpanOperator = SpanOperator.EQUALS
     holder: Holder = Holder.EITHER
 
 
@@ -69,7 +69,7 @@ class TraceFilter(msgspec.Struct, Question[TracePage], frozen=True, kw_only=True
     kinds: frozenset[SpanKind] = frozenset()
     replicas: frozenset[str] = frozenset()
     span_ids: frozenset[str] = frozenset()
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[SpanCondition, ...] = ()
     contains: str = ""
     has_events: bool = False
     has_message: bool = False

@@ -7,7 +7,7 @@ adds no tags where no scheduler or ``jobmeter run`` is found.
 import os
 
 from jobmeter.collect.discover.classify import NodeClassifier
-from jobmeter.collect.discover.member import Source
+from jobmeter.collect.discover.member import MembershipSource
 from jobmeter.collect.launch.tracking import run_tags
 from jobmeter.collect.process.stat import read_stat
 
@@ -31,5 +31,5 @@ class JobRunContext:
         if member is None:
             return {}
         # Only the server knows which job a pod belongs to, unless the pod's name gives it.
-        owner = member.guess if member.source is Source.KUBERNETES else member.owner
+        owner = member.guess if member.source is MembershipSource.KUBERNETES else member.owner
         return {} if owner is None else run_tags(owner.job, owner.replica, owner.attempt, node)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from jobmeter.model.batch import Bools, Float64s
-from jobmeter.promql.budget import Budget
+from jobmeter.promql.budget import EvaluationBudget
 from jobmeter.promql.labels import Labels, drop_labels, format_labels, keep_labels, value_of, with_label
-from jobmeter.promql.nodes import NAME, Binary, Cardinality, Matching
+from jobmeter.promql.nodes import NAME, Binary, Cardinality, VectorMatching
 from jobmeter.promql.values import QueryError, Scalar, Value, Vector, drop_absent, empty_vector, merge_rows
 
 _ARITHMETIC: dict[str, Callable[[Float64s, Float64s], Float64s]] = {
@@ -33,7 +33,7 @@ _NOT_EXPLICIT = "multiple matches for labels: many-to-one matching must be expli
 _NOT_UNIQUE = "multiple matches for labels: grouping labels must ensure unique matches"
 
 
-def apply_operator(node: Binary, left: Value, right: Value, budget: Budget) -> Value:
+def apply_operator(node: Binary, left: Value, right: Value, budget: EvaluationBudget) -> Value:
     """Return the value of an operator.
 
     Raises QueryError where series match in more ways than one, LimitExceededError beyond the budget.
@@ -79,7 +79,7 @@ def _with_scalar(node: Binary, vector: Vector, left: Float64s, right: Float64s) 
     return vector.transformed(values)
 
 
-def _signature(matching: Matching) -> Callable[[Labels], Labels]:
+def _signature(matching: VectorMatching) -> Callable[[Labels], Labels]:
     if matching.on:
         names = frozenset(matching.labels)
         return lambda labels: keep_labels(labels, names)
@@ -94,7 +94,7 @@ def _groups(vector: Vector, signature: Callable[[Labels], Labels]) -> dict[Label
     return groups
 
 
-def _covered(matching: Matching, vector: Vector, other: Vector) -> Bools:
+def _covered(matching: VectorMatching, vector: Vector, other: Vector) -> Bools:
     """Return at which times each row has a row of the other side with the same matched labels."""
     signature = _signature(matching)
     groups = {one: other.present[rows].any(axis=0) for one, rows in _groups(other, signature).items()}
@@ -106,15 +106,15 @@ def _covered(matching: Matching, vector: Vector, other: Vector) -> Bools:
     return covered
 
 
-def _and(matching: Matching, left: Vector, right: Vector) -> Vector:
+def _and(matching: VectorMatching, left: Vector, right: Vector) -> Vector:
     return drop_absent(left.replaced(left.values, left.present & _covered(matching, left, right)))
 
 
-def _unless(matching: Matching, left: Vector, right: Vector) -> Vector:
+def _unless(matching: VectorMatching, left: Vector, right: Vector) -> Vector:
     return drop_absent(left.replaced(left.values, left.present & ~_covered(matching, left, right)))
 
 
-def _or(matching: Matching, left: Vector, right: Vector) -> Vector:
+def _or(matching: VectorMatching, left: Vector, right: Vector) -> Vector:
     others = drop_absent(right.replaced(right.values, right.present & ~_covered(matching, right, left)))
     unnamed = [_unnamed(left), _unnamed(others)]
     return Vector(
@@ -129,10 +129,10 @@ def _unnamed(vector: Vector) -> Bools:
     return np.zeros(len(vector.labels), bool) if vector.unnamed is None else vector.unnamed
 
 
-_SETS: dict[str, Callable[[Matching, Vector, Vector], Vector]] = {"and": _and, "or": _or, "unless": _unless}
+_SETS: dict[str, Callable[[VectorMatching, Vector, Vector], Vector]] = {"and": _and, "or": _or, "unless": _unless}
 
 
-def _vectors(node: Binary, left: Vector, right: Vector, budget: Budget) -> Vector:
+def _vectors(node: Binary, left: Vector, right: Vector, budget: EvaluationBudget) -> Vector:
     matching = node.matching
     swapped = matching.cardinality is Cardinality.ONE_TO_MANY
     many, one = (right, left) if swapped else (left, right)
@@ -218,7 +218,7 @@ def _check_one_side(one: Vector, rows: list[int], joined: Bools, group: Labels, 
         )
 
 
-def _result_labels(matching: Matching, labels: Labels, other: Labels) -> Labels:
+def _result_labels(matching: VectorMatching, labels: Labels, other: Labels) -> Labels:
     if matching.cardinality is Cardinality.ONE_TO_ONE:
         names = set(matching.labels)
         return keep_labels(labels, names) if matching.on else drop_labels(labels, names)

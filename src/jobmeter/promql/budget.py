@@ -6,7 +6,7 @@ LOOPED = 100
 """Values that one round of a loop in Python counts as, because it takes about as long as this many array elements."""
 
 
-class Budget:
+class EvaluationBudget:
     """Counts computed values. For one query, on one thread."""
 
     def __init__(self, most: int) -> None:

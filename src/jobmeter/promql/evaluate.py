@@ -4,17 +4,17 @@ import msgspec
 import numpy as np
 
 from jobmeter.model.batch import Int64s
-from jobmeter.promql.budget import Budget
+from jobmeter.promql.budget import EvaluationBudget
 from jobmeter.promql.evaluation import LOOKBACK_MS, Evaluation, Reader
-from jobmeter.promql.nodes import Node, Selector, Subquery
+from jobmeter.promql.nodes import Node, Subquery, VectorSelector
 from jobmeter.promql.values import Value, Vector, drop_absent, resolve_names
-from jobmeter.promql.windows import Samples
+from jobmeter.promql.windows import WindowSamples
 
 MOST_VALUES = 50_000_000
 """Most values that a query computes, by default: about a second, and half a gigabyte while they live."""
 
 
-class Answer(msgspec.Struct, frozen=True, eq=False):
+class EvaluatedQuery(msgspec.Struct, frozen=True, eq=False):
     """A value, and what the caller should know of it."""
 
     value: Value
@@ -31,7 +31,7 @@ def evaluate(
     lookback_ms: int = LOOKBACK_MS,
     delayed_names: bool = False,
     most: int = MOST_VALUES,
-) -> Answer:
+) -> EvaluatedQuery:
     """Compute a node at each of ``times``, int64 in ms, which are ``step_ms`` apart.
 
     Raises LimitExceededError where that takes more than about ``most`` values.
@@ -39,29 +39,31 @@ def evaluate(
     Raises QueryError where the samples make the query ambiguous.
     """
     bounds = int(times[0]), int(times[-1])
-    evaluation = Evaluation(reader, bounds, step_ms, lookback_ms, Budget(most), delayed_names=delayed_names)
+    evaluation = Evaluation(reader, bounds, step_ms, lookback_ms, EvaluationBudget(most), delayed_names=delayed_names)
     with np.errstate(all="ignore"):
         value = evaluation.value(node, times)
     if isinstance(value, Vector):
         value = drop_absent(resolve_names(value))
-    return Answer(value, list(evaluation.warnings), list(evaluation.infos))
+    return EvaluatedQuery(value, list(evaluation.warnings), list(evaluation.infos))
 
 
 def range_samples(
-    node: Selector | Subquery,
+    node: VectorSelector | Subquery,
     reader: Reader,
     time_ms: int,
     *,
     lookback_ms: int = LOOKBACK_MS,
     most: int = MOST_VALUES,
-) -> Samples:
+) -> WindowSamples:
     """Return the samples of a range at one time, for a query that is nothing but a range. Raises as ``evaluate``."""
     times = np.array([time_ms], np.int64)
-    windows = Evaluation(reader, (time_ms, time_ms), 0, lookback_ms, Budget(most)).windows(node, times)
+    windows = Evaluation(reader, (time_ms, time_ms), 0, lookback_ms, EvaluationBudget(most)).windows(node, times)
     low, high = windows.low[:, 0], np.maximum(windows.high[:, 0], windows.low[:, 0])
     kept = np.nonzero(high > low)[0]
     taken = [np.arange(low[row], high[row]) for row in kept.tolist()]
     index = np.concatenate(taken) if taken else np.empty(0, np.int64)
     samples = windows.samples
     starts = np.concatenate(([0], np.cumsum((high - low)[kept])))
-    return Samples([samples.labels[row] for row in kept.tolist()], samples.times[index], samples.values[index], starts)
+    return WindowSamples(
+        [samples.labels[row] for row in kept.tolist()], samples.times[index], samples.values[index], starts
+    )

@@ -10,7 +10,7 @@ from jobmeter.model.batch import Bools, Float64s, Int64s
 from jobmeter.promql import functions, over_time
 from jobmeter.promql.aggregate import JOINED, aggregate
 from jobmeter.promql.binary import apply_operator
-from jobmeter.promql.budget import LOOPED, Budget
+from jobmeter.promql.budget import LOOPED, EvaluationBudget
 from jobmeter.promql.histograms import Notes, fraction, histograms, quantile
 from jobmeter.promql.labels import Labels, make_labels, with_label
 from jobmeter.promql.nodes import (
@@ -18,14 +18,14 @@ from jobmeter.promql.nodes import (
     Aggregation,
     Binary,
     Bound,
-    Call,
-    Match,
+    FunctionCall,
     Negation,
     Node,
     Number,
-    Selector,
     Subquery,
     Text,
+    VectorMatch,
+    VectorSelector,
 )
 from jobmeter.promql.numbers import format_plain
 from jobmeter.promql.values import (
@@ -38,7 +38,7 @@ from jobmeter.promql.values import (
     empty_vector,
     resolve_names,
 )
-from jobmeter.promql.windows import Samples, Windows, find_windows, is_stale
+from jobmeter.promql.windows import Windows, WindowSamples, find_windows, is_stale
 
 LOOKBACK_MS = 300_000
 """The age up to which a sample is the value of its series."""
@@ -57,7 +57,7 @@ _COUNTER_SUFFIXES = ("_total", "_sum", "_count", "_bucket")
 class Reader(Protocol):
     """Gives the samples of selectors."""
 
-    def read(self, selector: Selector, start_ms: int, end_ms: int) -> Samples:
+    def read(self, selector: VectorSelector, start_ms: int, end_ms: int) -> WindowSamples:
         """Return the samples in ``(start_ms, end_ms]`` of each series that the selector matches."""
 
 
@@ -70,7 +70,7 @@ class Evaluation:
         bounds: tuple[int, int],
         step_ms: int,
         lookback_ms: int,
-        budget: Budget,
+        budget: EvaluationBudget,
         *,
         delayed_names: bool = False,
     ) -> None:
@@ -91,7 +91,7 @@ class Evaluation:
                 return Scalar(np.full(len(times), number))
             case Text(value=text):
                 return String(text)
-            case Selector():
+            case VectorSelector():
                 return self._instant(node, times)
             case Negation(inner=inner):
                 found = self.value(inner, times)
@@ -103,7 +103,7 @@ class Evaluation:
                 return self._named(joined) if isinstance(joined, Vector) else joined
             case Aggregation():
                 return self._aggregation(node, times)
-            case Call():
+            case FunctionCall():
                 return self._call(node, times)
             case Subquery():
                 raise QueryError("a subquery needs a function of ranges around it")
@@ -131,7 +131,7 @@ class Evaluation:
             return node.value
         raise QueryError("a text is needed here")
 
-    def _moved(self, node: Selector | Subquery, times: Int64s) -> Int64s:
+    def _moved(self, node: VectorSelector | Subquery, times: Int64s) -> Int64s:
         """Return the times of evaluation after ``@`` and ``offset``."""
         at = node.at
         if at is not None:
@@ -139,7 +139,7 @@ class Evaluation:
             times = np.full(len(times), bounds[at] if isinstance(at, Bound) else at, np.int64)
         return times - node.offset_ms
 
-    def _instant(self, node: Selector, times: Int64s) -> Vector:
+    def _instant(self, node: VectorSelector, times: Int64s) -> Vector:
         ends = self._moved(node, times)
         samples = self._reader.read(node, int(ends.min()) - self._lookback_ms, int(ends.max()))
         self._budget.spend(len(samples.labels) * len(ends))
@@ -153,11 +153,11 @@ class Evaluation:
 
     def windows(self, node: Node, times: Int64s) -> Windows:
         """Return the windows of a range: of a selector with one, or of a subquery."""
-        if not isinstance(node, Selector | Subquery) or not node.range_ms:
+        if not isinstance(node, VectorSelector | Subquery) or not node.range_ms:
             raise QueryError("a range is needed here")
         ends = self._moved(node, times)
         unnamed = None
-        if isinstance(node, Selector):
+        if isinstance(node, VectorSelector):
             samples = self._reader.read(node, int(ends.min()) - node.range_ms, int(ends.max())).without_stale()
         else:
             step = node.step_ms or DEFAULT_STEP_MS
@@ -171,9 +171,9 @@ class Evaluation:
         self._budget.spend(int((high - low).sum()))
         return Windows(samples, ends, times, node.range_ms, low, high, unnamed)
 
-    def _sampled(self, inner: Node, grid: Int64s) -> tuple[Samples, Bools | None]:
+    def _sampled(self, inner: Node, grid: Int64s) -> tuple[WindowSamples, Bools | None]:
         if not len(grid):
-            return Samples([], np.empty(0, np.int64), np.empty(0), np.zeros(1, np.int64)), None
+            return WindowSamples([], np.empty(0, np.int64), np.empty(0), np.zeros(1, np.int64)), None
         found = self.value(inner, grid)
         if isinstance(found, Scalar):
             found = Vector([()], found.values[None, :], np.ones((1, len(grid)), bool))
@@ -182,7 +182,7 @@ class Evaluation:
         counts = found.present.sum(axis=1)
         starts = np.concatenate(([0], np.cumsum(counts)))
         times = np.broadcast_to(grid, found.present.shape)[found.present]
-        return Samples(found.labels, times, found.values[found.present], starts), found.unnamed
+        return WindowSamples(found.labels, times, found.values[found.present], starts), found.unnamed
 
     def _aggregation(self, node: Aggregation, times: Int64s) -> Vector:
         parameter = None if node.parameter is None else self.value(node.parameter, times)
@@ -197,7 +197,7 @@ class Evaluation:
             text = "NaN" if math.isnan(share) else f"{share:g}"
             self.warnings[f"quantile value should be between 0 and 1, got {text}"] = None
 
-    def _call(self, node: Call, times: Int64s) -> Value:
+    def _call(self, node: FunctionCall, times: Int64s) -> Value:
         name, arguments = node.function, node.arguments
         if name in over_time.OVER_TIME:
             windows = self.windows(arguments[0], times)
@@ -240,7 +240,7 @@ class Evaluation:
 
     @staticmethod
     def _missing(node: Node, present: Bools) -> Vector:
-        labels = _equalities(node) if isinstance(node, Selector) else ()
+        labels = _equalities(node) if isinstance(node, VectorSelector) else ()
         missing: Bools = np.logical_not(np.atleast_2d(np.any(present, axis=0)))
         return drop_absent(Vector([labels], np.ones(missing.shape), missing))
 
@@ -362,7 +362,7 @@ class Evaluation:
     def timestamp(self, arguments: Sequence[Node], times: Int64s) -> Value:
         """Return the times of the samples, or of the evaluation where the values are computed."""
         vector = self._vector(arguments[0], times)
-        sampled = isinstance(arguments[0], Selector) and vector.times is not None
+        sampled = isinstance(arguments[0], VectorSelector) and vector.times is not None
         found = vector.times if sampled and vector.times is not None else np.broadcast_to(times, vector.values.shape)
         return vector.transformed(found / _SECOND)
 
@@ -417,13 +417,13 @@ class Evaluation:
         return functions.by_label(self._vector(arguments[0], times), names, descending=True)
 
 
-def _equalities(node: Selector) -> Labels:
+def _equalities(node: VectorSelector) -> Labels:
     """Return the labels that every series of a selector has: those with one condition, an equality."""
     if len(node.alternatives) != 1:
         return ()
     conditions: dict[str, list[str | None]] = {}
     for one in node.alternatives[0]:
-        conditions.setdefault(one.label, []).append(one.value if one.match is Match.EQUAL else None)
+        conditions.setdefault(one.label, []).append(one.value if one.match is VectorMatch.EQUAL else None)
     return make_labels(
         (name, values[0] or "") for name, values in conditions.items() if len(values) == 1 and name != NAME
     )

@@ -8,7 +8,7 @@ NAME = "__name__"
 """The label that holds the name of a metric."""
 
 
-class Match(StrEnum):
+class VectorMatch(StrEnum):
     """The comparison of a matcher."""
 
     EQUAL = "="
@@ -21,7 +21,7 @@ class Matcher(msgspec.Struct, frozen=True):
     """A condition on one label; a missing label is the empty text. A regular expression matches the whole text."""
 
     label: str
-    match: Match
+    match: VectorMatch
     value: str
 
 
@@ -44,7 +44,7 @@ class Text(msgspec.Struct, frozen=True):
     value: str
 
 
-class Selector(msgspec.Struct, frozen=True, kw_only=True):
+class VectorSelector(msgspec.Struct, frozen=True, kw_only=True):
     """The newest sample of each series that fulfils one of the ``alternatives``; or all in ``range_ms`` before.
 
     ``at`` replaces the time of evaluation by a time in ms, or an end of the query's range. ``offset_ms`` moves it to
@@ -61,7 +61,7 @@ class Selector(msgspec.Struct, frozen=True, kw_only=True):
         """The name of the one metric that is selected, or an empty text."""
         if len(self.alternatives) != 1:
             return ""
-        found = [one.value for one in self.alternatives[0] if one.label == NAME and one.match is Match.EQUAL]
+        found = [one.value for one in self.alternatives[0] if one.label == NAME and one.match is VectorMatch.EQUAL]
         return found[0] if found else ""
 
 
@@ -90,7 +90,7 @@ class Cardinality(StrEnum):
     MANY_TO_MANY = "many-to-many"
 
 
-class Matching(msgspec.Struct, frozen=True, kw_only=True):
+class VectorMatching(msgspec.Struct, frozen=True, kw_only=True):
     """The matching of series of two sides: by ``labels`` alone (``on``), or by all others.
 
     ``include`` are labels that the side of one series gives to the result. ``fill_left`` and ``fill_right`` replace a
@@ -112,7 +112,7 @@ class Binary(msgspec.Struct, frozen=True, kw_only=True):
     left: "Node"
     right: "Node"
     as_bool: bool = False
-    matching: Matching = Matching()
+    matching: VectorMatching = VectorMatching()
 
 
 class Aggregation(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,14 +125,14 @@ class Aggregation(msgspec.Struct, frozen=True, kw_only=True):
     labels: tuple[str, ...] = ()
 
 
-class Call(msgspec.Struct, frozen=True):
+class FunctionCall(msgspec.Struct, frozen=True):
     """A function of its arguments."""
 
     function: str
     arguments: "tuple[Node, ...]"
 
 
-Node = Number | Text | Selector | Subquery | Negation | Binary | Aggregation | Call
+Node = Number | Text | VectorSelector | Subquery | Negation | Binary | Aggregation | FunctionCall
 
 
 def children(node: Node) -> tuple[Node, ...]:
@@ -144,7 +144,7 @@ def children(node: Node) -> tuple[Node, ...]:
             return left, right
         case Aggregation(inner=inner, parameter=parameter):
             return (inner,) if parameter is None else (parameter, inner)
-        case Call(arguments=arguments):
+        case FunctionCall(arguments=arguments):
             return arguments
         case _:
             return ()

@@ -10,7 +10,7 @@ import numpy as np
 
 from jobmeter.model.batch import Bools, Float64s, Int64s
 from jobmeter.promql.values import Vector
-from jobmeter.promql.windows import Spread, Windows, reduce_windows, spread_windows
+from jobmeter.promql.windows import Windows, WindowSpread, reduce_windows, spread_windows
 
 _SECOND = 1000.0
 _EXTRAPOLATED = 1.1
@@ -181,7 +181,7 @@ def _time_of(windows: Windows, sign: float) -> Vector:
     return windows.result(out.reshape(windows.low.shape), windows.count > 0)
 
 
-def _line(windows: Windows, part: Spread, origin: Float64s) -> tuple[Float64s, Float64s]:
+def _line(windows: Windows, part: WindowSpread, origin: Float64s) -> tuple[Float64s, Float64s]:
     """Return slope per second and value at ``origin`` (ms, of each window) of the least-squares line."""
     values = windows.samples.values[part.index]
     count = np.diff(np.append(part.starts, len(values)))

@@ -13,17 +13,17 @@ from jobmeter.promql.nodes import (
     Aggregation,
     Binary,
     Bound,
-    Call,
     Cardinality,
-    Match,
+    FunctionCall,
     Matcher,
-    Matching,
     Negation,
     Node,
     Number,
-    Selector,
     Subquery,
     Text,
+    VectorMatch,
+    VectorMatching,
+    VectorSelector,
 )
 
 LONGEST = 32_768
@@ -36,10 +36,10 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 _PIECE = re.compile(r"""#[^\n]*|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|`[^`]*`|[()\[\]{}]|[^#"'`()\[\]{}]+|.""", re.DOTALL)
 _MATCHES = {
-    "MatchOp.Equal": Match.EQUAL,
-    "MatchOp.NotEqual": Match.NOT_EQUAL,
-    "MatchOp.Re": Match.REGEX,
-    "MatchOp.NotRe": Match.NOT_REGEX,
+    "MatchOp.Equal": VectorMatch.EQUAL,
+    "MatchOp.NotEqual": VectorMatch.NOT_EQUAL,
+    "MatchOp.Re": VectorMatch.REGEX,
+    "MatchOp.NotRe": VectorMatch.NOT_REGEX,
 }
 _CARDINALITIES = {
     "VectorMatchCardinality.OneToOne": Cardinality.ONE_TO_ONE,
@@ -132,11 +132,11 @@ def _binary(found: Any) -> Binary:  # noqa: ANN401
     left, right = _node(found.lhs), _node(found.rhs)
     if modifier is None:
         sets = operator in {"and", "or", "unless"}
-        matching = Matching(cardinality=Cardinality.MANY_TO_MANY) if sets else Matching()
+        matching = VectorMatching(cardinality=Cardinality.MANY_TO_MANY) if sets else VectorMatching()
         return Binary(operator=operator, left=left, right=right, matching=matching)
     labels = modifier.matching
     fills = modifier.fill_values
-    matching = Matching(
+    matching = VectorMatching(
         cardinality=_CARDINALITIES[str(modifier.card)],
         on=labels is not None and labels.type == library.LabelModifierType.Include,
         labels=tuple(labels.labels) if labels is not None else (),
@@ -147,10 +147,10 @@ def _binary(found: Any) -> Binary:  # noqa: ANN401
     return Binary(operator=operator, left=left, right=right, as_bool=modifier.return_bool, matching=matching)
 
 
-def _selector(found: Any, range_ms: int) -> Selector:  # noqa: ANN401
-    name = (Matcher(NAME, Match.EQUAL, found.name),) if found.name else ()
+def _selector(found: Any, range_ms: int) -> VectorSelector:  # noqa: ANN401
+    name = (Matcher(NAME, VectorMatch.EQUAL, found.name),) if found.name else ()
     either = [list(one) for one in found.matchers.or_matchers] or [found.matchers.matchers]
-    return Selector(
+    return VectorSelector(
         alternatives=tuple(
             (*name, *(Matcher(one.name, _MATCHES[str(one.op)], one.value) for one in matchers)) for matchers in either
         ),
@@ -180,7 +180,7 @@ _NODES: dict[type, Callable[[Any], Node]] = {
     library.VectorSelector: lambda found: _selector(found, 0),
     library.MatrixSelector: lambda found: _selector(found.vector_selector, _milliseconds(found.range)),
     library.SubqueryExpr: _subquery,
-    library.Call: lambda found: Call(found.func.name, tuple(_node(one) for one in found.args)),
+    library.Call: lambda found: FunctionCall(found.func.name, tuple(_node(one) for one in found.args)),
     library.AggregateExpr: _aggregation,
     library.BinaryExpr: _binary,
 }

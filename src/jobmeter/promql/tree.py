@@ -6,15 +6,15 @@ from jobmeter.promql.nodes import (
     Aggregation,
     Binary,
     Bound,
-    Call,
     Cardinality,
+    FunctionCall,
     Matcher,
     Negation,
     Node,
     Number,
-    Selector,
     Subquery,
     Text,
+    VectorSelector,
 )
 from jobmeter.promql.numbers import format_number
 
@@ -26,7 +26,7 @@ def tree(node: Node) -> dict[str, Any]:
             return {"type": "numberLiteral", "val": format_number(number)}
         case Text(value=text):
             return {"type": "stringLiteral", "val": text}
-        case Selector():
+        case VectorSelector():
             return _selector(node)
         case Subquery():
             moved = {"offset": node.offset_ms, **_at(node.at)}
@@ -50,11 +50,11 @@ def tree(node: Node) -> dict[str, Any]:
                 "grouping": list(node.labels),
                 "without": node.without,
             }
-        case Call(function=function, arguments=arguments):
+        case FunctionCall(function=function, arguments=arguments):
             return {"type": "call", "func": {"name": function}, "args": [tree(one) for one in arguments]}
 
 
-def _selector(node: Selector) -> dict[str, Any]:
+def _selector(node: VectorSelector) -> dict[str, Any]:
     kind = "matrixSelector" if node.range_ms else "vectorSelector"
     found: dict[str, Any] = {"type": kind, "name": node.name, "offset": node.offset_ms, **_at(node.at)}
     if node.range_ms:

@@ -11,7 +11,7 @@ _CHUNK = 4_000_000
 """Most samples that are copied at once for functions that need each window alone."""
 
 
-class Samples(msgspec.Struct, frozen=True, eq=False):
+class WindowSamples(msgspec.Struct, frozen=True, eq=False):
     """The samples of series. Series i has ``[starts[i], starts[i + 1])``, in order of time.
 
     ``times`` int64[samples] in ms, ``values`` float64[samples], ``starts`` int64[series + 1].
@@ -22,13 +22,13 @@ class Samples(msgspec.Struct, frozen=True, eq=False):
     values: Float64s
     starts: Int64s
 
-    def without_stale(self) -> "Samples":
+    def without_stale(self) -> "WindowSamples":
         """Return the samples that are no stale markers."""
         live = ~is_stale(self.values)
         if live.all():
             return self
         counts = np.concatenate(([0], np.cumsum(live)))
-        return Samples(self.labels, self.times[live], self.values[live], counts[self.starts])
+        return WindowSamples(self.labels, self.times[live], self.values[live], counts[self.starts])
 
 
 def is_stale(values: Float64s) -> Bools:
@@ -43,7 +43,7 @@ class Windows(msgspec.Struct, frozen=True, eq=False):
     ``ends`` int64[times] in ms. ``now`` are the times of the query, which an offset or ``@`` moved to ``ends``.
     """
 
-    samples: Samples
+    samples: WindowSamples
     ends: Int64s
     now: Int64s
     range_ms: int
@@ -63,7 +63,7 @@ class Windows(msgspec.Struct, frozen=True, eq=False):
         return Vector(self.samples.labels, values, present, unnamed=unnamed)
 
 
-def find_windows(samples: Samples, ends: Int64s, range_ms: int) -> tuple[Int64s, Int64s]:
+def find_windows(samples: WindowSamples, ends: Int64s, range_ms: int) -> tuple[Int64s, Int64s]:
     """Return the first sample after ``ends - range_ms`` and the first one after ``ends``, int64[series, times]."""
     series = len(samples.labels)
     if not series or not len(samples.times):
@@ -93,7 +93,7 @@ def reduce_windows(ufunc: np.ufunc, values: Float64s, low: Int64s, high: Int64s)
     return out
 
 
-class Spread(msgspec.Struct, frozen=True, eq=False):
+class WindowSpread(msgspec.Struct, frozen=True, eq=False):
     """The samples of windows one after the other: ``index`` into the samples, ``window`` of each, ``starts``.
 
     ``chosen`` are the windows, as places in the flat grid.
@@ -110,7 +110,7 @@ class Spread(msgspec.Struct, frozen=True, eq=False):
             return np.add.reduceat(values, self.starts)
 
 
-def spread_windows(windows: Windows, least: int = 1) -> list[Spread]:
+def spread_windows(windows: Windows, least: int = 1) -> list[WindowSpread]:
     """Return the windows with ``least`` samples or more, in parts of bounded size."""
     low, count = windows.low.ravel(), windows.count.ravel()
     chosen = np.nonzero(count >= least)[0]
@@ -122,5 +122,5 @@ def spread_windows(windows: Windows, least: int = 1) -> list[Spread]:
             starts = np.concatenate(([0], np.cumsum(sizes)[:-1]))
             window = np.repeat(np.arange(len(part)), sizes)
             index = np.arange(int(sizes.sum())) - starts[window] + low[part][window]
-            parts.append(Spread(part, index, window, starts))
+            parts.append(WindowSpread(part, index, window, starts))
     return parts

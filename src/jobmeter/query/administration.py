@@ -39,10 +39,10 @@ from jobmeter.query.tasks import (
 )
 from jobmeter.registry.base import Registry
 from jobmeter.registry.stored import StoredKey
-from jobmeter.store.base import Selector, Store, StoreStatistics
+from jobmeter.store.base import SeriesSelector, Store, StoreStatistics
 from jobmeter.store.damage import DamagedPart
 
-_PROBE = Selector(jobs=(NO_JOB,), metrics=frozenset({"-"}), limit=1)
+_PROBE = SeriesSelector(jobs=(NO_JOB,), metrics=frozenset({"-"}), limit=1)
 
 
 class KeysQuestion(msgspec.Struct, Question[Sequence[KeyInfo]], frozen=True):

@@ -84,7 +84,7 @@ from jobmeter.query.subjects import Subjects, opened
 from jobmeter.query.summary import JobSummary, SummaryQuestion, summarize
 from jobmeter.registry.base import Registry
 from jobmeter.settings import Limits
-from jobmeter.store.base import LogSelector, ReadBudget, Selector, Store
+from jobmeter.store.base import LogSelector, ReadBudget, SeriesSelector, Store
 from jobmeter.store.cache import Cache
 
 R = TypeVar("R")
@@ -258,7 +258,7 @@ class Executor:
 
     def _measured_names(self, question: MeasuredNamesQuestion, scope: Scope) -> list[str]:
         view = self._subjects.view(question.ref, scope)
-        own = Selector(jobs=(job_key(view.job.project, view.job.id),), limit=MOST_NAMES)
+        own = SeriesSelector(jobs=(job_key(view.job.project, view.job.id),), limit=MOST_NAMES)
         names = sources(METRICS).union(self._store.names(own, NamePart.METRIC))
         resolved = self._measurements.of_job(view, names, life(view.job, self._clock.now_ms()), By.JOB)
         return sorted(with_derived(resolved.layout.shape.metrics))

@@ -29,10 +29,10 @@ from jobmeter.query.plan import WHOLE_MS
 from jobmeter.query.request import Statistic, metrics_of, sources
 from jobmeter.query.shape import SelectedSeries, SeriesPart, SubjectKey
 from jobmeter.query.source import Source
-from jobmeter.query.usage import DEVICES, Readings
+from jobmeter.query.usage import DEVICES, UsageReadings
 from jobmeter.registry.base import Registry
 from jobmeter.settings import Limits
-from jobmeter.store.base import Selector
+from jobmeter.store.base import SeriesSelector
 
 WINDOW_MS = HOLD_MS
 FRESH_MS = 5 * MINUTE
@@ -149,8 +149,8 @@ def _holders(
     return jobs
 
 
-def _selector(places: Iterable[Place], projects: frozenset[str] | None, now_ms: int, limits: Limits) -> Selector:
-    return Selector(
+def _selector(places: Iterable[Place], projects: frozenset[str] | None, now_ms: int, limits: Limits) -> SeriesSelector:
+    return SeriesSelector(
         projects=projects,
         nodes=tuple(sorted(places)),
         metrics=sources(metrics_of((*DEVICES, CPU))),
@@ -168,7 +168,7 @@ def _measure(source: Source, meter: Meter, series: Sequence[Series], now_ms: int
     ]
     shape = SelectedSeries(entries)
     span = TimeRange(max(0, now_ms - WINDOW_MS), now_ms + meter.limits.future_seconds * SECOND)
-    readings = Readings(BucketedSeries(shape, read(shape, source, span, WHOLE_MS, meter), {}))
+    readings = UsageReadings(BucketedSeries(shape, read(shape, source, span, WHOLE_MS, meter), {}))
     columns = readings.frame.columns
     newest = np.zeros(len(shape.members), np.int64)
     np.maximum.at(newest, shape.member[columns.index], columns.last_time)

@@ -11,7 +11,7 @@ from jobmeter.query.meter import Meter
 from jobmeter.query.reduce import is_sorted, merge, take
 from jobmeter.query.shape import Read, SelectedSeries
 from jobmeter.query.source import RAW_IS_QUICK, Source, buckets
-from jobmeter.store.base import Memory
+from jobmeter.store.base import StoreMemory
 
 
 class BucketedSeries(msgspec.Struct, frozen=True, eq=False):
@@ -43,7 +43,7 @@ def read(shape: SelectedSeries, source: Source, span: TimeRange, step_ms: int, m
     return merge(parts)
 
 
-def read_memory(shape: SelectedSeries, memory: Memory, span: TimeRange, step_ms: int) -> BucketColumns | None:
+def read_memory(shape: SelectedSeries, memory: StoreMemory, span: TimeRange, step_ms: int) -> BucketColumns | None:
     """Read the buckets of a shape's entries from memory; None if some are not in memory."""
     parts: list[BucketColumns] = []
     for group in shape.reads(span, in_order=True):
@@ -54,7 +54,7 @@ def read_memory(shape: SelectedSeries, memory: Memory, span: TimeRange, step_ms:
     return merge(parts)
 
 
-def _buckets(group: Read, memory: Memory, step_ms: int) -> BucketColumns | None:
+def _buckets(group: Read, memory: StoreMemory, step_ms: int) -> BucketColumns | None:
     """Read the buckets of one group from memory; None if some are not in memory.
 
     See ``jobmeter.query.source.buckets``.

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from jobmeter.model.catalog import Scope, find
+from jobmeter.model.catalog import MetricScope, find
 from jobmeter.model.job import Job, JobView, Node
 from jobmeter.model.series import NO_JOB, Series, job_key
 from jobmeter.model.time import MAX_TIME_MS, TimeRange
@@ -15,7 +15,7 @@ from jobmeter.query.request import By, series_since
 from jobmeter.query.restarts import join_restarts
 from jobmeter.query.shape import SeriesPart, SubjectKey, is_counter
 from jobmeter.settings import Limits
-from jobmeter.store.base import Selector, Store
+from jobmeter.store.base import SeriesSelector, Store
 
 EVER = TimeRange(0, MAX_TIME_MS)
 
@@ -75,9 +75,11 @@ class _Places(NamedTuple):
 def own_series(
     store: Store, job: Job, names: frozenset[str] | None, limits: Limits, since: int | None = None
 ) -> list[Series]:
-    """Find a job's own series of some metrics (None: of all), by a ``Selector``."""
+    """Find a job's own series of some metrics (None: of all), by a ``SeriesSelector``."""
     projects, keys = frozenset({job.project}), (job_key(job.project, job.id),)
-    return store.find(Selector(projects=projects, jobs=keys, metrics=names, since=since, limit=limits.query_series))
+    return store.find(
+        SeriesSelector(projects=projects, jobs=keys, metrics=names, since=since, limit=limits.query_series)
+    )
 
 
 def of_job(
@@ -124,7 +126,7 @@ def of_jobs(
     keys = {job_key(view.job.project, view.job.id): view for view in views}
     own: dict[int, list[Series]] = {key: [] for key in keys}
     if keys:
-        selector = Selector(jobs=tuple(keys), metrics=names, since=series_since(span, limits), limit=most)
+        selector = SeriesSelector(jobs=tuple(keys), metrics=names, since=series_since(span, limits), limit=most)
         for series in store.find(selector):
             own[series.job_key].append(series)
     devices = of_devices(names)
@@ -149,7 +151,7 @@ def series_of_nodes(
     limits: Limits,
 ) -> Sequence[Series]:
     """Find the series of some metrics of nodes, for any job measured there."""
-    selector = Selector(
+    selector = SeriesSelector(
         projects=projects,
         nodes=tuple((node.cluster, node.name) for node in nodes),
         metrics=names,
@@ -168,7 +170,7 @@ def of_nodes(series: Iterable[Series]) -> list[SeriesPart]:
 def of_devices(names: frozenset[str]) -> frozenset[str]:
     """Filter the names of metrics that describe a device."""
     metrics = (find(name) for name in names)
-    return frozenset(metric.name for metric in metrics if metric is not None and metric.scope is Scope.DEVICE)
+    return frozenset(metric.name for metric in metrics if metric is not None and metric.scope is MetricScope.DEVICE)
 
 
 def devices_of(view: JobView) -> AbstractSet[SubjectKey]:
@@ -215,7 +217,7 @@ def _matched_allocations(
     """Find series without a job for the devices of some nodes."""
     if not places.nodes:
         return {}
-    selector = Selector(
+    selector = SeriesSelector(
         projects=frozenset(projects),
         jobs=(NO_JOB,),
         nodes=places.nodes,

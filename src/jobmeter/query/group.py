@@ -86,7 +86,7 @@ class ResourceGroup(msgspec.Struct, frozen=True, kw_only=True):
     updated: int | None = None
 
 
-class Usage(msgspec.Struct, frozen=True, kw_only=True):
+class ResourceUsage(msgspec.Struct, frozen=True, kw_only=True):
     """Resources and their use in a range, for one user or all users.
 
     ``requested`` are the requests of the replicas, None if unknown. ``cpu`` and ``memory`` are the mean usage over the
@@ -117,8 +117,8 @@ class GroupUsage(msgspec.Struct, frozen=True, kw_only=True):
     """Size of a group and its use, by user; ``summary`` covers all users."""
 
     capacity: Amounts
-    users: Sequence[Usage]
-    summary: Usage
+    users: Sequence[ResourceUsage]
+    summary: ResourceUsage
 
 
 class GroupQuestion(msgspec.Struct, Question[GroupUsage], frozen=True, kw_only=True):

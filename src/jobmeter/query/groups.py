@@ -38,10 +38,20 @@ from jobmeter.query.request import GroupRef, metrics_of, sources
 from jobmeter.query.shape import SelectedSeries
 from jobmeter.query.source import Source
 from jobmeter.query.subjects import projects_of
-from jobmeter.query.usage import LIMITS, METRICS, Allocated, Parts, Place, Readings, allocated, by_user, was_there
+from jobmeter.query.usage import (
+    LIMITS,
+    METRICS,
+    Allocated,
+    Place,
+    UsageParts,
+    UsageReadings,
+    allocated,
+    by_user,
+    was_there,
+)
 from jobmeter.registry.base import Registry
 from jobmeter.settings import Limits
-from jobmeter.store.base import Selector
+from jobmeter.store.base import SeriesSelector
 
 MOST_JOBS = 100_000
 """Most jobs of a group that a question may cover."""
@@ -99,7 +109,7 @@ class Groups:
         question: GroupQuestion | CapacityQuestion | NodeLoadsQuestion,
         names: Sequence[str],
         projects: frozenset[str] | None,
-    ) -> tuple[list[Node], Parts, Readings]:
+    ) -> tuple[list[Node], UsageParts, UsageReadings]:
         """Find the nodes of the group, and the replicas of jobs that ran there in the range."""
         views = self._views(question.group, projects, question.range)
         nodes = self._members(question.group, projects, views)
@@ -109,7 +119,7 @@ class Groups:
 
     def _in_state(
         self, views: Sequence[JobView], span: TimeRange, states: frozenset[JobState], projects: frozenset[str] | None
-    ) -> Parts:
+    ) -> UsageParts:
         """Find the replicas of those jobs in one of the states."""
         jobs = [(view, allocated(view, span, states)) for view in views]
         present = [
@@ -203,28 +213,28 @@ class Groups:
         projects: frozenset[str] | None,
         *,
         closed: bool = False,
-    ) -> tuple[Parts, Readings]:
+    ) -> tuple[UsageParts, UsageReadings]:
         """Find the replicas of some jobs; ``jobs`` are the registry's allocations of ``views``."""
         shape = self._shape(views, span, names, projects)
         columns = read(shape, self._source, span, WHOLE_MS, Meter(self._clock, self._limits))
-        readings = Readings(BucketedSeries(shape, columns, {}))
+        readings = UsageReadings(BucketedSeries(shape, columns, {}))
 
-        def earlier(some: Sequence[int], which: Sequence[str]) -> Readings:
+        def earlier(some: Sequence[int], which: Sequence[str]) -> UsageReadings:
             return self._last([views[at] for at in some], span, which, projects)
 
         inventory = Inventory(self._registry.nodes(projects))
-        return Parts(jobs, readings, inventory, earlier, closed=closed), readings
+        return UsageParts(jobs, readings, inventory, earlier, closed=closed), readings
 
     def _last(
         self, views: Sequence[JobView], span: TimeRange, names: Sequence[str], projects: frozenset[str] | None
-    ) -> Readings:
+    ) -> UsageReadings:
         """Read metrics of jobs as last measured before the end of the span, of any age."""
         shape = self._shape(views, TimeRange(0, span.end_ms), names, projects)
         keys = SeriesKeys.of([entry.series for entry in shape.entries])
         last = self._source.previous(keys, span.end_ms, Meter(self._clock, self._limits))
         last = last.where(np.argsort(last.index))
         gauges = np.zeros(len(keys), np.bool_)
-        return Readings(BucketedSeries(shape, bucket(last, WHOLE_MS, gauges, References.none(len(keys))), {}))
+        return UsageReadings(BucketedSeries(shape, bucket(last, WHOLE_MS, gauges, References.none(len(keys))), {}))
 
     def _shape(
         self, views: Sequence[JobView], span: TimeRange, names: Sequence[str], projects: frozenset[str] | None
@@ -235,7 +245,7 @@ class Groups:
         return SelectedSeries(gather.of_jobs(self._source.store, views, metrics, span, self._limits, nodes, most))
 
     def _capacities(
-        self, nodes: Sequence[Node], parts: Parts, projects: frozenset[str] | None, span: TimeRange
+        self, nodes: Sequence[Node], parts: UsageParts, projects: frozenset[str] | None, span: TimeRange
     ) -> dict[Place, Amounts]:
         """Determine the size of each node: by its record, else by measurement, else by the limits of its replicas.
 
@@ -262,7 +272,7 @@ class Groups:
         """Read the last measured size of each node, by (cluster, node, metric)."""
         if not nodes:
             return {}
-        selector = Selector(
+        selector = SeriesSelector(
             projects=projects,
             nodes=tuple({(node.cluster, node.name) for node in nodes}),
             metrics=frozenset(_SIZES),
@@ -280,7 +290,7 @@ class Groups:
 class _Left:
     """Limits of replicas by node, until taken."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: UsageParts) -> None:
         self._parts = parts
         self._rows: dict[str, list[int]] = {}
         for number, (_, node) in enumerate(parts.places):

@@ -14,7 +14,7 @@ from jobmeter.query.gather import devices_of
 from jobmeter.query.lines import LineLabels, Ranks, assign, joined_by, sort_key
 from jobmeter.query.request import By, LineName, MetricQuery, Statistic
 from jobmeter.query.shape import SelectedSeries, SubjectKey
-from jobmeter.store.base import Memory
+from jobmeter.store.base import StoreMemory
 from jobmeter.store.cache import Cache
 
 MOST_SERIES = 2_000
@@ -43,7 +43,7 @@ class Layout:
     one_line_per_series: frozenset[str] = frozenset()
     grid: "Grid | None" = None
 
-    def means(self, query: MetricQuery, memory: Memory) -> kernel.LineColumns | None:
+    def means(self, query: MetricQuery, memory: StoreMemory) -> kernel.LineColumns | None:
         """Read the means of plain gauges from memory, in the order of the grid's names.
 
         None without a grid, or if some data is not in memory. No metric of the query may be derived.
@@ -69,15 +69,15 @@ class Grid:
         self.names = [LineName(one.name, one.answer_unit, *head) for one in metrics for head in heads]
         self._cell = cell
         self._metrics = metrics
-        self._joins: dict[tuple[Aggregate | None, By], kernel.Grid] = {}
+        self._joins: dict[tuple[Aggregate | None, By], kernel.WindowGrid] = {}
 
-    def joined(self, how: Aggregate | None, by: By) -> kernel.Grid:
+    def joined(self, how: Aggregate | None, by: By) -> kernel.WindowGrid:
         """Return the grid for combining series into lines; ``how`` None uses the catalogue's way."""
         found = self._joins.get((how, by))
         if found is None:
             ways = [_JOINS[_way(metric, how, by)] for metric in self._metrics]
             lines = len(self.names) // len(ways)
-            found = self._joins[how, by] = kernel.Grid(self._cell, np.repeat(np.array(ways, np.uint8), lines))
+            found = self._joins[how, by] = kernel.WindowGrid(self._cell, np.repeat(np.array(ways, np.uint8), lines))
         return found
 
 

@@ -48,7 +48,7 @@ from jobmeter.query.sampled import SampledLine, SampledQuestion, Sampling
 from jobmeter.query.shape import SelectedSeries
 from jobmeter.query.source import RAW_IS_QUICK, Source
 from jobmeter.query.subjects import Subjects, projects_of, shown
-from jobmeter.query.table import EMPTY, Table, lines_of
+from jobmeter.query.table import EMPTY, ResultTable, lines_of
 from jobmeter.registry.base import Registry
 from jobmeter.settings import Limits
 from jobmeter.store.cache import Cache
@@ -298,7 +298,7 @@ class Measurements:
         return {metric.name: woven([tables[metric.name] for tables in parts]) for metric in metrics}
 
     @staticmethod
-    def _table(frame: BucketedSeries, metric: Metric, query: MetricQuery, layout: Layout) -> Table:
+    def _table(frame: BucketedSeries, metric: Metric, query: MetricQuery, layout: Layout) -> ResultTable:
         if not layout.shape.measures(sources_of(metric)):
             return EMPTY
         one_line_per_series = metric.name in layout.one_line_per_series
@@ -338,7 +338,7 @@ def _needs_head_alone(query: MetricQuery, names: frozenset[str]) -> bool:
     return query.by is By.JOB and not gather.of_devices(names)
 
 
-def _lines(metric: Metric, query: MetricQuery, table: Table, layout: Layout) -> list[tuple[int, Line]]:
+def _lines(metric: Metric, query: MetricQuery, table: ResultTable, layout: Layout) -> list[tuple[int, Line]]:
     """Return the lines in listing order, each with its position in the layout."""
     if not len(table):
         return []

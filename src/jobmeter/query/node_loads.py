@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 
 from jobmeter.query.group import Amounts, Load
-from jobmeter.query.usage import Allocated, Parts, Place
+from jobmeter.query.usage import Allocated, Place, UsageParts
 
 
 class _Sum(msgspec.Struct):
@@ -26,7 +26,7 @@ class _Sum(msgspec.Struct):
         )
 
 
-def node_loads(parts: Parts, places: Collection[Place]) -> dict[Place, Load]:
+def node_loads(parts: UsageParts, places: Collection[Place]) -> dict[Place, Load]:
     """Compute the load of each of those nodes that has replicas.
 
     A replica without a known cluster is matched by node name only.

@@ -13,7 +13,7 @@ from jobmeter.access.principal import Scope
 from jobmeter.model.batch import Bools, BucketColumns, Int64s, SeriesKeys
 from jobmeter.model.job import Job, JobState, JobView, Replica
 from jobmeter.model.order import natural
-from jobmeter.model.quality import DamagedRows, Gap, JobQuality, NodeQuality, ReplicaQuality, Stretch
+from jobmeter.model.quality import DamagedRows, JobQuality, MeasuredStretch, NodeQuality, ReplicaQuality, SampleGap
 from jobmeter.model.question import Question
 from jobmeter.model.series import NO_JOB, NamePart, Series, job_key
 from jobmeter.model.time import MINUTE, TimeRange
@@ -25,7 +25,7 @@ from jobmeter.query.quality_text import sentences
 from jobmeter.query.request import JobRef
 from jobmeter.query.source import Source, buckets
 from jobmeter.settings import Limits
-from jobmeter.store.base import Selector, Store
+from jobmeter.store.base import SeriesSelector, Store
 from jobmeter.store.damage import DamagedPart
 
 REGULAR = ("cpu.time", "cpu.usage", "memory.usage", "gpu.utilization", "npu.utilization", "cpu.utilization")
@@ -126,7 +126,7 @@ def _own(store: Store, job: Job, limits: Limits) -> tuple[Sequence[Series], Sequ
         return found, REGULAR
     # Imports and Flink have other metrics: any of them will do, except metrics reported by programs, which have no
     # interval.
-    own = Selector(jobs=(job_key(job.project, job.id),), limit=_MOST_NAMES)
+    own = SeriesSelector(jobs=(job_key(job.project, job.id),), limit=_MOST_NAMES)
     names = [name for name in store.names(own, NamePart.METRIC) if not name.startswith(("app.", "agent.", "job."))]
     return (own_series(store, job, frozenset(names), limits), names) if names else ((), ())
 
@@ -139,7 +139,7 @@ def _agents(store: Store, job: Job, limits: Limits, places: Sequence[_Place]) ->
     if not others:
         return own
     project = frozenset({job.project})
-    selector = Selector(projects=project, jobs=(NO_JOB,), nodes=others, metrics=AGENT, limit=limits.query_series)
+    selector = SeriesSelector(projects=project, jobs=(NO_JOB,), nodes=others, metrics=AGENT, limit=limits.query_series)
     return [*own, *store.find(selector)]
 
 
@@ -170,10 +170,10 @@ def _judged(series: Iterable[Series], names: Sequence[str]) -> list[Series]:
 
 def _replicas(
     read: _Read, view: JobView, nodes: Mapping[_Place, NodeQuality], now_ms: int
-) -> tuple[list[ReplicaQuality], list[Gap]]:
+) -> tuple[list[ReplicaQuality], list[SampleGap]]:
     members = read.grouped(lambda one: (one.replica, one.attempt))
     recorded = {(one.name, one.attempt): one for one in view.replicas}
-    measured, found = list[ReplicaQuality](), list[Gap]()
+    measured, found = list[ReplicaQuality](), list[SampleGap]()
     for member, which in members.items():
         presence = read.presence(which)
         series = read.series[which[-1]]
@@ -209,10 +209,10 @@ def _measured(member: _Member, node: str, metric: str, presence: Presence, found
     )
 
 
-def _gaps(member: _Member, node: str, found: Gaps, away: Sequence[Stretch]) -> list[Gap]:
+def _gaps(member: _Member, node: str, found: Gaps, away: Sequence[MeasuredStretch]) -> list[SampleGap]:
     columns = (found.start.tolist(), found.end.tolist(), found.missing.tolist(), found.exact.tolist())
     return [
-        Gap(
+        SampleGap(
             replica=member[0],
             attempt=member[1],
             node=node,
@@ -241,9 +241,9 @@ def _nodes(read: _Read, view: JobView, span: TimeRange) -> dict[_Place, NodeQual
     return {place: _node(place, which, read, _stays(view, place, span)) for place, which in places.items()}
 
 
-def _node(place: _Place, which: Sequence[int], read: _Read, stays: Sequence[Stretch]) -> NodeQuality:
+def _node(place: _Place, which: Sequence[int], read: _Read, stays: Sequence[MeasuredStretch]) -> NodeQuality:
     columns = read.columns
-    away, late = list[Stretch](), list[Stretch]()
+    away, late = list[MeasuredStretch](), list[MeasuredStretch]()
     dropped: dict[str, int] = {}
     damaged, offset = 0.0, None
     for at in which:
@@ -272,30 +272,30 @@ def _node(place: _Place, which: Sequence[int], read: _Read, stays: Sequence[Stre
     )
 
 
-def _stays(view: JobView, place: _Place, span: TimeRange) -> list[Stretch]:
+def _stays(view: JobView, place: _Place, span: TimeRange) -> list[MeasuredStretch]:
     return [
-        Stretch(span.start_ms if one.start is None else one.start, span.end_ms if one.end is None else one.end)
+        MeasuredStretch(span.start_ms if one.start is None else one.start, span.end_ms if one.end is None else one.end)
         for one in view.replicas
         if (one.cluster, one.node) == place
-    ] or [Stretch(span.start_ms, span.end_ms)]
+    ] or [MeasuredStretch(span.start_ms, span.end_ms)]
 
 
-def _within(found: Gaps, stays: Sequence[Stretch]) -> list[Stretch]:
+def _within(found: Gaps, stays: Sequence[MeasuredStretch]) -> list[MeasuredStretch]:
     return [
-        Stretch(start, end)
+        MeasuredStretch(start, end)
         for start, end, exact in zip(found.start.tolist(), found.end.tolist(), found.exact.tolist(), strict=True)
         if exact and any(stay.start < end and start < stay.end for stay in stays)
     ]
 
 
-def _waiting(first: Int64s, last: Int64s, waits: Bools) -> list[Stretch]:
+def _waiting(first: Int64s, last: Int64s, waits: Bools) -> list[MeasuredStretch]:
     """Find runs of steps in which data was always waiting, if they last."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], waits, [False])).astype(np.int8)))
     stretches = [(int(first[start]), int(last[end - 1])) for start, end in edges.reshape(-1, 2).tolist()]
-    return [Stretch(start, end) for start, end in stretches if end - start >= _LATE_MS]
+    return [MeasuredStretch(start, end) for start, end in stretches if end - start >= _LATE_MS]
 
 
-def _longest(stretches: Sequence[Stretch]) -> list[Stretch]:
+def _longest(stretches: Sequence[MeasuredStretch]) -> list[MeasuredStretch]:
     longest = sorted(stretches, key=lambda one: one.start - one.end)[:MOST_STRETCHES]
     return sorted(longest, key=lambda one: one.start)
 
@@ -320,7 +320,7 @@ def _damaged(parts: Iterable[DamagedPart], key: int, span: TimeRange) -> list[Da
 
 def _complete(
     replicas: Sequence[ReplicaQuality],
-    found: Sequence[Gap],
+    found: Sequence[SampleGap],
     nodes: Iterable[NodeQuality],
     damaged: Sequence[DamagedRows],
 ) -> bool | None:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 
-from jobmeter.model.quality import JobQuality, NodeQuality, Stretch
+from jobmeter.model.quality import JobQuality, MeasuredStretch, NodeQuality
 from jobmeter.model.time import HOUR, MINUTE, SECOND, iso
 
 OFF_SECONDS = 1.0
@@ -81,7 +81,7 @@ def _late(nodes: Sequence[NodeQuality]) -> Iterator[str]:
         yield f"samples of {node.node} came late: they waited on its disk for {_from(stretch)}{more}"
 
 
-def _from(stretch: Stretch) -> str:
+def _from(stretch: MeasuredStretch) -> str:
     return f"{_length(stretch.end - stretch.start)} from {iso(stretch.start)} to {iso(stretch.end)}"
 
 

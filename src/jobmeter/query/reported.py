@@ -22,7 +22,7 @@ from jobmeter.store.base import Store
 PREFIX = "app."
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class JobReport(msgspec.Struct, frozen=True, kw_only=True):
     """Reported value of a replica; its name lacks the prefix ``app.``."""
 
     name: str
@@ -34,7 +34,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 class Reported(msgspec.Struct, frozen=True):
     """Page of reports, and the total number."""
 
-    reports: Sequence[Report]
+    reports: Sequence[JobReport]
     total: int
 
 
@@ -82,7 +82,7 @@ def reported(store: Store, job: Job, question: ReportedQuestion, meter: Meter) -
     page = order[question.offset : question.offset + question.limit]
     rows = zip(index[page].tolist(), time[page].tolist(), value[page].tolist(), strict=True)
     reports = [
-        Report(name=series[at].metric.removeprefix(PREFIX), time=moment, value=reading, replica=series[at].replica)
+        JobReport(name=series[at].metric.removeprefix(PREFIX), time=moment, value=reading, replica=series[at].replica)
         for at, moment, reading in rows
     ]
     return Reported(reports, len(order))

@@ -12,14 +12,14 @@ import numpy as np
 from jobmeter.model.time import HOUR, TimeRange, whole_steps
 from jobmeter.query.layout import Layout
 from jobmeter.query.reduce import weave
-from jobmeter.query.table import Table
+from jobmeter.query.table import ResultTable
 from jobmeter.store.base import Tier
 from jobmeter.store.cache import Cache
 
 _STRETCH = 4
 """Largest length of a cached part as a multiple of the query's."""
 
-Tables = Mapping[str, Table]
+Tables = Mapping[str, ResultTable]
 
 
 class Part(msgspec.Struct, frozen=True, eq=False):
@@ -75,7 +75,7 @@ def ends(span: TimeRange, inside: TimeRange) -> tuple[TimeRange, TimeRange]:
     return TimeRange(span.start_ms, inside.start_ms), TimeRange(inside.end_ms, span.end_ms)
 
 
-def woven(tables: Sequence[Table]) -> Table:
+def woven(tables: Sequence[ResultTable]) -> ResultTable:
     """Interleave the rows of successive tables by owner; each table is sorted."""
     filled = [table for table in tables if len(table)]
     if len(filled) < 2:
@@ -85,7 +85,7 @@ def woven(tables: Sequence[Table]) -> Table:
     time, value = np.empty(size, np.int64), np.empty(size)
     for table, place in zip(filled, places, strict=True):
         time[place], value[place] = table.time, table.value
-    return Table(np.repeat(np.arange(len(total)), total), time, value)
+    return ResultTable(np.repeat(np.arange(len(total)), total), time, value)
 
 
 def _cut(part: Part, span: TimeRange) -> Part:

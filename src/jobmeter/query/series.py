@@ -17,7 +17,7 @@ from jobmeter.model.series import NamePart, Series, job_key
 from jobmeter.model.time import SECOND, TimeRange
 from jobmeter.query.meter import Meter
 from jobmeter.query.source import Source, buckets, expected
-from jobmeter.store.base import Selector, Store
+from jobmeter.store.base import SeriesSelector, Store
 
 _SAMPLES_A_POINT = 4
 """Raw samples that a query may hold in memory per point that an answer may have."""
@@ -108,7 +108,7 @@ def find(store: Store, question: SeriesQuestion, scope: Scope, meter: Meter) -> 
         jobs = own if jobs is None else tuple(set(own) & set(jobs))
     limits = meter.limits
     since = None if question.since_ms is None else max(question.since_ms - limits.future_seconds * SECOND, 0)
-    selector = Selector(
+    selector = SeriesSelector(
         projects=scope.projects,
         jobs=jobs,
         nodes=question.nodes,
@@ -122,7 +122,7 @@ def find(store: Store, question: SeriesQuestion, scope: Scope, meter: Meter) -> 
 def names(store: Store, question: NamesQuestion, scope: Scope) -> list[str]:
     """Answer a ``NamesQuestion``."""
     jobs = None if scope.job is None else _own(scope)
-    selector = Selector(projects=scope.projects, jobs=jobs, limit=question.limit)
+    selector = SeriesSelector(projects=scope.projects, jobs=jobs, limit=question.limit)
     return store.names(selector, question.part, question.prefix)
 
 

@@ -16,7 +16,7 @@ from jobmeter.query.frame import BucketedSeries
 from jobmeter.query.plan import WHOLE_MS
 from jobmeter.query.reduce import coarsen
 from jobmeter.query.request import JobRef, Statistic
-from jobmeter.query.table import Table, lines_of
+from jobmeter.query.table import ResultTable, lines_of
 
 
 class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,11 +113,11 @@ def _is_rate(frame: BucketedSeries, metric: Metric) -> bool:
     return source is not None and _is_rate(frame, source)
 
 
-def _one(table: Table) -> float | None:
+def _one(table: ResultTable) -> float | None:
     return float(table.value[0]) if len(table) else None
 
 
-def _grid(points: Table, span: TimeRange, step_ms: int) -> list[float | None]:
+def _grid(points: ResultTable, span: TimeRange, step_ms: int) -> list[float | None]:
     first = floor_to(span.start_ms, step_ms)
     count = (ceil_to(span.end_ms, step_ms) - first) // step_ms
     grid: list[float | None] = [None] * count

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jobmeter.model.batch import Bools, BucketColumns, Float64s, Int64s
-from jobmeter.model.catalog import CATALOG, Aggregate, Kind, Metric, Scope
+from jobmeter.model.catalog import CATALOG, Aggregate, Kind, Metric, MetricScope
 from jobmeter.query.frame import BucketedSeries
 from jobmeter.query.reduce import is_sorted, relabel, take
 from jobmeter.query.request import Statistic, is_own
@@ -16,7 +16,7 @@ from jobmeter.query.request import Statistic, is_own
 Labels = tuple[tuple[str, str], ...]
 
 
-class Table(msgspec.Struct, frozen=True, eq=False):
+class ResultTable(msgspec.Struct, frozen=True, eq=False):
     """Values: ``owner`` int64[n] (a member or line), ``time`` int64[n] bucket starts in ms, ``value`` float64[n].
 
     Sorted by (owner, time), each pair once, unless stated otherwise.
@@ -29,16 +29,16 @@ class Table(msgspec.Struct, frozen=True, eq=False):
     def __len__(self) -> int:
         return len(self.time)
 
-    def where(self, rows: Bools | NDArray[np.intp]) -> "Table":
+    def where(self, rows: Bools | NDArray[np.intp]) -> "ResultTable":
         """Select rows."""
-        return Table(self.owner[rows], self.time[rows], self.value[rows])
+        return ResultTable(self.owner[rows], self.time[rows], self.value[rows])
 
-    def of(self, line: Int64s) -> "Table":
+    def of(self, line: Int64s) -> "ResultTable":
         """Assign the rows of each owner to ``line[owner]``. The result is unsorted and may repeat pairs."""
-        return Table(line[self.owner], self.time, self.value)
+        return ResultTable(line[self.owner], self.time, self.value)
 
 
-EMPTY = Table(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
+EMPTY = ResultTable(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
 
 
 def lines_of(
@@ -49,7 +49,7 @@ def lines_of(
     line: Int64s,
     *,
     one_line_per_series: bool = False,
-) -> Table:
+) -> ResultTable:
     """Compute the values of a metric by line; ``line`` int64[members] assigns members to lines.
 
     ``how`` None combines the members of a line as in the catalogue, ``WHOLE`` as members of one job.
@@ -65,13 +65,13 @@ def lines_of(
     usage, limit = _pairs(frame, metric.ratio, statistic, measured)
     if how is None and metric.over is Aggregate.RATIO and not len(measured):
         upper, lower = (join(one.of(line), Aggregate.SUM, frame.step_ms) for one in (usage, limit))
-        return Table(upper.owner, upper.time, upper.value / lower.value)
-    values = _both(measured, Table(usage.owner, usage.time, usage.value / limit.value))
+        return ResultTable(upper.owner, upper.time, upper.value / lower.value)
+    values = _both(measured, ResultTable(usage.owner, usage.time, usage.value / limit.value))
     plain = Aggregate.MEAN if metric.over is Aggregate.RATIO else metric.over
     return join(values.of(line), how or plain, frame.step_ms)
 
 
-def join(table: Table, how: Aggregate, step_ms: int = 0) -> Table:
+def join(table: ResultTable, how: Aggregate, step_ms: int = 0) -> ResultTable:
     """Combine the rows of each (owner, time), in any order, into one row.
 
     ``step_ms``: every time is a multiple of it; 0 if unknown.
@@ -90,14 +90,14 @@ def join(table: Table, how: Aggregate, step_ms: int = 0) -> Table:
     new[1:] = (owner[1:] != owner[:-1]) | (time[1:] != time[:-1])
     starts = np.flatnonzero(new)
     if len(starts) == len(time):
-        return Table(owner, time, value)
+        return ResultTable(owner, time, value)
     joined = _REDUCE[how].reduceat(value, starts)
     if how in (Aggregate.MEAN, Aggregate.RATIO):
         joined = joined / np.diff(np.r_[starts, len(time)])
-    return Table(owner[starts], time[starts], joined)
+    return ResultTable(owner[starts], time[starts], joined)
 
 
-def _on_grid(table: Table, step_ms: int, *, mean: bool) -> Table | None:
+def _on_grid(table: ResultTable, step_ms: int, *, mean: bool) -> ResultTable | None:
     """Sum or average the rows of each (owner, time) in a dense field of all possible pairs.
 
     None if the field would be so sparse that sorting is faster.
@@ -112,7 +112,7 @@ def _on_grid(table: Table, step_ms: int, *, mean: bool) -> Table | None:
     there = np.flatnonzero(count)
     owner, place = np.divmod(there, width)
     value: Float64s = total[there] / count[there] if mean else total[there]
-    return Table(owner, first + place * step_ms, value)
+    return ResultTable(owner, first + place * step_ms, value)
 
 
 _ADDED = frozenset({Aggregate.SUM, Aggregate.MEAN, Aggregate.RATIO})
@@ -126,7 +126,7 @@ _REDUCE: dict[Aggregate, np.ufunc] = {
 }
 
 
-def _measured(frame: BucketedSeries, metric: Metric, statistic: Statistic) -> Table:
+def _measured(frame: BucketedSeries, metric: Metric, statistic: Statistic) -> ResultTable:
     """Return the metric by member, without using limits: its own samples, else a counter's rate, else a difference."""
     own = _direct(frame, metric, statistic)
     if metric.rate_of:
@@ -138,7 +138,7 @@ def _measured(frame: BucketedSeries, metric: Metric, statistic: Statistic) -> Ta
     return _both(own, _of_others(derived, own))
 
 
-def _rate(frame: BucketedSeries, counter: Metric, statistic: Statistic, but: Labels) -> Table:
+def _rate(frame: BucketedSeries, counter: Metric, statistic: Statistic, but: Labels) -> ResultTable:
     """Return a counter's rate as a gauge: a bucket has one rate, which is its mean, its least and its last."""
     if statistic is Statistic.COUNT:
         return _direct(frame, counter, Statistic.COUNT, but)
@@ -147,10 +147,10 @@ def _rate(frame: BucketedSeries, counter: Metric, statistic: Statistic, but: Lab
         return rates
     counts = _direct(frame, counter, Statistic.COUNT, but)
     mine, theirs = _meet(rates, counts)
-    return Table(rates.owner[mine], rates.time[mine], rates.value[mine] * counts.value[theirs])
+    return ResultTable(rates.owner[mine], rates.time[mine], rates.value[mine] * counts.value[theirs])
 
 
-def _difference(frame: BucketedSeries, pair: tuple[str, str], statistic: Statistic) -> Table:
+def _difference(frame: BucketedSeries, pair: tuple[str, str], statistic: Statistic) -> ResultTable:
     """Return the whole less the rest: the least uses the rest's greatest.
 
     The whole is the bucket's mean, except for a sum.
@@ -161,13 +161,13 @@ def _difference(frame: BucketedSeries, pair: tuple[str, str], statistic: Statist
         return rest
     whole = _direct(frame, whole_metric, statistic if statistic is Statistic.SUM else Statistic.MEAN)
     mine, theirs = _meet(rest, whole)
-    return Table(rest.owner[mine], rest.time[mine], whole.value[theirs] - rest.value[mine])
+    return ResultTable(rest.owner[mine], rest.time[mine], whole.value[theirs] - rest.value[mine])
 
 
 _OPPOSITE = {Statistic.MIN: Statistic.MAX, Statistic.MAX: Statistic.MIN}
 
 
-def _direct(frame: BucketedSeries, metric: Metric, statistic: Statistic, but: Labels = ()) -> Table:
+def _direct(frame: BucketedSeries, metric: Metric, statistic: Statistic, but: Labels = ()) -> ResultTable:
     """Return the metric's own samples by member: attempts merged, labelled parts combined as in the catalogue.
 
     Parts with a label of ``but`` are left out.
@@ -176,14 +176,14 @@ def _direct(frame: BucketedSeries, metric: Metric, statistic: Statistic, but: La
     if but and len(rows):
         selected = np.array([not set(but) & set(entry.series.labels) for entry in frame.shape.entries])
         rows = take(rows, selected[rows.index])
-    if metric.scope is Scope.DEVICE:
+    if metric.scope is MetricScope.DEVICE:
         rows = _undisputed(frame, rows)
     if not len(rows):
         return EMPTY
     shape, alone = frame.shape, frame.shape.alone(metric.name)
     columns = rows if alone else relabel(rows, shape.part[rows.index].astype(np.uint32))
     value, valid = _statistic(columns, metric.kind, statistic)
-    table = Table(shape.member[rows.index] if alone else shape.part_member[columns.index], columns.time, value)
+    table = ResultTable(shape.member[rows.index] if alone else shape.part_member[columns.index], columns.time, value)
     if not valid.all():
         table = table.where(valid)
     return table if alone else join(table, metric.parts)
@@ -223,21 +223,23 @@ def _undisputed(frame: BucketedSeries, rows: BucketColumns) -> BucketColumns:
     return take(rows, ~ours | ~np.isin(numbers, numbers[~ours]))
 
 
-def _pairs(frame: BucketedSeries, pair: tuple[str, str], statistic: Statistic, measured: Table) -> tuple[Table, Table]:
+def _pairs(
+    frame: BucketedSeries, pair: tuple[str, str], statistic: Statistic, measured: ResultTable
+) -> tuple[ResultTable, ResultTable]:
     """Return usage and limit, row by row, of members without a measured ratio; a limit is the mean of its bucket."""
     usage_metric, limit_metric = (CATALOG[name] for name in pair)
     usage = _of_others(_measured(frame, usage_metric, statistic), measured)
     if statistic is Statistic.COUNT:
-        return usage, Table(usage.owner, usage.time, np.ones(len(usage)))
+        return usage, ResultTable(usage.owner, usage.time, np.ones(len(usage)))
     limit = _measured(frame, limit_metric, Statistic.MEAN)
     lower = np.full(len(usage), frame.limits.get(limit_metric.name, 0.0))
     mine, theirs = _meet(usage, limit)
     lower[mine] = limit.value[theirs]
     valid = lower > 0
-    return usage.where(valid), Table(usage.owner, usage.time, lower).where(valid)
+    return usage.where(valid), ResultTable(usage.owner, usage.time, lower).where(valid)
 
 
-def _meet(one: Table, other: Table) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def _meet(one: ResultTable, other: ResultTable) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Positions of rows with equal (owner, time) in both tables."""
     if not len(one) or not len(other):
         return np.empty(0, np.intp), np.empty(0, np.intp)
@@ -254,13 +256,13 @@ def _numbers(owner: Int64s, time: Int64s, other_owner: Int64s, other_time: Int64
     return numbers[: len(owner)], numbers[len(owner) :]
 
 
-def _of_others(table: Table, one: Table) -> Table:
+def _of_others(table: ResultTable, one: ResultTable) -> ResultTable:
     """Select rows whose owners are missing in the other table."""
     return table.where(~np.isin(table.owner, one.owner)) if len(table) and len(one) else table
 
 
-def _both(one: Table, other: Table) -> Table:
+def _both(one: ResultTable, other: ResultTable) -> ResultTable:
     """Concatenate tables of different owners; the result is unsorted."""
     if not len(other):
         return one
-    return Table(np.r_[one.owner, other.owner], np.r_[one.time, other.time], np.r_[one.value, other.value])
+    return ResultTable(np.r_[one.owner, other.owner], np.r_[one.time, other.time], np.r_[one.value, other.value])

@@ -19,7 +19,7 @@ from jobmeter.model.order import natural
 from jobmeter.model.time import MINUTE, TimeRange
 from jobmeter.query.frame import BucketedSeries
 from jobmeter.query.gather import owner_of
-from jobmeter.query.group import Amounts, Usage
+from jobmeter.query.group import Amounts, ResourceUsage
 from jobmeter.query.inventory import Inventory
 from jobmeter.query.request import Statistic
 from jobmeter.query.table import lines_of
@@ -122,7 +122,7 @@ def _lives(job: Job, replica: Replica, span: TimeRange) -> bool:
     return replica.end is None or replica.end + (0 if finished else _LATE_MS) >= span.start_ms
 
 
-class Readings:
+class UsageReadings:
     """Values of metrics by member of a frame whose range is one bucket; NaN if missing."""
 
     def __init__(self, frame: BucketedSeries) -> None:
@@ -138,15 +138,15 @@ class Readings:
         return values
 
 
-class Parts:
+class UsageParts:
     """Replicas of all jobs: the limits of each, and its job."""
 
     def __init__(
         self,
         jobs: Sequence[Allocated],
-        readings: Readings,
+        readings: UsageReadings,
         inventory: Inventory,
-        earlier: Callable[[Sequence[int], Sequence[str]], Readings],
+        earlier: Callable[[Sequence[int], Sequence[str]], UsageReadings],
         *,
         closed: bool = False,
     ) -> None:
@@ -225,7 +225,7 @@ class Parts:
             _fill(allowed, np.array([one.allowed(limit) for one in self.jobs], np.float64)[self.job])
         return tuple(found)
 
-    def _measured(self, readings: Readings, limit: str, statistic: Statistic) -> Float64s:
+    def _measured(self, readings: UsageReadings, limit: str, statistic: Statistic) -> Float64s:
         """Measured limit by part; NaN if missing."""
         allowed = np.full(len(self.places), np.nan)
         measured, part = readings.of(limit, statistic), self._parts_of(readings.frame)
@@ -263,8 +263,8 @@ def _fill(values: Float64s, others: Float64s) -> None:
 
 
 def by_user(
-    parts: Parts, readings: Readings, with_devices: frozenset[str], workspace: str = ""
-) -> tuple[list[Usage], Usage]:
+    parts: UsageParts, readings: UsageReadings, with_devices: frozenset[str], workspace: str = ""
+) -> tuple[list[ResourceUsage], ResourceUsage]:
     """Compute the usage of each user, by name, and the total, optionally for one workspace.
 
     ``with_devices`` names the nodes that have devices.
@@ -285,18 +285,18 @@ def by_user(
 
 
 def _usage(
-    parts: Parts,
+    parts: UsageParts,
     jobs: Sequence[int],
     user: str,
     with_devices: frozenset[str],
     rates: Mapping[str, Float64s],
     number: int,
-) -> Usage:
+) -> ResourceUsage:
     own = [parts.jobs[at] for at in jobs]
     nodes = {node for one in own for _, node in one.places.values() if node}
     nodes |= {node for one in own for node, _ in one.devices if node}
     having = {one.job.id for one in own if one.devices or one.requested_devices}
-    return Usage(
+    return ResourceUsage(
         user=user,
         jobs=len(own),
         types=tuple(sorted({one.job.type for one in own if one.job.type})),
@@ -309,7 +309,7 @@ def _usage(
     )
 
 
-def _rates(parts: Parts, readings: Readings, job_user: Int64s, users: int) -> dict[str, Float64s]:
+def _rates(parts: UsageParts, readings: UsageReadings, job_user: Int64s, users: int) -> dict[str, Float64s]:
     """Compute each usage ratio by user (below 0: none); NaN without samples."""
     user = job_user[parts.member_job]
     devices = np.column_stack([readings.of(name) for name in DEVICES])
@@ -325,7 +325,9 @@ def _rates(parts: Parts, readings: Readings, job_user: Int64s, users: int) -> di
     return rates
 
 
-def _of_allowed(allowed: Float64s, parts: Parts, readings: Readings, name: str, user: Int64s, users: int) -> Float64s:
+def _of_allowed(
+    allowed: Float64s, parts: UsageParts, readings: UsageReadings, name: str, user: Int64s, users: int
+) -> Float64s:
     """Usage over limits. A measured utilization is used directly, weighted by the limit.
 
     A user whose measured replicas have no limits gets the mean of their measured utilizations.

@@ -6,14 +6,14 @@ from itertools import groupby
 
 import sqlalchemy as sa
 
-from jobmeter.registry.intervals import Change, DeviceKey, Interval, join
+from jobmeter.registry.intervals import DeviceKey, Interval, IntervalChange, join
 from jobmeter.registry.schema import allocations
 from jobmeter.registry.statements import chunks
 
 
 def merge_allocations(
     connection: sa.Connection, fresh: Sequence[tuple[DeviceKey, Interval]], gap_ms: int
-) -> list[Change]:
+) -> list[IntervalChange]:
     """Join intervals with the stored ones of the same keys. Write and return the changes.
 
     The caller has written the rows of the jobs in the same transaction: their locks exclude other writers.
@@ -61,7 +61,7 @@ def _stored(connection: sa.Connection, keys: Sequence[DeviceKey]) -> Mapping[Dev
     return found
 
 
-def _row(change: Change) -> dict[str, object]:
+def _row(change: IntervalChange) -> dict[str, object]:
     key, interval = change.key, change.keep
     return {
         **{name: getattr(key, name) for name in DeviceKey.__struct_fields__},

@@ -11,7 +11,7 @@ import msgspec
 import sqlalchemy as sa
 
 from jobmeter.model.job import AllocationSource
-from jobmeter.registry.intervals import GAP_MS, Change, DeviceKey, Interval
+from jobmeter.registry.intervals import GAP_MS, DeviceKey, Interval, IntervalChange
 from jobmeter.registry.stored import Observation
 
 MOST = 400_000
@@ -70,7 +70,7 @@ class IntervalCache:
         updates.ends.update(moved)
         return list(_devices(others))
 
-    def joined(self, changes: Iterable[Change], updates: IntervalChanges) -> None:
+    def joined(self, changes: Iterable[IntervalChange], updates: IntervalChanges) -> None:
         """Cache the newest merged interval of each device whose row is in the cache."""
         for change in changes:
             key, interval = change.key, change.keep

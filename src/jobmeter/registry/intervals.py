@@ -29,7 +29,7 @@ class Interval(msgspec.Struct, frozen=True):
     row: int | None = None
 
 
-class Change(msgspec.Struct, frozen=True):
+class IntervalChange(msgspec.Struct, frozen=True):
     """A change of stored rows.
 
     ``keep`` is a new interval (``row`` None) or widens that row; the rows of ``drop`` were joined into it. ``newest``:
@@ -44,7 +44,7 @@ class Change(msgspec.Struct, frozen=True):
 
 def join(
     stored: Mapping[DeviceKey, Iterable[Interval]], fresh: Iterable[tuple[DeviceKey, Interval]], gap_ms: int
-) -> list[Change]:
+) -> list[IntervalChange]:
     """Return the changes that add ``fresh`` to ``stored``. An interval without news causes no change.
 
     Two intervals are joined if they overlap, touch, or lie at most ``gap_ms`` apart.
@@ -68,12 +68,12 @@ def join(
 
 def _changes(
     key: DeviceKey, current: Iterable[Interval], stored: Iterable[Interval], affected: set[int]
-) -> Iterable[Change]:
+) -> Iterable[IntervalChange]:
     before, last = set(stored), max((interval_of.start for interval_of in current), default=0)
     drop = affected - {interval_of.row for interval_of in current if interval_of.row is not None}
     fresh = [interval_of for interval_of in current if interval_of not in before]
     for number, interval_of in enumerate(fresh):
-        yield Change(key, interval_of, tuple(sorted(drop)) if number == 0 else (), interval_of.start == last)
+        yield IntervalChange(key, interval_of, tuple(sorted(drop)) if number == 0 else (), interval_of.start == last)
 
 
 def _meet(one: Interval, other: Interval, gap_ms: int) -> bool:

@@ -8,7 +8,7 @@ from psycopg import errors
 from jobmeter.registry.breaker import timeout_seconds
 
 
-class Connection(psycopg.Connection[Any]):
+class PostgresqlConnection(psycopg.Connection[Any]):
     """A connection that is closed with OperationalError if an answer does not arrive in time."""
 
     def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:  # noqa: ANN401 - psycopg's own
@@ -23,6 +23,6 @@ class Connection(psycopg.Connection[Any]):
             raise psycopg.OperationalError(f"no answer within {seconds:g} s") from error
 
 
-def connect(dialect: object, record: object, arguments: list[Any], options: dict[str, Any]) -> Connection:  # noqa: ARG001 - a listener's shape
+def connect(dialect: object, record: object, arguments: list[Any], options: dict[str, Any]) -> PostgresqlConnection:  # noqa: ARG001 - a listener's shape
     """Open a connection for SQLAlchemy."""
-    return Connection.connect(*arguments, **options)
+    return PostgresqlConnection.connect(*arguments, **options)

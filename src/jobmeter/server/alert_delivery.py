@@ -9,7 +9,7 @@ from jobmeter.model.alert import Message
 from jobmeter.model.backoff import backoff_seconds
 from jobmeter.model.time import DAY, MINUTE, SECOND, Clock
 from jobmeter.registry.base import Registry
-from jobmeter.ship.sink import RefusedError, SinkError
+from jobmeter.ship.sink import SinkError, SinkRefusedError
 
 _log = logging.getLogger("jobmeter.server")
 INTERVAL_SECONDS = 1.0
@@ -64,7 +64,7 @@ class AlertDelivery:
             return
         try:
             deliver(destination, message, self._config.guard, self._user)
-        except RefusedError as error:
+        except SinkRefusedError as error:
             _log.error("a message to %s was refused and dropped: %s", destination.name, error.message)
         except SinkError as error:
             self._retry(destination, message, error.message)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from jobmeter.access.principal import Principal, Role
-from jobmeter.alerts.rules import Rule
+from jobmeter.alerts.rules import AlertRule
 from jobmeter.errors import InvalidRequestError
 from jobmeter.ingest.exporters.resolve import resolve
 from jobmeter.ingest.pipeline import IngestPipeline
@@ -24,7 +24,7 @@ _RULES = Principal(id="rules", name="recording rules", role=Role.WRITER)
 def recorder_of(pipeline: IngestPipeline) -> Recorder:
     """Return the function that stores the series of a recording rule, in the project that their labels name."""
 
-    def record(rule: Rule, series: Sequence[tuple[Labels, float]], now_ms: int) -> None:
+    def record(rule: AlertRule, series: Sequence[tuple[Labels, float]], now_ms: int) -> None:
         found: dict[Series, float] = {}
         for labels, value in series:
             given = {**dict(drop_name(labels)), **{name: one.render({}, value) for name, one in rule.labels.items()}}

@@ -14,7 +14,7 @@ from jobmeter.access.principal import Scope
 from jobmeter.alerts.config import AlertConfig
 from jobmeter.alerts.muting import muted
 from jobmeter.alerts.notify import decide
-from jobmeter.alerts.rules import Rule, RuleGroup
+from jobmeter.alerts.rules import AlertRule, RuleGroup
 from jobmeter.alerts.states import EvaluationError, next_states, resolved
 from jobmeter.dialects.base import drive
 from jobmeter.dialects.prometheus.select import prefetch
@@ -50,7 +50,7 @@ _LEASE_MS, _EXTEND_MS = MINUTE, 10 * SECOND
 _PAUSES = 20
 """Least pause after deciding on messages, as a multiple of the time that it took."""
 _EVERYTHING = Scope(projects=None)
-Recorder = Callable[[Rule, Sequence[tuple[Labels, float]], int], None]
+Recorder = Callable[[AlertRule, Sequence[tuple[Labels, float]], int], None]
 """Function that stores the series of a recording rule."""
 
 
@@ -161,7 +161,7 @@ class Alerting:
                 status_of(rule), health="err" if error else "ok", error=error, evaluated=now_ms, seconds=seconds
             )
 
-    def _apply(self, group: RuleGroup, rule: Rule, now_ms: int, series: list[tuple[Labels, float]]) -> None:
+    def _apply(self, group: RuleGroup, rule: AlertRule, now_ms: int, series: list[tuple[Labels, float]]) -> None:
         """Store the next states of a rule's alerts, or the series of a recording rule."""
         if rule.record:
             self._recorder(rule, series[: group.limit or MOST_OF_RULE], now_ms)
@@ -185,7 +185,7 @@ class Alerting:
             all_alerts[rule.id] = merged
             self._alerts = all_alerts
 
-    def _series(self, rule: Rule, now_ms: int, answers: dict[Question[Any], Any]) -> list[tuple[Labels, float]]:
+    def _series(self, rule: AlertRule, now_ms: int, answers: dict[Question[Any], Any]) -> list[tuple[Labels, float]]:
         """Return the series of a rule's expression now, without series of jobs that have ended."""
 
         def answer(question: Question[Any]) -> Any:  # noqa: ANN401 - each question has its own result
@@ -256,7 +256,7 @@ class Alerting:
         ]
 
 
-def status_of(rule: Rule) -> RuleStatus:
+def status_of(rule: AlertRule) -> RuleStatus:
     """Return the status of a rule before its first evaluation."""
     return RuleStatus(
         id=rule.id,

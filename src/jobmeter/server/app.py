@@ -54,7 +54,7 @@ from jobmeter.server.tasks import Tasks
 from jobmeter.server.telemetry import Telemetry
 from jobmeter.settings import Settings
 from jobmeter.ship.late import LateGroups
-from jobmeter.ship.outbox import Outbox
+from jobmeter.ship.outbox import ShippingOutbox
 from jobmeter.ship.settings import load as load_sinks
 from jobmeter.ship.shipping import Shipping
 from jobmeter.store.base import Store
@@ -155,7 +155,7 @@ def assemble(
     calendar = Calendar(settings.usage_zone)
     vault = Vault.load(settings)
     telemetry = Telemetry(clock)
-    outbox = Outbox(store, registry, clock)
+    outbox = ShippingOutbox(store, registry, clock)
     shipping = Shipping(store, registry, clock, load_sinks(settings.sinks), outbox)
     nonces = NonceMemory(clock, settings.data / NONCES)
     ended = NonceMemory(clock, settings.data / ENDED_SESSIONS, window_ms=LIFE_MS, most=MOST_ENDED)

@@ -6,14 +6,14 @@ from functools import partial
 from jobmeter.access.call import Call
 from jobmeter.access.decide import writes
 from jobmeter.access.principal import Principal
-from jobmeter.dialects.base import Answer, Context, Dialect, Match, Operation, Run
+from jobmeter.dialects.base import Answer, Context, Dialect, Match, Operation, OperationRun
 from jobmeter.errors import JobmeterError
 from jobmeter.model.time import SECOND
 from jobmeter.query.meter import QueryCost
 from jobmeter.server.admission import QueuedQuestion
 from jobmeter.server.commands import perform
 from jobmeter.server.exchange import MEMORY_BYTES, Exchange, decoded_body
-from jobmeter.server.pipeline import NOTHING, AccessRule, Request
+from jobmeter.server.pipeline import NOTHING, AccessRule, ServedRequest
 from jobmeter.server.services import Services
 from jobmeter.settings import Limits
 
@@ -21,7 +21,7 @@ from jobmeter.settings import Limits
 class DialectHandler:
     """Handler of a dialect's operation. A worker continues a question that memory could not answer."""
 
-    _begun: tuple[Run[Answer], QueryCost] | None = None
+    _begun: tuple[OperationRun[Answer], QueryCost] | None = None
 
     def __init__(self, dialect: Dialect, services: Services, match: Match) -> None:
         operation = match.operation
@@ -44,7 +44,7 @@ class DialectHandler:
         """Return None: a dialect's call covers all projects of its key."""
         return None
 
-    def from_memory(self, request: Request) -> Answer | None:
+    def from_memory(self, request: ServedRequest) -> Answer | None:
         """Answer from memory; None when a worker has to continue."""
         services, scope = self.services, request.scope or NOTHING
         run, spent = self._begun = self._begin(request)
@@ -53,7 +53,7 @@ class DialectHandler:
             attempt.answered = found is not None
         return found
 
-    def work(self, request: Request) -> Answer | QueuedQuestion[Answer]:
+    def work(self, request: ServedRequest) -> Answer | QueuedQuestion[Answer]:
         """Answer on a worker's thread; return the question when it has to queue."""
         services, principal, scope = self.services, request.principal, request.scope or NOTHING
         run, spent = self._begun or self._begin(request)
@@ -72,13 +72,13 @@ class DialectHandler:
     def drop(self, result: object) -> None:
         """Release nothing: an answer holds no resources."""
 
-    def _begin(self, request: Request) -> tuple[Run[Answer], QueryCost]:
+    def _begin(self, request: ServedRequest) -> tuple[OperationRun[Answer], QueryCost]:
         services, operation = self.services, self._match.operation
         call = request.call
         if call.body:
             call = _readable(call, operation, services.settings.limits)
         context = context_of(services, request.source.request_id, request.principal, self._match)
-        return Run(operation.answer(call, context)), services.admission.account()
+        return OperationRun(operation.answer(call, context)), services.admission.account()
 
 
 def context_of(services: Services, request_id: str, principal: Principal, match: Match) -> Context:

@@ -15,7 +15,7 @@ from jobmeter.access.usage import UsageMeter
 from jobmeter.dialects.base import Answer
 from jobmeter.errors import InvalidRequestError, JobmeterError, NotFoundError
 from jobmeter.server.exchange import AsgiScope, ClientGoneError, Exchange, Receive, Send, report
-from jobmeter.server.pipeline import Handler, PublicHandler, Request, Router, answer_from_memory, finish, handle
+from jobmeter.server.pipeline import Handler, PublicHandler, Router, ServedRequest, answer_from_memory, finish, handle
 from jobmeter.server.telemetry import Telemetry
 
 _log = logging.getLogger("jobmeter.server")
@@ -54,7 +54,7 @@ class Edge:
         """Answer an HTTP request. Returns the reply at once when a request without a body is answered from memory."""
         exchange = Exchange(scope, receive, send, self._proxies)
         router, handler = self._find(exchange)
-        request, began = Request(exchange, router.name), self._telemetry.began(router.name)
+        request, began = ServedRequest(exchange, router.name), self._telemetry.began(router.name)
         waiting: Awaitable[Answer] | None = None
         if not exchange.has_body and not isinstance(handler, Exception):
             try:
@@ -71,7 +71,7 @@ class Edge:
     async def _finish(
         self,
         router: Router,
-        request: Request,
+        request: ServedRequest,
         exchange: Exchange,
         handler: Handler | PublicHandler | Exception,
         answer: Awaitable[Answer] | None,
@@ -95,7 +95,7 @@ class Edge:
             self._end(request, began)
         await exchange.drop_rest(self._most_dropped)
 
-    def _end(self, request: Request, began: float) -> None:
+    def _end(self, request: ServedRequest, began: float) -> None:
         self._telemetry.ended(request.router, request.source.status, began)
         finish(self._usage, request)
 
@@ -122,7 +122,7 @@ class Edge:
         return self._routers[-1], NotFoundError(f"no such path: {call.raw_path[:200]}", "path")
 
 
-async def _refuse(router: Router, request: Request, exchange: Exchange, error: JobmeterError) -> None:
+async def _refuse(router: Router, request: ServedRequest, exchange: Exchange, error: JobmeterError) -> None:
     request.error = error
     if exchange.status:  # the answer has begun: the only way out is to close the connection
         raise error

@@ -13,7 +13,7 @@ import msgspec
 from jobmeter.errors import JobmeterError, NotFoundError, QueryTimeoutError, ThrottledError
 from jobmeter.server.admission import Lane
 from jobmeter.server.exchange import Exchange
-from jobmeter.server.shared_gzip import HEAD, Part, SharedGzip
+from jobmeter.server.shared_gzip import HEAD, GzipPart, SharedGzip
 
 _log = logging.getLogger("jobmeter.server")
 
@@ -60,9 +60,9 @@ class _Event(msgspec.Struct, frozen=True, dict=True):
         return bool(self.text)
 
     @cached_property
-    def part(self) -> Part:
+    def part(self) -> GzipPart:
         """Text of the event as a part of a gzip stream."""
-        return Part.of(self.text)
+        return GzipPart.of(self.text)
 
 
 _NOTHING = _Event(b"")

@@ -27,7 +27,7 @@ from jobmeter.server.commands import perform
 from jobmeter.server.dialect_router import context_of
 from jobmeter.server.exchange import report
 from jobmeter.server.http.limits import MOST_GRPC
-from jobmeter.server.pipeline import NOTHING, AccessRule, Incoming, Request, enter, finish, own_project
+from jobmeter.server.pipeline import NOTHING, AccessRule, Incoming, ServedRequest, enter, finish, own_project
 from jobmeter.server.services import Services
 from jobmeter.wire.otlp.answers import status
 
@@ -133,7 +133,7 @@ class _Exports:
         """Answer the request in ``messages`` with the bytes of the response."""
         services = self._services
         source, memory = Incoming(_call(context, self._service)), services.memory.account()
-        request = Request(source, OTLP.name, self._rule)
+        request = ServedRequest(source, OTLP.name, self._rule)
         began = services.telemetry.began(ROUTER)
         try:
             if not context.is_active():  # nobody waits for the answer, and the sender will send the request again
@@ -166,7 +166,7 @@ class _Exports:
             finish(services.usage, request)
         return b""
 
-    def _answered(self, request: Request, messages: Iterator[bytes], memory: MemoryAccount) -> Answer:
+    def _answered(self, request: ServedRequest, messages: Iterator[bytes], memory: MemoryAccount) -> Answer:
         """Run the steps of ``jobmeter.server.pipeline`` on the thread of the call. Raises any JobmeterError."""
         services, operation = self._services, self._match.operation
         enter(services, request, own_project)

@@ -44,7 +44,7 @@ WATCH_AFTER_SECONDS = 0.05
 """Run time in seconds after which the server watches for the client's disconnect."""
 
 
-class Source(Protocol):
+class RequestSource(Protocol):
     """Origin of a request. ``status`` is the HTTP status of its answer; 0 until there is an answer."""
 
     request_id: str
@@ -80,13 +80,13 @@ NO_RULE = AccessRule("", "", ())
 """Rule of a request whose operation is not found yet: it allows nothing."""
 
 
-class Request(msgspec.Struct, eq=False):
+class ServedRequest(msgspec.Struct, eq=False):
     """Request and the results of its steps so far.
 
     ``router`` names the router. ``scope`` is unset until the caller is authorised.
     """
 
-    source: Source
+    source: RequestSource
     router: str = ""
     rule: AccessRule = NO_RULE
     credential: Credential | None = None
@@ -117,14 +117,14 @@ class Handler(Protocol):
         """Return the project that the call names. Raises InvalidRequestError, also for any other parameter."""
         ...
 
-    def from_memory(self, request: Request) -> Answer | Awaitable[Answer] | None:
+    def from_memory(self, request: ServedRequest) -> Answer | Awaitable[Answer] | None:
         """Answer if memory holds all data, else None. Runs on the event loop's thread, after step 3.
 
         An awaitable result runs to its end even after the client disconnects. May raise JobmeterError.
         """
         ...
 
-    def work(self, request: Request) -> Any:  # noqa: ANN401 - what the handler's own send takes
+    def work(self, request: ServedRequest) -> Any:  # noqa: ANN401 - what the handler's own send takes
         """Return the result to send, or the question if it has to queue. Runs on a worker. May raise JobmeterError."""
         ...
 
@@ -167,7 +167,7 @@ class Router(Protocol):
 
 
 def answer_from_memory(
-    request: Request, exchange: Exchange, handler: Handler | PublicHandler
+    request: ServedRequest, exchange: Exchange, handler: Handler | PublicHandler
 ) -> Answer | Awaitable[Answer] | None:
     """Run steps 2, 3 and 5 from memory; None when memory is not enough. The body was read or is absent.
 
@@ -183,7 +183,7 @@ def answer_from_memory(
 
 
 async def handle(
-    request: Request,
+    request: ServedRequest,
     exchange: Exchange,
     handler: Handler | PublicHandler,
     memory: MemoryBudget,
@@ -207,7 +207,7 @@ async def handle(
         await exchange.reply(found if isinstance(found, Answer) else await found)
 
 
-async def _read_body(request: Request, exchange: Exchange, handler: Handler, memory: MemoryBudget) -> None:
+async def _read_body(request: ServedRequest, exchange: Exchange, handler: Handler, memory: MemoryBudget) -> None:
     """Run step 4, and the parts of steps 2 and 3 that need only the headers."""
     services, request.rule = handler.services, handler.rule
     if not check_headers(services, request, handler.project, from_memory=True):
@@ -215,7 +215,7 @@ async def _read_body(request: Request, exchange: Exchange, handler: Handler, mem
     await exchange.read_body(handler.body_bytes, memory.account())
 
 
-def finish(usage: UsageMeter, request: Request) -> None:
+def finish(usage: UsageMeter, request: ServedRequest) -> None:
     """Step 6: record the outcome of a request from ``request.source.status`` and ``request.error``.
 
     Called once for each request, after its answer. Must neither block nor raise.
@@ -234,7 +234,7 @@ def own_project(_: Call) -> str | None:
 
 
 def check_headers(
-    services: Services, request: Request, project: Callable[[Call], str | None], *, from_memory: bool = False
+    services: Services, request: ServedRequest, project: Callable[[Call], str | None], *, from_memory: bool = False
 ) -> bool:
     """Authenticate and authorise by the headers alone, before the body is read.
 
@@ -259,7 +259,7 @@ def check_headers(
 
 
 def enter(
-    services: Services, request: Request, project: Callable[[Call], str | None], *, from_memory: bool = False
+    services: Services, request: ServedRequest, project: Callable[[Call], str | None], *, from_memory: bool = False
 ) -> bool:
     """Authenticate and authorise the whole call, once. ``from_memory`` works as in ``check_headers``.
 
@@ -276,7 +276,7 @@ def enter(
     return True
 
 
-def export_slot(services: Services, request: Request) -> Callable[[], None]:
+def export_slot(services: Services, request: ServedRequest) -> Callable[[], None]:
     """Acquire one of the slots for raw exports; return the function that releases it. Raises ThrottledError."""
     try:
         return services.exports.take(request.principal.id)
@@ -285,7 +285,7 @@ def export_slot(services: Services, request: Request) -> Callable[[], None]:
         raise
 
 
-def authorise(services: Services, request: Request, project: str | None) -> Scope:
+def authorise(services: Services, request: ServedRequest, project: str | None) -> Scope:
     """Return the caller's scope. An action that no rule names is denied. Raises ForbiddenError."""
     request.project = project
     rule = request.rule
@@ -297,7 +297,7 @@ def authorise(services: Services, request: Request, project: str | None) -> Scop
         raise
 
 
-def renew(services: Services, request: Request) -> None:
+def renew(services: Services, request: ServedRequest) -> None:
     """Authenticate and authorise again during a long answer.
 
     Raises UnauthenticatedError when the credential has expired, ForbiddenError when the permission was withdrawn or its
@@ -306,7 +306,7 @@ def renew(services: Services, request: Request) -> None:
     rule = request.rule
     if rule.action is None:
         return
-    again = Request(request.source, request.router, rule)
+    again = ServedRequest(request.source, request.router, rule)
     try:
         again.principal = services.authenticator.renew(request.call, rule.schemes)
     except UnauthenticatedError as error:
@@ -316,7 +316,7 @@ def renew(services: Services, request: Request) -> None:
         raise ForbiddenError("the access of this key has changed: send the request again")
 
 
-def _authenticated(services: Services, request: Request, *, from_memory: bool) -> Credential | None:
+def _authenticated(services: Services, request: ServedRequest, *, from_memory: bool) -> Credential | None:
     """Check the credential in the headers; None if memory is not enough."""
     authenticator = services.authenticator
     identify = authenticator.cached if from_memory else authenticator.identify
@@ -327,7 +327,7 @@ def _authenticated(services: Services, request: Request, *, from_memory: bool) -
         raise
 
 
-def _enter(services: Services, request: Request, project: Callable[[Call], str | None]) -> None:
+def _enter(services: Services, request: ServedRequest, project: Callable[[Call], str | None]) -> None:
     """Check the credential, the rate, the parameters, the permission and the budget, in this order."""
     rule = request.rule
     if rule.action is None:
@@ -344,7 +344,7 @@ def _enter(services: Services, request: Request, project: Callable[[Call], str |
     request.scope = scope
 
 
-def _prove(services: Services, request: Request) -> None:
+def _prove(services: Services, request: ServedRequest) -> None:
     rule = request.rule
     if request.credential is None:
         raise UnauthenticatedError("a credential is required", "missing")
@@ -361,7 +361,7 @@ def _prove(services: Services, request: Request) -> None:
         raise
 
 
-def _refused(services: Services, request: Request, error: JobmeterError, reason: str) -> None:
+def _refused(services: Services, request: ServedRequest, error: JobmeterError, reason: str) -> None:
     """Count a refused call and write it to the audit log."""
     rule, call, forbidden = request.rule, request.call, isinstance(error, ForbiddenError)
     stranger = isinstance(error, UnauthenticatedError)
@@ -377,7 +377,7 @@ def _refused(services: Services, request: Request, error: JobmeterError, reason:
     )
 
 
-async def _on_worker(request: Request, exchange: Exchange, handler: Handler) -> None:
+async def _on_worker(request: ServedRequest, exchange: Exchange, handler: Handler) -> None:
     services = handler.services
 
     def work() -> Any:  # noqa: ANN401 - as Handler.work

@@ -13,7 +13,7 @@ import msgspec
 from jobmeter.access.decide import EVERYTHING
 from jobmeter.diagnose.finding_events import ending, opening, reported_findings
 from jobmeter.diagnose.open import Open, OpenFindings
-from jobmeter.diagnose.running import RUNNING, Evaluation, JobKey, evaluate_running
+from jobmeter.diagnose.running import RUNNING, JobKey, RunningEvaluation, evaluate_running
 from jobmeter.diagnose.thresholds import Thresholds
 from jobmeter.errors import JobmeterError
 from jobmeter.model.event import Event, EventFilter, EventType
@@ -78,7 +78,7 @@ class _Watched(msgspec.Struct):
         return self.sampled != self.evaluated_sample
 
 
-class Figures(msgspec.Struct):
+class EvaluationFigures(msgspec.Struct):
     """Counts for the server's own metrics."""
 
     jobs: int = 0
@@ -130,7 +130,7 @@ class RunningJobs:
         self._together = TOGETHER
         self._listed = float("-inf")
         self._others_cpu = others_cpu
-        self.figures = Figures()
+        self.figures = EvaluationFigures()
 
     def round(self) -> None:
         """Evaluate the due jobs within the round's time limit."""
@@ -269,7 +269,7 @@ class RunningJobs:
             with self._lock:
                 self._jobs[key].open = OpenFindings(already)
 
-    def _take(self, evaluation: Evaluation, sampled: int | None, now_ms: int) -> None:
+    def _take(self, evaluation: RunningEvaluation, sampled: int | None, now_ms: int) -> None:
         self.figures.evaluations += 1
         if evaluation.found is None:
             self.figures.failures += 1
@@ -302,7 +302,7 @@ class RunningJobs:
         self.figures.opened += len(change.opened)
         self.figures.closed += len(change.closed)
 
-    def _needs_evidence(self, evaluation: Evaluation, opened: Sequence[Finding], now_ms: int) -> bool:
+    def _needs_evidence(self, evaluation: RunningEvaluation, opened: Sequence[Finding], now_ms: int) -> bool:
         """True where a job stands still, or may do so, and the evidence of its ranks was not collected lately."""
         watched = self._jobs[evaluation.job]
         if any(one.rule in STACK_RULES for one in opened):

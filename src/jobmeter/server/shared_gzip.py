@@ -16,7 +16,7 @@ _ONE, _X_TO_8 = 1 << 31, 1 << 23
 """The polynomials 1 and x to the power of 8: the highest bit is the coefficient of x to the power of 0."""
 
 
-class Part(msgspec.Struct, frozen=True):
+class GzipPart(msgspec.Struct, frozen=True):
     """Compressed part, with the values to combine the checksums of its streams."""
 
     packed: bytes
@@ -25,7 +25,7 @@ class Part(msgspec.Struct, frozen=True):
     shift: int
 
     @classmethod
-    def of(cls, content: bytes) -> "Part":
+    def of(cls, content: bytes) -> "GzipPart":
         """Compress the content into a part."""
         deflate = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
         packed = deflate.compress(content) + deflate.flush(zlib.Z_FULL_FLUSH)
@@ -42,7 +42,7 @@ class SharedGzip:
         self._crc = 0
         self._size = 0
 
-    def add(self, part: Part) -> bytes:
+    def add(self, part: GzipPart) -> bytes:
         """Append a part to the stream and return its bytes."""
         self._crc = _product(part.shift, self._crc) ^ part.crc
         self._size += part.size

@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from jobmeter.access.principal import Scope
-from jobmeter.diagnose.stacks import Comparison, compare
+from jobmeter.diagnose.stacks import StackComparison, compare
 from jobmeter.errors import InvalidRequestError, NotFoundError
 from jobmeter.model.event import STACK_EVIDENCE, EventSource, Level
 from jobmeter.model.job import JobView
@@ -75,7 +75,7 @@ def finish_stacks(
     return replace(task, state=TaskState.DONE, finished=now_ms, verdict=verdict, message=message)
 
 
-def _events(task: DiagnosticTask, result: Comparison, now_ms: int) -> list[EventRecord]:
+def _events(task: DiagnosticTask, result: StackComparison, now_ms: int) -> list[EventRecord]:
     """Return an event about the job, and one about each rank that the others wait for, all of one time."""
     level = Level.WARNING if result.named else Level.INFO
     common = EventRecord(time=now_ms, project=task.project, job=task.job, level=level, reason=STACK_EVIDENCE)

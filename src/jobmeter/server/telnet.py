@@ -34,7 +34,7 @@ from jobmeter.ingest.receipt import Receipt
 from jobmeter.model.batch import SampleBatch
 from jobmeter.server.exchange import new_request_id
 from jobmeter.server.http.limits import MOST_TELNET, Connections, Reason
-from jobmeter.server.pipeline import AccessRule, Incoming, Request, enter, finish, own_project
+from jobmeter.server.pipeline import AccessRule, Incoming, ServedRequest, enter, finish, own_project
 from jobmeter.server.services import Services
 from jobmeter.wire.opentsdb.line import Command, LineReader, Wrong
 from jobmeter.wire.opentsdb.point import Points
@@ -341,9 +341,9 @@ class _Connection:
         enter(self._services, request, own_project)
         return request.principal
 
-    def _request(self, token: str, rule: AccessRule = _PUT) -> Request:
+    def _request(self, token: str, rule: AccessRule = _PUT) -> ServedRequest:
         call = Call("PUT", "/telnet", "", (("authorization", f"Bearer {token}"),), client=self._client)
-        return Request(Incoming(call, self._id), API, rule)
+        return ServedRequest(Incoming(call, self._id), API, rule)
 
     async def _stats(self) -> None:
         if self._principal is None:

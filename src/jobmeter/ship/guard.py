@@ -55,7 +55,7 @@ _ISATAP, _ISATAP_BITS = 0x00005EFE, 0xFCFFFFFF
 """Bits before the IPv4 address in an ISATAP interface identifier (RFC 5214), except for two flags."""
 
 
-class Guard(msgspec.Struct, frozen=True):
+class DestinationPolicy(msgspec.Struct, frozen=True):
     """Allow-list: host names (``*.example.org`` for subdomains) and addresses or networks (``10.1.0.0/16``).
 
     A name allows only addresses of the public Internet. Other addresses (loopback, private) must be listed as well,
@@ -66,7 +66,7 @@ class Guard(msgspec.Struct, frozen=True):
     networks: Sequence[_Network]
 
     @classmethod
-    def of(cls, entries: Sequence[str]) -> "Guard":
+    def of(cls, entries: Sequence[str]) -> "DestinationPolicy":
         """Parse the list in the settings. Raises ConfigurationError."""
         names: set[str] = set()
         networks: list[_Network] = []

@@ -10,15 +10,15 @@ from urllib.parse import SplitResult, urlsplit
 import msgspec
 
 from jobmeter.errors import ConfigurationError
-from jobmeter.ship.guard import Guard
-from jobmeter.ship.sink import Origin, RefusedError, SinkError, SinkSettings
+from jobmeter.ship.guard import DestinationPolicy
+from jobmeter.ship.sink import Origin, SinkError, SinkRefusedError, SinkSettings
 
 TIMEOUT_SECONDS = 10.0
 _MOST_ANSWER = 64 * 1024
 _REFUSED = frozenset({400, 413, 422})
 
 
-class Reply(msgspec.Struct, frozen=True):
+class SinkReply(msgspec.Struct, frozen=True):
     """Answer of a sink."""
 
     status: int
@@ -26,7 +26,7 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 class _Plain(http.client.HTTPConnection):
-    def __init__(self, guard: Guard, host: str, port: int) -> None:
+    def __init__(self, guard: DestinationPolicy, host: str, port: int) -> None:
         super().__init__(host, port, timeout=TIMEOUT_SECONDS)
         self._guard = guard
 
@@ -40,10 +40,10 @@ class _Secure(_Plain):
         self.sock = ssl.create_default_context().wrap_socket(self.sock, server_hostname=self.host)
 
 
-class Endpoint:
+class SinkEndpoint:
     """Address of a sink. Its connection is reused while the sink leaves it open."""
 
-    def __init__(self, url: str, guard: Guard, *, query: bool = False) -> None:
+    def __init__(self, url: str, guard: DestinationPolicy, *, query: bool = False) -> None:
         """Raise ConfigurationError for an invalid URL. ``query``: it may have parameters."""
         self.parts = parts = _parsed(url, query=query)
         self.host = parts.hostname or ""
@@ -58,7 +58,7 @@ class Endpoint:
         """Host header: includes the port if it is not the scheme's default."""
         return self.parts.netloc
 
-    def request(self, method: str, target: str, body: bytes, headers: Mapping[str, str]) -> Reply:
+    def request(self, method: str, target: str, body: bytes, headers: Mapping[str, str]) -> SinkReply:
         """Send a request and return the answer, whatever its status. Raises SinkError without an answer."""
         again = self._connection is not None
         try:
@@ -72,7 +72,7 @@ class Endpoint:
             self.close()
             raise SinkError(f"{self.host} cannot be reached: {_why(error)}") from error
 
-    def _once(self, method: str, target: str, body: bytes, headers: Mapping[str, str]) -> Reply:
+    def _once(self, method: str, target: str, body: bytes, headers: Mapping[str, str]) -> SinkReply:
         if self._connection is None:
             self._connection = self._kind(self._guard, self.host, self._port)
         self._connection.request(method, target, body, {"Host": self.host_header, **headers})
@@ -80,7 +80,7 @@ class Endpoint:
         content = answer.read(_MOST_ANSWER)
         if answer.read(1) or answer.will_close:
             self.close()
-        return Reply(answer.status, content)
+        return SinkReply(answer.status, content)
 
     def close(self) -> None:
         """Close the connection."""
@@ -96,11 +96,11 @@ class HttpSink:
     most_bytes = 3 * 2**20
     linger_seconds = 0.0
 
-    def __init__(self, settings: SinkSettings, guard: Guard) -> None:
+    def __init__(self, settings: SinkSettings, guard: DestinationPolicy) -> None:
         """Raise ConfigurationError for an invalid URL."""
         if settings.linger_seconds is not None:
             self.linger_seconds = settings.linger_seconds
-        self._endpoint = Endpoint(settings.url, guard)
+        self._endpoint = SinkEndpoint(settings.url, guard)
 
     def close(self) -> None:
         """Close the connection."""
@@ -113,7 +113,7 @@ class PostSink(HttpSink):
     path: ClassVar[str]
     content_type: ClassVar[str]
 
-    def __init__(self, settings: SinkSettings, guard: Guard, origin: Origin) -> None:  # noqa: ARG002 - as every sink
+    def __init__(self, settings: SinkSettings, guard: DestinationPolicy, origin: Origin) -> None:  # noqa: ARG002 - as every sink
         """Raise ConfigurationError for an invalid URL."""
         super().__init__(settings, guard)
         self._path = self._endpoint.path if self._endpoint.path not in {"", "/"} else self.path
@@ -122,13 +122,13 @@ class PostSink(HttpSink):
             self._headers["Authorization"] = f"Bearer {settings.token}"
         self._labels = settings.labels
 
-    def post(self, body: bytes) -> Reply:
+    def post(self, body: bytes) -> SinkReply:
         """Post a body, compressed. Raises as ``checked``."""
         reply = self._endpoint.request("POST", self._path, gzip.compress(body, 1), self._headers)
         return checked(reply, self._endpoint.host)
 
 
-def checked(reply: Reply, host: str) -> Reply:
+def checked(reply: SinkReply, host: str) -> SinkReply:
     """Return the reply of a sink that accepted the batch.
 
     Raises RefusedError for a permanent refusal, else SinkError.
@@ -139,7 +139,7 @@ def checked(reply: Reply, host: str) -> Reply:
     message = f"{host} answered {reply.status} {text}".rstrip()
     if 300 <= reply.status < 400:
         raise SinkError(f"{host} answered {reply.status}: redirects are not followed")
-    raise (RefusedError if reply.status in _REFUSED else SinkError)(message)
+    raise (SinkRefusedError if reply.status in _REFUSED else SinkError)(message)
 
 
 def _parsed(url: str, *, query: bool) -> SplitResult:

@@ -14,7 +14,7 @@ from jobmeter.model.shipper import Progress, Shipper
 from jobmeter.model.time import NS_PER_MS, Clock
 from jobmeter.registry.base import Registry
 from jobmeter.ship import events
-from jobmeter.ship.outbox import Outbox
+from jobmeter.ship.outbox import ShippingOutbox
 from jobmeter.store.base import LogSelector, ReadBudget, Store
 
 MOST_LINES = 100_000
@@ -34,7 +34,7 @@ _log = logging.getLogger("jobmeter.ship")
 class LateGroups:
     """Shipper of earlier lines, called before records with groups are written. Thread-safe."""
 
-    def __init__(self, store: Store, registry: Registry, clock: Clock, outbox: Outbox) -> None:
+    def __init__(self, store: Store, registry: Registry, clock: Clock, outbox: ShippingOutbox) -> None:
         self._store = store
         self._registry = registry
         self._clock = clock
@@ -47,7 +47,7 @@ class LateGroups:
     def ship(self, project: str, records: Records, retention: Retention) -> None:
         """Put the lines of these jobs and nodes since their shippers' creation into the outboxes, in order of time.
 
-        Call while no line is written, before the records are. Raises as ``Outbox.put`` and as the store.
+        Call while no line is written, before the records are. Raises as ``ShippingOutbox.put`` and as the store.
         """
         for job in self._jobs(project, records.jobs):
             if not self._groups(project, job.job_id):  # the job is unknown

@@ -31,7 +31,7 @@ def number_of(shipper: Shipper) -> int:
     return int(shipper.id, 16)
 
 
-class Outbox:
+class ShippingOutbox:
     """Puts arriving lines into the outboxes of their shippers. Thread-safe.
 
     A line belongs to the resource group of its job, or, without a job, of its node. A system log line about a job

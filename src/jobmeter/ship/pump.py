@@ -16,7 +16,7 @@ from jobmeter.registry.base import Registry
 from jobmeter.ship.events import ShipperEvents
 from jobmeter.ship.line import ShippedLine
 from jobmeter.ship.outbox import GAP_SECONDS, number_of
-from jobmeter.ship.sink import RefusedError, Sink, SinkError
+from jobmeter.ship.sink import Sink, SinkError, SinkRefusedError
 from jobmeter.store.base import Store
 
 _log = logging.getLogger("jobmeter.ship")
@@ -197,7 +197,7 @@ class Pump:
         """Send the lines. A permanently refused batch is split in halves, so that only bad lines are lost."""
         try:
             return sink.send(lines)
-        except RefusedError as error:
+        except SinkRefusedError as error:
             if len(lines) == 1:
                 _log.warning(
                     "shipper %s: its sink rejected line %d: %s", self._shipper.id, lines[0].number, error.message

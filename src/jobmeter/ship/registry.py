@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 from jobmeter.errors import ConfigurationError
 from jobmeter.plugins import PluginKind, load_plugins, working
-from jobmeter.ship.guard import Guard
+from jobmeter.ship.guard import DestinationPolicy
 from jobmeter.ship.sink import Origin, Sink, SinkSettings
 
 KINDS = ("file", "loki", "otlp", "s3", "sls")
 """Kinds of sinks of this package."""
-Opener = Callable[[SinkSettings, Guard, Origin], Sink]
+Opener = Callable[[SinkSettings, DestinationPolicy, Origin], Sink]
 """Function that opens a sink from its settings, the allowed addresses, and the origin of its lines."""
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from jobmeter.errors import ConfigurationError, NotFoundError
-from jobmeter.ship.guard import Guard
+from jobmeter.ship.guard import DestinationPolicy
 from jobmeter.ship.registry import opener
 from jobmeter.ship.sink import Origin, Sink, SinkSettings
 
@@ -25,7 +25,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Sinks:
     """Sinks of a server, by project and logstore."""
 
-    def __init__(self, rows: Sequence[SinkSettings], guard: Guard) -> None:
+    def __init__(self, rows: Sequence[SinkSettings], guard: DestinationPolicy) -> None:
         """Raise ConfigurationError for an invalid sink, or two sinks of a project and logstore."""
         self._rows: dict[tuple[str, str], SinkSettings] = {}
         self._guard = guard
@@ -55,7 +55,7 @@ class Sinks:
 def load(file: str, environment: Mapping[str, str] | None = None) -> Sinks:
     """Load the sinks from a TOML file; none without a file. Error messages of ConfigurationError contain no secrets."""
     if not file:
-        return Sinks((), Guard.of(()))
+        return Sinks((), DestinationPolicy.of(()))
     try:
         content = tomllib.loads(Path(file).read_text())
         found = msgspec.convert(content, _File)
@@ -66,7 +66,7 @@ def load(file: str, environment: Mapping[str, str] | None = None) -> Sinks:
     except msgspec.ValidationError as error:
         raise ConfigurationError(f"the file of sinks {file}: {error}") from error
     variables = os.environ if environment is None else environment
-    return Sinks([_with_secrets(row, variables) for row in found.sink], Guard.of(found.allow))
+    return Sinks([_with_secrets(row, variables) for row in found.sink], DestinationPolicy.of(found.allow))
 
 
 def _with_secrets(row: SinkSettings, environment: Mapping[str, str]) -> SinkSettings:

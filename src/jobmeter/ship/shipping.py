@@ -13,7 +13,7 @@ from jobmeter.model.shipper import Shipper
 from jobmeter.model.time import SECOND, Clock
 from jobmeter.registry.base import Registry
 from jobmeter.ship import events
-from jobmeter.ship.outbox import Outbox, number_of
+from jobmeter.ship.outbox import ShippingOutbox, number_of
 from jobmeter.ship.pump import Pump
 from jobmeter.ship.settings import Sinks
 from jobmeter.ship.sink import Origin
@@ -42,7 +42,7 @@ def shipper_project(scope: Scope) -> str:
 class Shipping:
     """Creates, lists, deletes and runs shippers. Thread-safe."""
 
-    def __init__(self, store: Store, registry: Registry, clock: Clock, sinks: Sinks, outbox: Outbox) -> None:
+    def __init__(self, store: Store, registry: Registry, clock: Clock, sinks: Sinks, outbox: ShippingOutbox) -> None:
         self._store = store
         self._registry = registry
         self._clock = clock

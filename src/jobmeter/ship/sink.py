@@ -17,7 +17,7 @@ class SinkError(Exception):
         self.message = message
 
 
-class RefusedError(SinkError):
+class SinkRefusedError(SinkError):
     """Permanent refusal of a batch: it is too large, or one of its lines is invalid there."""
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from jobmeter.kernel.window import Grid, LineColumns
+from jobmeter.kernel.window import LineColumns, WindowGrid
 from jobmeter.model.batch import (
     Bools,
     BucketColumns,
@@ -34,7 +34,7 @@ class Tier(IntEnum):
     HOUR = HOUR
 
 
-class Selector(msgspec.Struct, frozen=True, kw_only=True):
+class SeriesSelector(msgspec.Struct, frozen=True, kw_only=True):
     """Selects series. Every given part must match.
 
     ``projects`` None means every project: the caller has checked access (``jobmeter.access``). ``jobs`` are job keys
@@ -142,7 +142,7 @@ class StoreStatistics(msgspec.Struct, frozen=True, kw_only=True):
     damaged: Sequence[DamagedPart] = ()
 
 
-class Memory(Protocol):
+class StoreMemory(Protocol):
     """A store's data in memory. No method waits: each returns None if memory lacks the data.
 
     Every method may be called from any thread.
@@ -164,7 +164,7 @@ class Memory(Protocol):
         """
         ...
 
-    def lines(self, keys: SeriesKeys, grid: Grid, span: TimeRange, step_ms: int, most: int) -> LineColumns | None:
+    def lines(self, keys: SeriesKeys, grid: WindowGrid, span: TimeRange, step_ms: int, most: int) -> LineColumns | None:
         """Return the means of gauges in buckets of ``step_ms``, joined by line.
 
         None also for more than ``most`` samples. ``grid`` has the line of each series, and the function that joins the
@@ -181,7 +181,7 @@ class Memory(Protocol):
         ...
 
 
-class Outbox(Protocol):
+class OutboxStore(Protocol):
     """Lines that wait for the sinks of log shippers, by a shipper's 64-bit number and the numbers of its lines."""
 
     def append(self, shipper: int, rows: Sequence[OutboxRow]) -> None:
@@ -254,7 +254,7 @@ class SampleStore(Protocol):
     """
 
     @property
-    def memory(self) -> Memory | None:
+    def memory(self) -> StoreMemory | None:
         """The samples in memory; None for an engine without a window."""
         ...
 
@@ -275,7 +275,7 @@ class SampleStore(Protocol):
         """Return bool[k]: the series that certainly have no samples at or after a time, without searching for any."""
         ...
 
-    def find(self, selector: Selector) -> list[Series]:
+    def find(self, selector: SeriesSelector) -> list[Series]:
         """Return the series that match, in no order. Raises LimitExceededError past ``selector.limit``."""
         ...
 
@@ -287,7 +287,7 @@ class SampleStore(Protocol):
         """
         ...
 
-    def names(self, selector: Selector, part: NamePart, prefix: str = "") -> list[str]:
+    def names(self, selector: SeriesSelector, part: NamePart, prefix: str = "") -> list[str]:
         """Return the distinct names of a field in the matching series, sorted, that begin with ``prefix``.
 
         At most ``selector.limit`` names. Empty fields are left out.
@@ -388,6 +388,6 @@ class Store(SampleStore, StoreAdministration, Protocol):
         ...
 
     @property
-    def outbox(self) -> Outbox:
+    def outbox(self) -> OutboxStore:
         """Log lines that wait for the sinks of shippers. They expire; ``delete_job`` leaves them."""
         ...

@@ -9,7 +9,7 @@ import pytest
 
 from jobmeter.collect.base import Collector
 from jobmeter.model.catalog import OPEN_PREFIXES, find
-from jobmeter.model.catalog.metric import Kind, Metric, Scope
+from jobmeter.model.catalog.metric import Kind, Metric, MetricScope
 from jobmeter.model.sample import Sample
 from jobmeter.model.series import Series, check_series
 from jobmeter.wire.native.encode import samples_frame
@@ -72,8 +72,8 @@ class CollectorContract:
             for series in look:
                 metric = _metric(series)
                 assert series.node
-                assert bool(series.device) == (metric.scope is Scope.DEVICE)
-                if metric.scope is Scope.REPLICA and not metric.name.startswith(OPEN_PREFIXES):
+                assert bool(series.device) == (metric.scope is MetricScope.DEVICE)
+                if metric.scope is MetricScope.REPLICA and not metric.name.startswith(OPEN_PREFIXES):
                     assert series.job
                     assert series.replica
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import job_key
 from jobmeter.model.span import Span, SpanStatus, Trace, TracePage
-from jobmeter.model.trace_filter import Condition, Holder, Operator, SpanFilter, TraceFilter, TraceOrder
+from jobmeter.model.trace_filter import Holder, SpanCondition, SpanFilter, SpanOperator, TraceFilter, TraceOrder
 from jobmeter.store.base import ReadBudget
 from jobmeter.wire.otlp.values import text_of
 
@@ -91,17 +91,19 @@ def _fits(span: Span, selector: TraceFilter) -> bool:
     )
 
 
-def _matches(span: Span, condition: Condition) -> bool:
+def _matches(span: Span, condition: SpanCondition) -> bool:
     holders = {Holder.SPAN: (span.attributes,), Holder.RESOURCE: (span.resource,)}.get(
         condition.holder, (span.attributes, span.resource)
     )
     return any(_compared(text_of(one[condition.key]), condition) for one in holders if condition.key in one)
 
 
-def _compared(text: str, condition: Condition) -> bool:
-    if condition.operator is Operator.CONTAINS:
+def _compared(text: str, condition: SpanCondition) -> bool:
+    if condition.operator is SpanOperator.CONTAINS:
         return condition.value in text
-    return text.startswith(condition.value) if condition.operator is Operator.STARTS_WITH else text == condition.value
+    return (
+        text.startswith(condition.value) if condition.operator is SpanOperator.STARTS_WITH else text == condition.value
+    )
 
 
 def _trace(spans: Sequence[Span]) -> Trace:

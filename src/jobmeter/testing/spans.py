@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.span import KINDS, STATUSES, Span, SpanEvent, SpanKind, SpanLink, SpanScope, SpanStatus, Trace
-from jobmeter.model.trace_filter import Condition, Holder, Operator, SpanFilter, TraceFilter, TraceOrder
+from jobmeter.model.trace_filter import Holder, SpanCondition, SpanFilter, SpanOperator, TraceFilter, TraceOrder
 from jobmeter.store.base import ReadBudget, Store
 from jobmeter.testing.memory_spans import MemorySpans
 from jobmeter.testing.samples import BUDGET, FOREVER
@@ -54,10 +54,10 @@ _texts = st.sampled_from(["", "a", "A", "ab", "b%_", "7", "[1]"])
 _values = st.one_of(_texts, st.integers(0, 7), st.booleans(), st.just([1]), st.just(None), st.just(0.5))
 _attributes = st.dictionaries(st.sampled_from(["k", "l", ""]), _values, max_size=2)
 _conditions = st.builds(
-    Condition,
+    SpanCondition,
     key=st.sampled_from(["k", "l", ""]),
     value=_texts,
-    operator=st.sampled_from(Operator),
+    operator=st.sampled_from(SpanOperator),
     holder=st.sampled_from(Holder),
 )
 

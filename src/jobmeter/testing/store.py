@@ -17,7 +17,7 @@ from jobmeter.errors import LimitExceededError
 from jobmeter.model.batch import SampleBatch, SampleColumns, SeriesKeys
 from jobmeter.model.series import NO_JOB, NamePart, Series
 from jobmeter.model.time import DAY, HOUR, MINUTE, TimeRange
-from jobmeter.store.base import NEWEST, ReadBudget, Selector, Store, Tier
+from jobmeter.store.base import NEWEST, ReadBudget, SeriesSelector, Store, Tier
 from jobmeter.testing.logs import LogTests
 from jobmeter.testing.samples import BUDGET, FOREVER, Samples, batch_of, brute_buckets, read_all, stored_buckets
 from jobmeter.testing.slot import Slot
@@ -87,7 +87,10 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
         store.append_all([batch_of(part) for part in rows], FOREVER)
         expected = {key: value for part in rows for key, value in part.items()}
         assert read_all(store, [one, two, three], slot.span) == expected
-        assert {series.replica for series in store.find(Selector(jobs=(one.job_key,)))} >= {one.replica, three.replica}
+        assert {series.replica for series in store.find(SeriesSelector(jobs=(one.job_key,)))} >= {
+            one.replica,
+            three.replica,
+        }
 
     def test_no_series_that_has_samples_is_called_unwritten(self, store: Store, slot: Slot) -> None:
         series = [slot.gauge(f"worker-{n}") for n in range(4)]
@@ -157,7 +160,7 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
         store.append(batch_of({(one, slot.start): 1.0 for one in [*mine, other, node]}), FOREVER)
 
         def found(**parts: object) -> set[Series]:
-            return set(store.find(Selector(**parts)))  # type: ignore[arg-type]
+            return set(store.find(SeriesSelector(**parts)))  # type: ignore[arg-type]
 
         assert found(jobs=(slot.key,)) == set(mine)
         assert found(jobs=(slot.key, other.job_key)) == {*mine, other}
@@ -177,7 +180,7 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
         store.append(batch_of({(one, slot.start): 1.0 for one in (mine, slot.gauge("worker-1"), other)}), FOREVER)
 
         def names(part: NamePart, prefix: str = "", limit: int = 10) -> list[str]:
-            return store.names(Selector(jobs=(slot.key, other.job_key), limit=limit), part, prefix)
+            return store.names(SeriesSelector(jobs=(slot.key, other.job_key), limit=limit), part, prefix)
 
         assert names(NamePart.METRIC) == ["disk.read", "gpu.power"]
         assert names(NamePart.METRIC, "gpu") == ["gpu.power"]
@@ -191,27 +194,27 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
         assert names(NamePart.REPLICA) == ["worker-0", "worker-1"]
         assert names(NamePart.LABEL) == ["disk", "part"]
         assert names(NamePart.LABEL_VALUE) == ["sda", "é"]
-        assert store.names(Selector(projects=frozenset({f"p-{slot.number}"})), NamePart.METRIC) == ["gpu.power"]
-        assert store.names(Selector(projects=frozenset()), NamePart.METRIC) == []
+        assert store.names(SeriesSelector(projects=frozenset({f"p-{slot.number}"})), NamePart.METRIC) == ["gpu.power"]
+        assert store.names(SeriesSelector(projects=frozenset()), NamePart.METRIC) == []
 
     def test_series_that_were_last_written_before_a_day_are_left_out(self, store: Store, slot: Slot) -> None:
         old, new = slot.gauge("worker-0"), slot.gauge("worker-1")
         store.append(batch_of({(old, slot.start - 5 * DAY): 1.0, (new, slot.start - 5 * DAY): 1.0}), FOREVER)
         store.append(batch_of({(new, slot.start + HOUR): 1.0}), FOREVER)
-        assert set(store.find(Selector(jobs=(slot.key,), since=slot.start - 6 * DAY))) == {old, new}
-        assert store.find(Selector(jobs=(slot.key,), since=slot.start)) == [new]
+        assert set(store.find(SeriesSelector(jobs=(slot.key,), since=slot.start - 6 * DAY))) == {old, new}
+        assert store.find(SeriesSelector(jobs=(slot.key,), since=slot.start)) == [new]
 
     def test_too_many_series_are_refused(self, store: Store, slot: Slot) -> None:
         store.append(batch_of({(slot.gauge(f"worker-{at}"), slot.start): 1.0 for at in range(5)}), FOREVER)
-        assert len(store.find(Selector(jobs=(slot.key,), limit=5))) == 5
+        assert len(store.find(SeriesSelector(jobs=(slot.key,), limit=5))) == 5
         with pytest.raises(LimitExceededError):
-            store.find(Selector(jobs=(slot.key,), limit=4))
+            store.find(SeriesSelector(jobs=(slot.key,), limit=4))
 
     def test_long_lists_of_jobs_and_metrics_are_legal(self, store: Store, slot: Slot) -> None:
         one = slot.gauge()
         store.append(batch_of({(one, slot.start): 1.0}), FOREVER)
         names = frozenset({"gpu.power", *(f"app.metric{number}" for number in range(1000))})
-        assert store.find(Selector(jobs=(*range(1, 9000), slot.key), metrics=names)) == [one]
+        assert store.find(SeriesSelector(jobs=(*range(1, 9000), slot.key), metrics=names)) == [one]
 
     def test_more_keys_than_one_question_takes(self, store: Store, slot: Slot) -> None:
         series = [slot.gauge(f"worker-{number}") for number in range(9000)]
@@ -341,14 +344,14 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
         store.roll_up(slot.start + 2 * HOUR)
         store.delete_job(slot.key)
         assert read_all(store, [one], slot.span) == {}
-        assert store.find(Selector(jobs=(slot.key,))) == []
+        assert store.find(SeriesSelector(jobs=(slot.key,))) == []
         assert store.last_times([slot.key]) == {}
         assert stored_buckets(store, [one], slot.span, Tier.HOUR) == {}
         assert read_all(store, [other.gauge()], slot.span) == stored
         again = {(one, slot.start + 5): 2.0}
         store.append(batch_of(again), FOREVER)
         assert read_all(store, [one], slot.span) == again
-        assert store.find(Selector(jobs=(slot.key,))) == [one]
+        assert store.find(SeriesSelector(jobs=(slot.key,))) == [one]
 
     def test_statistics_count_rows(self, store: Store, slot: Slot) -> None:
         before = store.statistics()

@@ -15,7 +15,7 @@ _CONTAINER, _VALUE, _WIDEST = 512, 96, 4
 _RECORDED = 6
 
 
-class Shape(msgspec.Struct, frozen=True):
+class JsonShape(msgspec.Struct, frozen=True):
     """Counts of a JSON text, from which its decoded size follows.
 
     ``opened[d]``: objects and arrays that begin at depth d (0: the whole text); the last entry also counts deeper ones.
@@ -45,7 +45,7 @@ class Shape(msgspec.Struct, frozen=True):
             raise LimitExceededError(f"a request may bring {most} {what}, this one has {self.opened[depth]}", what)
 
 
-def shape_of(data: bytes) -> Shape:
+def shape_of(data: bytes) -> JsonShape:
     """Count a JSON text. The result of invalid JSON has no meaning: decoding fails later."""
     opened, commas = count(data, DEPTHS)
-    return Shape(opened, commas, len(data) * (1 if data.isascii() else _WIDEST))
+    return JsonShape(opened, commas, len(data) * (1 if data.isascii() else _WIDEST))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from jobmeter.cli.listing import show_listing
-from jobmeter.cli.output import BARS, Trend, cell, chart, console, duration, moment, sparkline, table
+from jobmeter.cli.output import BARS, TrendColumn, cell, chart, console, duration, moment, sparkline, table
 from jobmeter.model.quantity import quantity
 
 
@@ -98,17 +98,17 @@ def test_moment_is_utc():
 
 
 def test_sparkline_covers_the_step_of_a_point_and_leaves_gaps_blank():
-    course = Trend([(0, 1.0), (10, 2.0), (30, 4.0)], 0, 40, 10)
+    course = TrendColumn([(0, 1.0), (10, 2.0), (30, 4.0)], 0, 40, 10)
     assert sparkline(course, 4) == "▃▅ █"
     assert sparkline(course, 8) == "▃▃▅▅  ██"
 
 
 def test_a_flat_line_at_zero_is_drawn_at_the_bottom():
-    assert sparkline(Trend([(0, 0.0)], 0, 10, 10), 3) == "▁▁▁"
+    assert sparkline(TrendColumn([(0, 0.0)], 0, 10, 10), 3) == "▁▁▁"
 
 
 def test_no_points_draw_nothing():
-    assert sparkline(Trend([], 0, 10, 10), 3).strip() == ""
+    assert sparkline(TrendColumn([], 0, 10, 10), 3).strip() == ""
 
 
 @given(
@@ -118,7 +118,7 @@ def test_no_points_draw_nothing():
     st.integers(1, 100),
 )
 def test_sparkline_has_its_width_whatever_the_points(points, end, step, width):
-    line = sparkline(Trend(sorted(points), 0, end, step), width)
+    line = sparkline(TrendColumn(sorted(points), 0, end, step), width)
     assert len(line) == width
     assert set(line) <= set(BARS) | {" "}
     inside = [point for point in points if point[0] < end]
@@ -126,7 +126,7 @@ def test_sparkline_has_its_width_whatever_the_points(points, end, step, width):
 
 
 def test_chart_names_its_bounds_and_its_range():
-    text = chart(Trend([(0, 0.0), (60_000, 1.0)], 0, 120_000, 60_000), "1", height=2, width=60)
+    text = chart(TrendColumn([(0, 0.0), (60_000, 1.0)], 0, 120_000, 60_000), "1", height=2, width=60)
     top, bottom, axis = text.split("\n")
     assert top.startswith("100.0% ┤")
     assert bottom.startswith("  0.0% ┤▁")

@@ -14,15 +14,15 @@ from jobmeter.collect.accelerators.nvidia.binding import PynvmlLibrary
 from jobmeter.collect.accelerators.nvidia.vendor import VENDOR
 from jobmeter.collect.accelerators.vendor import Device
 from jobmeter.collect.accelerators.visible import scheduler_variables
-from jobmeter.collect.base import Owner, Place
+from jobmeter.collect.base import NodeIdentity, Owner
 from jobmeter.collect.discover.devices import DeviceSet
-from jobmeter.collect.discover.member import Member, MemberTable, Source
+from jobmeter.collect.discover.member import Member, MembershipSource, MemberTable
 from jobmeter.collect.machine import Machine
 from jobmeter.model.device import DeviceState
 from jobmeter.model.record import check_record
 from jobmeter.testing.collector import NOW_MS
 
-PLACE = Place("n1", "c1")
+PLACE = NodeIdentity("n1", "c1")
 TICK_MS = 10_000
 
 
@@ -52,7 +52,7 @@ class ManualClock:
 
 
 def member(job: str, replica: str = "worker-0", **more: Any) -> Member:
-    return Member(owner=Owner(job, replica), source=Source.SLURM, **more)
+    return Member(owner=Owner(job, replica), source=MembershipSource.SLURM, **more)
 
 
 class Members:

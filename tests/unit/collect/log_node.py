@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from jobmeter.collect.base import Place
+from jobmeter.collect.base import NodeIdentity
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.spool import Spool
 from jobmeter.collect.syslog.reader import SystemLogReader
@@ -54,7 +54,7 @@ class Node:
         self.reader = SystemLogReader(
             [make() for make in self._sources],
             self.watch,
-            Place("n1", project="default"),
+            NodeIdentity("n1", project="default"),
             self.outbox,
             now_ns=self.time,
             monotonic=self.time.monotonic,

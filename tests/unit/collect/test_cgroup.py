@@ -7,7 +7,7 @@ from jobmeter.collect.base import Owner
 from jobmeter.collect.cgroup.count import GroupCounters
 from jobmeter.collect.cgroup.paths import Hierarchies, parse_groups
 from jobmeter.collect.cgroup.reader import GroupReader
-from jobmeter.collect.cgroup.usage import Quota, Usage, climb, count_cpus
+from jobmeter.collect.cgroup.usage import CgroupUsage, Quota, climb, count_cpus
 
 POD = "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod0a1b2c3d_0001_0002_0003_00000000abcd.slice"
 STEP = "/slurm_n1/uid_65534/job_21/step_0"
@@ -76,12 +76,12 @@ def test_the_nearest_quota_above_a_group_counts_in_version_2(tmp_path, v2):
 
 def test_pressure_of_version_2_counts_beside_version_1(tmp_path, v1):
     plant(tmp_path, {"sys/fs/cgroup/unified/job/io.pressure": "some avg10=0.00 avg60=0 avg300=0 total=1500000\n"})
-    assert v1.read({"cpuacct": f"{STEP}/task_2", "": "/job"}) == Usage(cpu_seconds=12.5, stalled={"io": 1.5})
+    assert v1.read({"cpuacct": f"{STEP}/task_2", "": "/job"}) == CgroupUsage(cpu_seconds=12.5, stalled={"io": 1.5})
 
 
 def test_a_pod_of_version_2(v2):
     usage = v2.read({"": POD})
-    assert usage == Usage(
+    assert usage == CgroupUsage(
         cpu_seconds=7.25,
         throttled_seconds=0.5,
         cpu_limit=2.5,
@@ -105,7 +105,7 @@ def test_a_group_that_is_gone_gives_nothing(v1, v2):
 
 
 def test_a_path_that_climbs_out_is_not_followed(v2):
-    assert v2.read({"": "/../../etc"}) == Usage()
+    assert v2.read({"": "/../../etc"}) == CgroupUsage()
 
 
 def test_only_what_is_mounted_is_listed(tmp_path):
@@ -139,7 +139,7 @@ OWNER, KEY = Owner("j", "worker-0"), (("", "/a"),)
 def counted(*readings):
     counters = GroupCounters()
     for began, ended, seconds in readings:
-        counters.update({OWNER: {KEY: Usage(cpu_seconds=seconds, began=began, ended=ended)}})
+        counters.update({OWNER: {KEY: CgroupUsage(cpu_seconds=seconds, began=began, ended=ended)}})
     return counters.totals()[OWNER]["cpu"]
 
 

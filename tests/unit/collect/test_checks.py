@@ -8,7 +8,7 @@ from tests.unit.collect.gpus import Bench
 from jobmeter.collect.accelerators.checks import check_accelerators
 from jobmeter.collect.checks import system
 from jobmeter.collect.checks.node import NodeChecks, check_clock
-from jobmeter.model.task import CHECKS, Check, CheckStatus
+from jobmeter.model.task import CHECKS, CheckStatus, TaskCheck
 from jobmeter.server.native.tasks import verdict_of
 
 
@@ -26,7 +26,7 @@ def status(checks):
 def test_gpus(driver):
     bench = Bench(driver)
     assert check_accelerators(bench.collector, [bench.collector]) == [
-        Check("gpus", CheckStatus.UNAVAILABLE, "NVML shows no GPU")
+        TaskCheck("gpus", CheckStatus.UNAVAILABLE, "NVML shows no GPU")
     ]
     bench.look()
     assert status(check_accelerators(bench.collector, [])) == ["ok"] * 8
@@ -103,8 +103,8 @@ def test_a_hanging_check_affects_no_other_and_unknown_names_are_ignored():
     checks = NodeChecks([], float, patience=2.0)
     checks.checks = {
         "disks": [lambda: system.check_memory(str(release.wait()))],
-        "gpus": [lambda: [Check("gpus", CheckStatus.OK, "well")]],
-        "bad": [lambda: [Check("bad", CheckStatus.OK, str(1 / 0))]],
+        "gpus": [lambda: [TaskCheck("gpus", CheckStatus.OK, "well")]],
+        "bad": [lambda: [TaskCheck("bad", CheckStatus.OK, str(1 / 0))]],
     }
     try:
         found = checks.make(["disks", "gpus", "rm -rf", "bad", "gpus"])
@@ -122,7 +122,7 @@ def test_the_agent_has_every_check_that_a_server_requests():
 
 def test_a_node_is_healthy_where_something_was_checked_and_nothing_wrong():
     def verdict(*states):
-        return verdict_of([Check("x", CheckStatus(state), "") for state in states]).value
+        return verdict_of([TaskCheck("x", CheckStatus(state), "") for state in states]).value
 
     assert verdict("ok", "unavailable") == "healthy"
     assert verdict("ok", "warning") == "fault"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.unit.wire.straight_reader import read_body
 
 from jobmeter.collect.agent_metrics import AgentMetrics
-from jobmeter.collect.base import Place
+from jobmeter.collect.base import NodeIdentity
 from jobmeter.collect.clock import OVERLAP_MS, STEADY_NS, ClockReporter, SampleClock
 from jobmeter.collect.loop import Loop
 from jobmeter.collect.outbox import Outbox
@@ -192,7 +192,7 @@ class Counting:
 
 def test_a_loop_whose_clock_is_stepped_for_six_seconds_is_never_silent(machine, clock):
     outbox = Outbox(None)
-    place = Place("n1", "c1")
+    place = NodeIdentity("n1", "c1")
     worker = Worker(Counting(), 0, clock, 20.0)
     loop = Loop([worker], [ClockReporter(place, clock)], outbox, AgentMetrics(place), clock)
     for second in range(20):
@@ -213,7 +213,7 @@ def test_a_loop_whose_clock_is_stepped_for_six_seconds_is_never_silent(machine, 
 def test_a_slow_collector_goes_on_after_the_time_was_set_back(machine, clock):
     outbox = Outbox(None)
     slow = Worker(Counting(), 60_000, clock, 20.0)
-    loop = Loop([slow], [], outbox, AgentMetrics(Place("n1")), clock)
+    loop = Loop([slow], [], outbox, AgentMetrics(NodeIdentity("n1")), clock)
     loop.tick()
     machine.error = -6 * HOUR
     for _ in range(13):
@@ -227,7 +227,7 @@ def test_changes_are_events_of_the_node(machine, clock):
     tick(machine, clock)
     machine.error = 6 * HOUR
     tick(machine, clock)
-    reporter = ClockReporter(Place("n1", "c1", "p1"), clock)
+    reporter = ClockReporter(NodeIdentity("n1", "c1", "p1"), clock)
     (record,) = reporter.records(0).events
     event = check_event(record)
     assert (event.node, event.cluster, event.reason, str(event.level)) == ("n1", "c1", "ClockStepped", "warning")

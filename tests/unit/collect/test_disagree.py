@@ -4,22 +4,22 @@ import pytest
 from tests.unit.collect.gpus import Bench, Gpu, device_set
 
 from jobmeter.collect.accelerators.names import gpu_name
-from jobmeter.collect.base import Owner, Place
-from jobmeter.collect.discover.devices import Claim
+from jobmeter.collect.base import NodeIdentity, Owner
+from jobmeter.collect.discover.devices import DeviceClaim
 from jobmeter.collect.discover.disagree import HOLD, DisagreementWatch, disagreements
-from jobmeter.collect.discover.member import Member, Source
+from jobmeter.collect.discover.member import Member, MembershipSource
 from jobmeter.model.job import AllocationSource
 from jobmeter.model.record import check_event
 
 DEVICES = device_set([Gpu(i, f"GPU-{i}aaa-bbbb") for i in range(4)])
 
 
-def member(devices=None, job="j", replica="worker-0", source=Source.SLURM, **more):
+def member(devices=None, job="j", replica="worker-0", source=MembershipSource.SLURM, **more):
     return Member(owner=Owner(job, replica), source=source, devices=(devices,) if devices else (), **more)
 
 
 def by(source, *owners):
-    return [Claim(owner, None, source) for owner in owners]
+    return [DeviceClaim(owner, None, source) for owner in owners]
 
 
 def messages(member, index=1, allocated=None):
@@ -72,7 +72,7 @@ def test_an_allocation_by_the_kubelet_decides_alone():
 
 def test_it_is_reported_once_when_it_lasts_and_again_when_it_comes_again():
     found = disagreements(DEVICES, {1: [member(("SLURM_JOB_GPUS", "2"))]})
-    watch = DisagreementWatch(Place("n1", "c1"), gpu_name)
+    watch = DisagreementWatch(NodeIdentity("n1", "c1"), gpu_name)
     for now_ms in range(HOLD - 1):
         watch.update(now_ms, found)
     watch.update(9, [])

@@ -4,7 +4,7 @@ import pytest
 from tests.unit.collect.gpus import Gpu
 from tests.unit.collect.trees import HOST, plant, plant_process
 
-from jobmeter.collect.base import Owner, Place
+from jobmeter.collect.base import NodeIdentity, Owner
 from jobmeter.collect.discover.classify import NodeClassifier
 from jobmeter.collect.discover.clusters import SlurmClusters, own_cluster
 from jobmeter.collect.discover.containers import ContainerRuns
@@ -12,7 +12,7 @@ from jobmeter.collect.discover.environ import NAMES, read_environment
 from jobmeter.collect.discover.environ import local_rank as local_rank_of
 from jobmeter.collect.discover.environ import rank as rank_of
 from jobmeter.collect.discover.groups import pod_place, slurm_place
-from jobmeter.collect.discover.member import Source
+from jobmeter.collect.discover.member import MembershipSource
 from jobmeter.collect.discover.report import JobReporter, NodeReporter
 from jobmeter.collect.discover.rules import read_rules
 from jobmeter.collect.discover.table import ProcessTable
@@ -216,7 +216,7 @@ def test_a_slurm_task_by_its_path_and_its_environment(table, tmp_path):
     (process,) = table.refresh()
     member = process.member
     assert member.owner == Owner("21", "worker-2", 1)
-    assert (member.source, member.rank, member.name, member.user) == (Source.SLURM, 2, "train", "ann")
+    assert (member.source, member.rank, member.name, member.user) == (MembershipSource.SLURM, 2, "train", "ann")
     assert member.devices == (("SLURM_STEP_GPUS", "1,3"), ("CUDA_VISIBLE_DEVICES", "0,1"))
     assert member.groups == {
         "cpuacct": "/slurm_n1/uid_65534/job_21/step_0/task_2",
@@ -460,7 +460,7 @@ def test_records_have_the_start_and_the_end_of_a_replica_once(table, tmp_path):
         SLURM_JOB_ACCOUNT="vision",
         SLURM_JOB_PARTITION="main",
     )
-    reporter = JobReporter(Place("n1", "c1"), table.processes, lambda ms: 1795222148_000 + ms)
+    reporter = JobReporter(NodeIdentity("n1", "c1"), table.processes, lambda ms: 1795222148_000 + ms)
     now = 1795222148_000 + 10_000
     table.refresh()
     (job,) = reporter.records(now).jobs
@@ -487,7 +487,7 @@ def test_a_replica_has_the_rank_of_its_task_where_its_launcher_came_first(tmp_pa
     rules = tmp_path / "rules.toml"
     rules.write_text('[[job]]\ncommand = "*train.py"\njob = "train"\n')
     table = ProcessTable(NodeClassifier("n1", proc, rules=read_rules(rules)), proc)
-    reporter = JobReporter(Place("n1"), table.processes, lambda milliseconds: milliseconds)
+    reporter = JobReporter(NodeIdentity("n1"), table.processes, lambda milliseconds: milliseconds)
 
     def ranks(now_ms):
         table.refresh()
@@ -506,7 +506,7 @@ def test_a_replica_has_the_rank_of_its_task_where_its_launcher_came_first(tmp_pa
 def test_a_node_describes_itself_when_something_changed(tmp_path):
     plant(tmp_path, HOST)
     devices: dict[str, Gpu] = {}
-    place = Place("n1", resource_group="rg")
+    place = NodeIdentity("n1", resource_group="rg")
     reporter = NodeReporter(place, lambda: devices, f"{tmp_path}/proc")
     (node,) = reporter.records(0).nodes
     assert node.resource_group == "rg"
@@ -531,13 +531,13 @@ BY_TORCHRUN = {"TORCHELASTIC_RUN_ID": "t"}
 @pytest.mark.parametrize(
     ("groups", "variables", "command", "source"),
     [
-        (V1_STEP, TAGGED | BY_SLURM | BY_TORCHRUN, "train", Source.TAGS),
-        (CGROUPFS, TAGGED | BY_SLURM | BY_TORCHRUN, "train", Source.TAGS),
-        (V1_STEP, BY_SLURM | BY_TORCHRUN, "train", Source.SLURM),
-        (CGROUPFS, BY_SLURM | BY_TORCHRUN, "train", Source.KUBERNETES),
-        ("0::/\n", BY_SLURM | BY_TORCHRUN, "train", Source.SLURM),
-        ("0::/\n", BY_TORCHRUN, "train", Source.RULE),
-        ("0::/\n", BY_TORCHRUN, "other", Source.TORCHRUN),
+        (V1_STEP, TAGGED | BY_SLURM | BY_TORCHRUN, "train", MembershipSource.TAGS),
+        (CGROUPFS, TAGGED | BY_SLURM | BY_TORCHRUN, "train", MembershipSource.TAGS),
+        (V1_STEP, BY_SLURM | BY_TORCHRUN, "train", MembershipSource.SLURM),
+        (CGROUPFS, BY_SLURM | BY_TORCHRUN, "train", MembershipSource.KUBERNETES),
+        ("0::/\n", BY_SLURM | BY_TORCHRUN, "train", MembershipSource.SLURM),
+        ("0::/\n", BY_TORCHRUN, "train", MembershipSource.RULE),
+        ("0::/\n", BY_TORCHRUN, "other", MembershipSource.TORCHRUN),
         ("0::/\n", {}, "other", None),
     ],
 )

@@ -14,7 +14,7 @@ from tests.waiting import wait_until
 from jobmeter.client.transport import Response, Transport
 from jobmeter.collect.accelerators.nvidia.binding import PynvmlLibrary
 from jobmeter.collect.accelerators.nvidia.vendor import VENDOR
-from jobmeter.collect.doctor.base import Check, Status, run_checks
+from jobmeter.collect.doctor.base import Check, SourceStatus, run_checks
 from jobmeter.collect.doctor.delivery import check_server, check_spool
 from jobmeter.collect.doctor.devices import check_found, device_checks
 from jobmeter.collect.doctor.examine import Questions, examine
@@ -57,10 +57,10 @@ def by_name(checks):
 @pytest.mark.parametrize(
     ("mask", "status", "named"),
     [
-        ("000001ffffffffff", Status.OK, []),
-        ("0000000000080000", Status.LIMITED, ["CAP_DAC_READ_SEARCH", "CAP_SYS_NICE", "CAP_SYSLOG"]),
-        ("0000000400880004", Status.OK, []),
-        ("0000000000000000", Status.LIMITED, list(NAMES)),
+        ("000001ffffffffff", SourceStatus.OK, []),
+        ("0000000000080000", SourceStatus.LIMITED, ["CAP_DAC_READ_SEARCH", "CAP_SYS_NICE", "CAP_SYSLOG"]),
+        ("0000000400880004", SourceStatus.OK, []),
+        ("0000000000000000", SourceStatus.LIMITED, list(NAMES)),
     ],
 )
 def test_the_capabilities_that_are_missing_are_named(machine, mask, status, named):
@@ -82,16 +82,16 @@ def refused():
 @pytest.mark.parametrize(
     ("begins", "ends", "status", "said"),
     [
-        (Closed, Closed, Status.OK, "with their usage"),
-        (Closed, refused, Status.LIMITED, "short processes are found, but their last usage cannot be read"),
-        (refused, refused, Status.LIMITED, "are missed: their events cannot be read (Operation not permitted)"),
+        (Closed, Closed, SourceStatus.OK, "with their usage"),
+        (Closed, refused, SourceStatus.LIMITED, "short processes are found, but their last usage cannot be read"),
+        (refused, refused, SourceStatus.LIMITED, "are missed: their events cannot be read (Operation not permitted)"),
     ],
 )
 def test_events_of_processes(tmp_path, begins, ends, status, said):
     (check,) = check_events(tmp_path, begins, ends)
     assert (check.name, check.status) == ("events", status)
     assert said in check.text
-    assert ("CAP_NET_ADMIN" in check.advice) == (status is Status.LIMITED)
+    assert ("CAP_NET_ADMIN" in check.advice) == (status is SourceStatus.LIMITED)
 
 
 @pytest.mark.parametrize(("problem", "said"), [("", "has missed 1,234"), ("not permitted", "has missed at most 1,234")])
@@ -108,7 +108,7 @@ def test_processes_whose_environment_is_hidden_are_counted(machine):
     write(Path(machine.proc, "4/cmdline"), "")  # a thread of the kernel's
     found = by_name(check_rights(machine, uid=1000))["processes"]
     assert (found.status, found.text.split(":")[0]) == (
-        Status.LIMITED,
+        SourceStatus.LIMITED,
         "the environment of 1 of 3 processes can be read",
     )
     write(Path(machine.proc, "self/mounts"), "proc /proc proc rw,nosuid,hidepid=invisible 0 0\n")
@@ -118,24 +118,24 @@ def test_processes_whose_environment_is_hidden_are_counted(machine):
 def test_control_groups_of_each_version_and_none(machine):
     place = Path(machine.proc, "self/mountinfo")
     write(place, "")
-    assert by_name(check_kernel(machine))["cgroups"].status is Status.LIMITED
+    assert by_name(check_kernel(machine))["cgroups"].status is SourceStatus.LIMITED
     write(place, V1_MOUNTS)
     found = by_name(check_kernel(machine))["cgroups"]
-    assert (found.status, found.text) == (Status.OK, "version 1: cpu, cpuacct, memory, blkio, pids")
+    assert (found.status, found.text) == (SourceStatus.OK, "version 1: cpu, cpuacct, memory, blkio, pids")
     root = Path(machine.sys).parent
     write(place, V2_MOUNT.format(root=root))
     write(root / "sys/fs/cgroup/cgroup.controllers", "cpuset cpu io memory pids\n")
     found = by_name(check_kernel(machine))["cgroups"]
-    assert (found.status, found.text) == (Status.OK, "version 2: cpuset, cpu, io, memory, pids")
+    assert (found.status, found.text) == (SourceStatus.OK, "version 2: cpuset, cpu, io, memory, pids")
     write(root / "sys/fs/cgroup/cgroup.controllers", "cpu pids\n")
     found = by_name(check_kernel(machine))["cgroups"]
-    assert (found.status, found.text[-19:]) == (Status.LIMITED, "missing: memory, io")
+    assert (found.status, found.text[-19:]) == (SourceStatus.LIMITED, "missing: memory, io")
 
 
 def test_sources_of_the_kernel_that_are_not_there_or_not_read(machine):
     found = by_name(check_kernel(machine))
     assert {name: check.status for name, check in found.items() if name != "cgroups"} == dict.fromkeys(
-        ("pressure", "log", "journal", "perf", "rapl"), Status.ABSENT
+        ("pressure", "log", "journal", "perf", "rapl"), SourceStatus.ABSENT
     )
     write(Path(machine.proc, "pressure/cpu"), "some avg10=0.00\n")
     write(Path(machine.proc, "sys/kernel/perf_event_paranoid"), "2\n")
@@ -143,10 +143,10 @@ def test_sources_of_the_kernel_that_are_not_there_or_not_read(machine):
     write(Path(machine.sys, "class/powercap/intel-rapl:0/energy_uj"), "5")
     Path(machine.run, "log/journal").mkdir(parents=True)
     found = by_name(check_kernel(machine))
-    assert (found["pressure"].status, found["log"].status) == (Status.OK, Status.OK)
+    assert (found["pressure"].status, found["log"].status) == (SourceStatus.OK, SourceStatus.OK)
     assert found["perf"].text.endswith("perf_event_paranoid is 2")
     assert found["rapl"].text.startswith("the kernel offers 1 energy counters")
-    assert found["journal"].status is Status.ABSENT, "an empty folder is no journal"
+    assert found["journal"].status is SourceStatus.ABSENT, "an empty folder is no journal"
 
 
 def nvidia(machine):
@@ -155,21 +155,21 @@ def nvidia(machine):
 
 def test_a_machine_without_devices(machine, make_driver):
     make_driver(0)
-    assert {check.status for check in run_checks(device_checks(machine), 60.0)} == {Status.ABSENT}
+    assert {check.status for check in run_checks(device_checks(machine), 60.0)} == {SourceStatus.ABSENT}
 
 
 def test_gpus_that_are_measured_and_why_others_are_not(machine, driver):
     for number in range(8):
         write(Path(machine.dev, f"nvidia{number}"), "")
     write(Path(machine.dev, "nvidiactl"), "")
-    assert (nvidia(machine).status, nvidia(machine).text) == (Status.OK, "8 GPUs (NVIDIA H200)")
+    assert (nvidia(machine).status, nvidia(machine).text) == (SourceStatus.OK, "8 GPUs (NVIDIA H200)")
     write(Path(machine.dev, "nvidia8"), "")
-    assert (nvidia(machine).status, nvidia(machine).text) == (Status.PROBLEM, "8 of 9 GPUs answer (NVIDIA H200)")
+    assert (nvidia(machine).status, nvidia(machine).text) == (SourceStatus.PROBLEM, "8 of 9 GPUs answer (NVIDIA H200)")
     driver.devices[3].fail(15, Call.HANDLE)
     driver.devices[5].fail(4, Call.HANDLE)
     found = nvidia(machine)
     why = "gpu3: lost (GPU is lost); gpu5: no permission (Insufficient Permissions)"
-    assert (found.status, found.text) == (Status.PROBLEM, f"6 of 8 GPUs are measured (NVIDIA H200); {why}")
+    assert (found.status, found.text) == (SourceStatus.PROBLEM, f"6 of 8 GPUs are measured (NVIDIA H200); {why}")
     for device in driver.devices:
         device.fail(16, Call.HANDLE)
     assert nvidia(machine).text.endswith("gpu3: reset required (GPU requires restart); and 4 more")
@@ -183,7 +183,7 @@ def test_a_gpu_that_blocks(machine, driver):
     driver.unblock()
     wait_until(lambda: not any(device.busy for device in nvml.devices()), "the call returns")
     nvml.close()
-    assert (found.status, found.text) == (Status.PROBLEM, "7 of 8 GPUs are measured (NVIDIA H200); gpu3: hangs")
+    assert (found.status, found.text) == (SourceStatus.PROBLEM, "7 of 8 GPUs are measured (NVIDIA H200); gpu3: hangs")
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_a_library_that_cannot_be_used(machine, driver, fault, text, advice):
     fault(driver)
     write(Path(machine.dev, "nvidia0"), "")
     found = nvidia(machine)
-    assert found.status is Status.PROBLEM
+    assert found.status is SourceStatus.PROBLEM
     assert text in found.text
     assert advice in found.advice
 
@@ -246,31 +246,31 @@ READER = Response(200, {}, b'{"id":"k","name":"eyes","role":"reader","project":"
 @pytest.mark.parametrize(
     ("ahead", "status"),
     [
-        (0, Status.OK),
-        (3, Status.OK),
-        (60, Status.LIMITED),
-        (-60, Status.LIMITED),
-        (-4000, Status.LIMITED),
-        (400, Status.PROBLEM),
+        (0, SourceStatus.OK),
+        (3, SourceStatus.OK),
+        (60, SourceStatus.LIMITED),
+        (-60, SourceStatus.LIMITED),
+        (-4000, SourceStatus.LIMITED),
+        (400, SourceStatus.PROBLEM),
     ],
 )
 def test_clocks_that_disagree(ahead, status):
     clock = SetClock()
     found = by_name(check_server(Answers(healthz=health(clock, ahead), whoami=WRITER), clock))
     assert found["clock"].status is status
-    assert found["server"].status is found["key"].status is Status.OK
+    assert found["server"].status is found["key"].status is SourceStatus.OK
 
 
 @pytest.mark.parametrize(
     ("answer", "status", "said"),
     [
-        (Response(200, {}, b"ready\n"), Status.OK, "no damage"),
+        (Response(200, {}, b"ready\n"), SourceStatus.OK, "no damage"),
         (
             Response(200, {}, b"ready, degraded: 1 of journal with 10 rows\n"),
-            Status.LIMITED,
+            SourceStatus.LIMITED,
             "1 of journal with 10 rows",
         ),
-        (UnavailableError("the store does not answer"), Status.PROBLEM, "the store does not answer"),
+        (UnavailableError("the store does not answer"), SourceStatus.PROBLEM, "the store does not answer"),
     ],
 )
 def test_damage_to_what_the_server_stored_is_reported(answer, status, said):
@@ -291,21 +291,21 @@ def test_damage_to_what_the_server_stored_is_reported(answer, status, said):
 def test_a_key_that_is_of_no_use_is_a_problem(key, answer, said):
     clock = SetClock()
     found = by_name(check_server(Answers(key, healthz=health(clock), whoami=answer), clock))["key"]
-    assert (found.status, found.text) == (Status.PROBLEM, said)
+    assert (found.status, found.text) == (SourceStatus.PROBLEM, said)
 
 
 def test_a_server_that_does_not_answer_and_none_at_all():
     clock = SetClock()
     (away,) = check_server(Answers(healthz=UnavailableError("no answer from there")), clock)
-    assert (away.status, away.text) == (Status.PROBLEM, "no answer from there")
+    assert (away.status, away.text) == (SourceStatus.PROBLEM, "no answer from there")
     (none,) = check_server(None, clock)
-    assert none.status is Status.ABSENT
+    assert none.status is SourceStatus.ABSENT
     (silent,) = [
         check
         for check in check_server(Answers(healthz=Response(200, {}, b""), whoami=WRITER), clock)
         if check.name == "clock"
     ]
-    assert silent.status is Status.LIMITED
+    assert silent.status is SourceStatus.LIMITED
 
 
 def test_a_spool_in_each_state(machine, tmp_path):
@@ -317,19 +317,19 @@ def test_a_spool_in_each_state(machine, tmp_path):
 
     assert said().text.endswith("is empty: no agent has used it yet")
     write(folder / "lock", "")
-    assert said().status is Status.OK
+    assert said().status is SourceStatus.OK
     segment = folder / "000000000001.frames"
     write(segment, "x" * 2**20)
     os.utime(segment, (clock.now_ms() / 1000, clock.now_ms() / 1000))
-    assert (said().status, "1.0 MiB wait, no agent uses it now" in said().text) == (Status.LIMITED, True)
+    assert (said().status, "1.0 MiB wait, no agent uses it now" in said().text) == (SourceStatus.LIMITED, True)
     place = (folder / "lock").stat()
     where = f"{os.major(place.st_dev):02x}:{os.minor(place.st_dev):02x}:{place.st_ino}"
     write(Path(machine.proc, "locks"), f"1: FLOCK  ADVISORY  WRITE 77 {where} 0 EOF\n")
-    assert (said().status, "the agent with pid 77 uses it" in said().text) == (Status.OK, True)
+    assert (said().status, "the agent with pid 77 uses it" in said().text) == (SourceStatus.OK, True)
     os.utime(segment, (0, 0))
-    assert (said().status, "the oldest since 1970-01-01" in said().text) == (Status.PROBLEM, True)
+    assert (said().status, "the oldest since 1970-01-01" in said().text) == (SourceStatus.PROBLEM, True)
     write(folder / "rejected/1.frames", "")
-    assert (said().status, "1 refused bodies are quarantined" in said().text) == (Status.PROBLEM, True)
+    assert (said().status, "1 refused bodies are quarantined" in said().text) == (SourceStatus.PROBLEM, True)
 
 
 def test_the_kernel_reports_who_has_a_spool_open(tmp_path):
@@ -342,15 +342,15 @@ def test_the_kernel_reports_who_has_a_spool_open(tmp_path):
 
 def test_schedulers_that_are_not_here(machine):
     found = by_name(check_schedulers(machine, {"PATH": "/nowhere"}, flink="http://127.0.0.1:9"))
-    assert (found["slurm"].status, found["kubernetes"].status) == (Status.ABSENT, Status.ABSENT)
-    assert found["flink"].status is Status.PROBLEM, "it was named"
+    assert (found["slurm"].status, found["kubernetes"].status) == (SourceStatus.ABSENT, SourceStatus.ABSENT)
+    assert found["flink"].status is SourceStatus.PROBLEM, "it was named"
 
 
 def test_a_node_of_slurm_and_of_kubernetes(machine, tmp_path):
     write(Path(machine.proc, "7/comm"), "slurmd\n")
     write(Path(machine.proc, "8/comm"), "kubelet\n")
     found = by_name(check_schedulers(machine, {"PATH": "/nowhere"}, flink="not an address"))
-    assert (found["slurm"].status, found["kubernetes"].status) == (Status.OK, Status.LIMITED)
+    assert (found["slurm"].status, found["kubernetes"].status) == (SourceStatus.OK, SourceStatus.LIMITED)
     Path(machine.var, "log/containers").mkdir(parents=True)
     ping = tmp_path / "bin/scontrol"
     write(ping, "#!/bin/sh\necho 'Slurmctld(primary) at head is UP'\n")
@@ -359,9 +359,9 @@ def test_a_node_of_slurm_and_of_kubernetes(machine, tmp_path):
     environment = {"PATH": f"{ping.parent}:{os.environ['PATH']}", "SLURM_CONF": str(tmp_path / "slurm.conf")}
     found = by_name(check_schedulers(machine, environment, kubeconfig=str(tmp_path / "none")))
     assert found["slurm"].text == "slurmd of cluster alpha runs here; Slurmctld(primary) at head is UP"
-    assert found["kubernetes"].status is Status.PROBLEM
+    assert found["kubernetes"].status is SourceStatus.PROBLEM
     write(ping, "#!/bin/sh\necho 'Slurmctld(primary) at head is DOWN'\nexit 1\n")
-    assert by_name(check_schedulers(machine, environment))["slurm"].status is Status.PROBLEM
+    assert by_name(check_schedulers(machine, environment))["slurm"].status is SourceStatus.PROBLEM
 
 
 def test_a_check_that_fails_costs_itself_alone(machine, tmp_path):
@@ -376,12 +376,12 @@ def test_a_check_that_hangs_costs_itself_alone():
     release = Event()
 
     def hangs():
-        yield Check("kernel", "log", Status.OK, "was made before")
+        yield Check("kernel", "log", SourceStatus.OK, "was made before")
         release.wait()
 
     try:
         found = run_checks({("kernel", "check"): hangs, ("delivery", "spool"): list}, 0.5)
         assert [check.text for check in found] == ["was made before", "the check did not come back within 0 s"]
-        assert found[1] == Check("kernel", "check", Status.PROBLEM, found[1].text)
+        assert found[1] == Check("kernel", "check", SourceStatus.PROBLEM, found[1].text)
     finally:
         release.set()

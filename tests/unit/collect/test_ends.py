@@ -10,8 +10,8 @@ from tests.waiting import wait_until
 
 from jobmeter.collect.base import Owner
 from jobmeter.collect.cgroup.reader import GroupReader
-from jobmeter.collect.cgroup.usage import Usage, later
-from jobmeter.collect.discover.member import Member, Process, Source
+from jobmeter.collect.cgroup.usage import CgroupUsage, later
+from jobmeter.collect.discover.member import Member, MembershipSource, Process
 from jobmeter.collect.ends import EndWatch
 from jobmeter.collect.process.stat import read_stat
 
@@ -27,7 +27,7 @@ class Reader(GroupReader):
 
     def read(self, groups):
         self.asked.append(groups)
-        return Usage(cpu_seconds=1.5, memory_peak=200.0, oom_kills=1)
+        return CgroupUsage(cpu_seconds=1.5, memory_peak=200.0, oom_kills=1)
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def child():
 def process(child, groups=GROUPS):
     stat = read_stat("/proc", child.pid)
     assert stat is not None
-    return Process(stat, Member(owner=OWNER, source=Source.SLURM, groups=groups))
+    return Process(stat, Member(owner=OWNER, source=MembershipSource.SLURM, groups=groups))
 
 
 def test_the_groups_are_read_when_the_process_ends(child):
@@ -106,10 +106,10 @@ def test_a_job_of_the_same_number_that_began_later_does_not_go_on_from_the_old_o
 
 
 def test_a_reading_that_came_too_late_takes_nothing_from_the_one_before():
-    before = Usage(cpu_seconds=3.1, memory_peak=200.0, oom_kills=1, stalled={"cpu": 0.5})
-    assert later(before, Usage()) == before
-    assert later(before, Usage(cpu_seconds=3.2)) == replace(before, cpu_seconds=3.2)
-    assert later(before, Usage(cpu_seconds=3.2, oom_kills=0)).oom_kills == 0
+    before = CgroupUsage(cpu_seconds=3.1, memory_peak=200.0, oom_kills=1, stalled={"cpu": 0.5})
+    assert later(before, CgroupUsage()) == before
+    assert later(before, CgroupUsage(cpu_seconds=3.2)) == replace(before, cpu_seconds=3.2)
+    assert later(before, CgroupUsage(cpu_seconds=3.2, oom_kills=0)).oom_kills == 0
 
 
 def test_the_groups_that_a_process_was_put_into_later_are_read(child):

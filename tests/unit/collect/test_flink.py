@@ -15,7 +15,7 @@ import pytest
 
 from jobmeter.collect.scheduler.flink import meaning
 from jobmeter.collect.scheduler.flink.kind import KIND
-from jobmeter.collect.scheduler.flink.rest import Rest
+from jobmeter.collect.scheduler.flink.rest import FlinkRest
 from jobmeter.collect.scheduler.flink.source import FlinkCluster
 from jobmeter.errors import ConfigurationError, LimitExceededError, UnavailableError
 from jobmeter.model.catalog import find
@@ -28,7 +28,7 @@ NOW = 1_795_375_560_000
 IDS = {job["name"]: job["jid"] for job in RECORDED["/jobs/overview"]["jobs"]}
 
 
-class Recording(Rest):
+class Recording(FlinkRest):
     """A job manager with recorded answers, some replaced; it counts its requests."""
 
     def __init__(self, most_requests: int = 500) -> None:
@@ -300,7 +300,7 @@ def serving(status: int, body: bytes) -> Iterator[tuple[str, list[str]]]:
 def test_lists_of_metrics_fit_into_the_request_line_of_flink() -> None:
     names = [f"{at}.Calc[{at}].numRecordsIn" for at in range(400)]
     with serving(200, b'[{"id":"a","value":"1.5"},{"id":"b","value":"NaN,"},{"id":"c"}]') as (url, asked):
-        assert Rest(f"{url}/flink/").values("/jobs/x/metrics", names) == {"a": 1.5}
+        assert FlinkRest(f"{url}/flink/").values("/jobs/x/metrics", names) == {"a": 1.5}
     assert all(len(path) < 4000 and path.startswith("/flink/jobs/x/metrics?get=") for path in asked)
     assert [name for path in asked for name in unquote(path.partition("?get=")[2]).split(",")] == names
 
@@ -308,12 +308,12 @@ def test_lists_of_metrics_fit_into_the_request_line_of_flink() -> None:
 @pytest.mark.parametrize(("status", "body"), [(500, b"oops"), (200, b"<html>"), (302, b"")])
 def test_an_answer_that_is_none_is_an_outage(status: int, body: bytes) -> None:
     with serving(status, body) as (url, _), pytest.raises(UnavailableError, match="Flink at"):
-        FlinkCluster("t", Rest(url)).poll(NOW)
+        FlinkCluster("t", FlinkRest(url)).poll(NOW)
 
 
 def test_what_flink_does_not_know_is_none_and_requests_are_bounded() -> None:
     with serving(404, b"{}") as (url, _):
-        rest = Rest(url, most_requests=1)
+        rest = FlinkRest(url, most_requests=1)
         assert rest.names("/jobs/x/metrics") == []
         with pytest.raises(LimitExceededError):
             rest.names("/jobs/x/metrics")

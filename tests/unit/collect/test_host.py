@@ -6,7 +6,7 @@ import threading
 import pytest
 from tests.unit.collect.trees import HOST, plant
 
-from jobmeter.collect.base import Place
+from jobmeter.collect.base import NodeIdentity
 from jobmeter.collect.host.cpu import CpuCollector
 from jobmeter.collect.host.disk import DiskCollector
 from jobmeter.collect.host.filesystem import FilesystemCollector, mount_points
@@ -17,7 +17,7 @@ from jobmeter.collect.host.network import NetworkCollector
 from jobmeter.collect.host.pressure import PressureCollector
 from jobmeter.testing.collector import NOW_MS, CollectorContract
 
-PLACE = Place("n1", "c1")
+PLACE = NodeIdentity("n1", "c1")
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from jobmeter.collect.base import Owner, Place
+from jobmeter.collect.base import NodeIdentity, Owner
 from jobmeter.collect.incidents import MOST, IncidentWatch, RunIncidents
 from jobmeter.collect.kernel import MOST_EVENTS, KernelWatch, NodeKills, event_of_line
 from jobmeter.model.event import EventSource, Level
@@ -12,7 +12,7 @@ from jobmeter.model.record import EventRecord, Records, check_event
 from jobmeter.model.sample import Sample
 from jobmeter.model.time import SECOND
 
-PLACE = Place("node-1", "c", "p")
+PLACE = NodeIdentity("node-1", "c", "p")
 OWN = Owner("j", "w-0", 2)
 NOW = 1_790_000_000_000
 

@@ -12,11 +12,11 @@ from jobmeter.collect.base import Owner
 from jobmeter.collect.cgroup.job_group import JobGroupCounters, JobGroupReader, JobUsage
 from jobmeter.collect.cgroup.paths import Hierarchies
 from jobmeter.collect.cgroup.reader import GroupReader
-from jobmeter.collect.cgroup.usage import Usage
+from jobmeter.collect.cgroup.usage import CgroupUsage
 from jobmeter.collect.discover.classify import NodeClassifier
-from jobmeter.collect.discover.member import Member, Process, Source
+from jobmeter.collect.discover.member import Member, MembershipSource, Process
 from jobmeter.collect.discover.table import ProcessTable
-from jobmeter.collect.ends import EndWatch, Final
+from jobmeter.collect.ends import EndWatch, FinalUsage
 from jobmeter.collect.jobs import JobsCollector
 
 JOB = "/slurm_n1/uid_65534/job_21"
@@ -27,7 +27,7 @@ GROUPS = "2:cpuacct:{}/step_{}/task_{}\n0::/\n"
 
 def used(whole, extern=None, began=0, ended=0):
     times = {"began": began, "ended": ended}
-    return JobUsage(Usage(cpu_seconds=whole, **times), Usage(cpu_seconds=extern, **times))
+    return JobUsage(CgroupUsage(cpu_seconds=whole, **times), CgroupUsage(cpu_seconds=extern, **times))
 
 
 class Ends(EndWatch):
@@ -115,7 +115,7 @@ def test_the_last_reading_of_the_job_comes_with_the_end_of_its_last_task(node):
     node.remove(f"{JOB}/step_batch/task_0")
     node.remove(JOB)
     groups = (("cpuacct", f"{JOB}/step_batch/task_0"),)
-    node.ends.finals.append(Final(ONE, groups, Usage(), KEY, used(2.9, began=100, ended=101)))
+    node.ends.finals.append(FinalUsage(ONE, groups, CgroupUsage(), KEY, used(2.9, began=100, ended=101)))
     assert node.seconds() == {"worker-0": 2.9}
 
 
@@ -194,7 +194,7 @@ def test_cpu_time_of_the_tasks_is_monotonic_when_the_extern_step_is_read_after_t
 def test_the_group_of_the_job_is_read_at_the_end_of_a_process():
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as child:
         stat = process(child).stat
-        member = Member(owner=ONE, source=Source.SLURM, groups=dict(KEY), job_groups=dict(KEY))
+        member = Member(owner=ONE, source=MembershipSource.SLURM, groups=dict(KEY), job_groups=dict(KEY))
         watch = EndWatch(Reader())
         watch.watch([Process(stat, member)])
         child.kill()

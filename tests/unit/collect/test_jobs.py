@@ -10,7 +10,7 @@ import pytest
 from tests.unit.collect.trees import HOST, V1, V2, plant, plant_process
 from tests.waiting import pause
 
-from jobmeter.collect.base import Owner, Place
+from jobmeter.collect.base import NodeIdentity, Owner
 from jobmeter.collect.cgroup.paths import Hierarchies
 from jobmeter.collect.cgroup.reader import GroupReader
 from jobmeter.collect.discover.classify import NodeClassifier
@@ -20,7 +20,7 @@ from jobmeter.collect.process.count import Ended
 from jobmeter.collect.process.stat import Key
 from jobmeter.testing.collector import NOW_MS, CollectorContract
 
-PLACE = Place("n1")
+PLACE = NodeIdentity("n1")
 PAGE = os.sysconf("SC_PAGE_SIZE")
 POD = (
     "0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod0a1b2c3d_0001_0002_0003_00000000abcd.slice/"

@@ -15,12 +15,12 @@ from tests.waiting import wait_until
 
 from jobmeter.client.transport import Transport
 from jobmeter.collect.agent import Agent
-from jobmeter.collect.base import Owner, Place
+from jobmeter.collect.base import NodeIdentity, Owner
 from jobmeter.collect.clock import SampleClock
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.syslog import kernel, make
 from jobmeter.collect.syslog.journal import JournalSource
-from jobmeter.collect.syslog.reader import Checkpoint, LogSettings, SourcePosition
+from jobmeter.collect.syslog.reader import LogCheckpoint, LogSettings, SourcePosition
 from jobmeter.diagnose.kernel import query_of
 from jobmeter.diagnose.registry import rules
 from jobmeter.model.log_tree import matches
@@ -159,8 +159,8 @@ class Machine:
         """The lines that an agent reads that has not read the journal yet."""
         self._monkeypatch.setattr(make, "DEVICE", device)
         state = self._folder / "logs.json"
-        state.write_bytes(msgspec.json.encode(Checkpoint({"journal": SourcePosition({"cursor": ""})})))
-        outbox, place, clock = Outbox(None), Place("n1", project="default"), SampleClock(SystemClock())
+        state.write_bytes(msgspec.json.encode(LogCheckpoint({"journal": SourcePosition({"cursor": ""})})))
+        outbox, place, clock = Outbox(None), NodeIdentity("n1", project="default"), SampleClock(SystemClock())
         reader = make.system_logs(settings, place, outbox, clock, owner_of=lambda pid: None, state=state)
         assert reader is not None
         found: list[Any] = []
@@ -214,7 +214,7 @@ def test_no_line_of_the_kernel_is_read_where_that_is_turned_off(machine, tmp_pat
 def test_an_agent_that_reads_no_kernel_log_does_not_open_its_device(tmp_path, reads):
     before = opened()
     settings = LogSettings(kernel=reads, journal=False)
-    agent = Agent(Place("n1"), lambda: Transport("", ""), SampleClock(SystemClock()), None, 1000, settings)
+    agent = Agent(NodeIdentity("n1"), lambda: Transport("", ""), SampleClock(SystemClock()), None, 1000, settings)
     assert (opened() > before) == reads
     del agent
 

@@ -7,7 +7,7 @@ from tests.unit.collect.kubelet import Kubelet, Response, response
 from jobmeter.collect.accelerators.nvidia.binding import PynvmlLibrary
 from jobmeter.collect.accelerators.nvidia.vendor import VENDOR
 from jobmeter.collect.base import Owner
-from jobmeter.collect.discover.member import Member, Source
+from jobmeter.collect.discover.member import Member, MembershipSource
 from jobmeter.collect.kubelet.allocated import KubeletAllocations, indices
 from jobmeter.collect.kubelet.client import PodDevices, PodResources, read_devices
 from jobmeter.errors import UnavailableError
@@ -81,7 +81,7 @@ def test_where_there_is_no_kubelet(tmp_path):
 
 
 def member(uid, run=0):
-    return Member(owner=Owner(job_of_pod(uid), "worker-0", run), source=Source.KUBERNETES, pod_id=uid)
+    return Member(owner=Owner(job_of_pod(uid), "worker-0", run), source=MembershipSource.KUBERNETES, pod_id=uid)
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 
 from jobmeter.cli.run_summary import sparkline
-from jobmeter.collect.base import Owner, Place
-from jobmeter.collect.launch.figures import Figure, Figures, Steps
-from jobmeter.collect.launch.plan import Plan, environments, job_name, new_job_id
+from jobmeter.collect.base import NodeIdentity, Owner
+from jobmeter.collect.launch.figures import Figure, RunFigures, StepFigures
+from jobmeter.collect.launch.plan import LaunchPlan, environments, job_name, new_job_id
 from jobmeter.collect.launch.records import JobRecorder, ReplicaLife, exit_status
 from jobmeter.model.job import JobState
 from jobmeter.model.record import check_event, check_record, replicas_of
@@ -17,11 +17,13 @@ from jobmeter.model.sample import Sample
 from jobmeter.model.series import check_job_id
 from jobmeter.model.time import SystemClock
 
-PLACE = Place("n1", "c1", "p1")
+PLACE = NodeIdentity("n1", "c1", "p1")
 
 
 def plan(replicas=1, **more):
-    return Plan(job="j", name="n", kind="PyTorchJob", command=("python", "t.py"), user="ann", replicas=replicas, **more)
+    return LaunchPlan(
+        job="j", name="n", kind="PyTorchJob", command=("python", "t.py"), user="ann", replicas=replicas, **more
+    )
 
 
 @pytest.mark.parametrize(
@@ -73,7 +75,7 @@ def test_a_measured_command_does_not_get_our_credentials():
         "JOBMETER_SERVER": "http://h:8400",
         "HOME": "/root",
     }
-    plan = Plan(job="j", name="j", kind="", command=["x"], user="lin", replicas=2)
+    plan = LaunchPlan(job="j", name="j", kind="", command=["x"], user="lin", replicas=2)
     for found in environments(plan, base):
         assert "secret" not in repr(found)
         assert (found["JOBMETER_SERVER"], found["HOME"]) == ("http://h:8400", "/root")
@@ -162,7 +164,7 @@ def replica(metric, rank, time_ms, value):
 
 
 def test_the_figures_of_a_summary():
-    figures = Figures()
+    figures = RunFigures()
     for rank in (0, 1):
         figures.begin(PLACE.of_replica("cpu.time", Owner("j", f"worker-{rank}")), 0)
     figures.watch([replica("cpu.time", r, 1000, 0.5) for r in (0, 1)] + [replica("memory.usage", 0, 1000, 10.0)])
@@ -177,7 +179,7 @@ def test_the_figures_of_a_summary():
 
 
 def test_a_counter_counts_from_its_first_sample_unless_its_start_is_recorded():
-    figures = Figures()
+    figures = RunFigures()
     for time_ms, value in ((0, 1000.0), (1000, 1500.0)):
         figures.watch([Sample(PLACE.of_node("node.network.receive"), time_ms, value)])
     assert figures.total("node.network.receive") == 500
@@ -192,7 +194,7 @@ def test_a_mean_is_that_of_the_steps_of_the_servers_summary():
         for time_ms in moments
         for rank in ((0, 1) if time_ms > 1000 else (0,))
     ]
-    figures = Figures()
+    figures = RunFigures()
     for time_ms in moments:
         figures.watch([one for one in samples if one.time_ms == time_ms])
     frame = pd.DataFrame(
@@ -225,7 +227,7 @@ def test_a_sparkline_fits():
 
 
 def test_the_peak_of_a_rate_is_that_of_a_step_of_the_servers_summary():
-    figures = Figures()
+    figures = RunFigures()
     for time_ms, value in ((0, 0.0), (100, 0.3), (1000, 0.75), (1999, 1.5), (2100, 1.8)):
         figures.watch([replica("cpu.time", 0, time_ms, value)])
     assert figures.by_name["cpu"].peak == pytest.approx(0.3 / 0.1)
@@ -235,7 +237,7 @@ def test_the_peak_of_a_rate_is_that_of_a_step_of_the_servers_summary():
 
 
 def test_the_steps_of_a_rate_stay_few_however_long_the_job_runs():
-    steps = Steps()
+    steps = StepFigures()
     for minute in range(100_000):
         steps.add(minute * 60_000, 30.0, 60.0)
     assert steps.highest == pytest.approx(0.5)

@@ -5,13 +5,13 @@ import os
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobmeter.collect.launch.session import Guard
+from jobmeter.collect.launch.session import RunLimits
 from jobmeter.collect.text import valid_text
 
 
 def test_a_guard_gives_what_the_work_gives_and_reports_each_kind_of_failure_once():
     notices: list[str] = []
-    guard = Guard(notices.append)
+    guard = RunLimits(notices.append)
 
     def fail() -> int:
         raise ValueError("broken")

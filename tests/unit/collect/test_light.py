@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.programs import find
 
-from jobmeter.collect.base import Place
+from jobmeter.collect.base import NodeIdentity
 from jobmeter.collect.clock import SampleClock
 from jobmeter.collect.discover.classify import NodeClassifier
 from jobmeter.collect.registry import host_collectors, job_collectors
@@ -49,7 +49,7 @@ def test_the_agent_itself_needs_no_rich():
 
 
 def test_every_described_metric_is_in_the_catalogue_and_every_collector_has_its_own_name():
-    place = Place("n1")
+    place = NodeIdentity("n1")
     jobs = job_collectors(place, NodeClassifier("n1"), SampleClock(SystemClock()), alone=False)
     planned = [*host_collectors(place), *jobs.planned]
     names = [entry.collector.name for entry in planned]

@@ -12,8 +12,8 @@ import pytest
 from tests.unit.collect.log_node import Node, append
 
 from jobmeter.collect.syslog import opening
-from jobmeter.collect.syslog.opening import RefusedError, open_trusted
-from jobmeter.collect.syslog.patterns import Budget, LogPattern
+from jobmeter.collect.syslog.opening import FileRefusedError, open_trusted
+from jobmeter.collect.syslog.patterns import LogPattern, MatchBudget
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of several users")
 ALICE, BOB = 61_234, 61_235
@@ -398,7 +398,7 @@ def test_an_agent_that_is_not_root_follows_links_of_root_and_its_own(tree):
     with running_as(ALICE):
         for path in (official, own):
             os.close(open_trusted(path))
-        with pytest.raises(RefusedError, match=f"user {BOB} leads to a file of user 0"):
+        with pytest.raises(FileRefusedError, match=f"user {BOB} leads to a file of user 0"):
             open_trusted(foreign)
         with pytest.raises(PermissionError):
             open_trusted(Path("/etc/shadow"))
@@ -423,14 +423,14 @@ def test_links_in_circles_do_not_hold_up_the_search_for_files(tree):
         tree.link(f"logs/{name}", ".", ALICE)
     tree.file("logs/a.log", ALICE)
     pattern = LogPattern(str(tree.root / "**" / "*.log"))
-    assert list(pattern.directories(Budget())) == [str(tree.root), str(folder)]
+    assert list(pattern.directories(MatchBudget())) == [str(tree.root), str(folder)]
 
 
 def test_the_names_that_are_looked_at_have_a_limit(tree):
     for at in range(50):
         tree.folder(f"{at:02}")
     pattern = LogPattern(str(tree.root / "*" / "*.log"))
-    assert len(list(pattern.directories(Budget(10)))) <= 10
+    assert len(list(pattern.directories(MatchBudget(10)))) <= 10
 
 
 def test_warnings_have_a_limit(tree, tmp_path, caplog, monkeypatch):

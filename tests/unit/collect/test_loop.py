@@ -10,7 +10,7 @@ from tests.unit.wire.straight_reader import read_body
 from tests.waiting import wait_until
 
 from jobmeter.collect.agent_metrics import AgentMetrics
-from jobmeter.collect.base import Place
+from jobmeter.collect.base import NodeIdentity
 from jobmeter.collect.clock import SampleClock
 from jobmeter.collect.loop import Loop
 from jobmeter.collect.outbox import Outbox
@@ -58,7 +58,7 @@ def outbox():
 def make(outbox, *collectors, every_ms=0, timeout=0.3, sources=(), clock=None):
     clock = clock or SampleClock(SystemClock())
     workers = [Worker(collector, every_ms, clock, timeout) for collector in collectors]
-    return Loop(workers, list(sources), outbox, AgentMetrics(Place("n1")), clock)
+    return Loop(workers, list(sources), outbox, AgentMetrics(NodeIdentity("n1")), clock)
 
 
 def taken(outbox):

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobmeter.collect.base import Owner, Place
+from jobmeter.collect.base import NodeIdentity, Owner
 from jobmeter.collect.cgroup.high_water import HighWater
 from jobmeter.collect.cgroup.paths import Hierarchies
 from jobmeter.collect.cgroup.reader import GroupReader
-from jobmeter.collect.cgroup.usage import Usage
+from jobmeter.collect.cgroup.usage import CgroupUsage
 from jobmeter.collect.discover.classify import NodeClassifier
 from jobmeter.collect.discover.table import ProcessTable
 from jobmeter.collect.jobs import JobsCollector
@@ -44,7 +44,7 @@ def own_pages(pid: int) -> int:
 
 def test_pages_that_forked_loaders_share_count_once():
     job = f"loaders-{os.getpid()}"
-    collector = JobsCollector(Place("n1"), ProcessTable(NodeClassifier("n1")), GroupReader(Hierarchies()))
+    collector = JobsCollector(NodeIdentity("n1"), ProcessTable(NodeClassifier("n1")), GroupReader(Hierarchies()))
     with subprocess.Popen(
         [sys.executable, "-c", LOADERS],
         env={**os.environ, "JOBMETER_JOB_ID": job},
@@ -143,7 +143,7 @@ A, B = Key(1, 1), Key(2, 1)
 
 
 def marks(high, mark, living=None, ended=None, beside=0.0, kills=0):
-    return high.marks(OWNER, [Usage(memory_peak=mark, oom_kills=kills)], living or {}, ended or {}, beside)
+    return high.marks(OWNER, [CgroupUsage(memory_peak=mark, oom_kills=kills)], living or {}, ended or {}, beside)
 
 
 def test_file_cache_does_not_raise_the_mark_of_a_group():

@@ -8,9 +8,9 @@ from tests.unit.collect.trees import HOST, plant, plant_process
 from tests.waiting import wait_until
 
 from jobmeter.collect import mounts
-from jobmeter.collect.base import Owner, Place
+from jobmeter.collect.base import NodeIdentity, Owner
 from jobmeter.collect.discover.classify import NodeClassifier
-from jobmeter.collect.discover.member import Member, Source
+from jobmeter.collect.discover.member import Member, MembershipSource
 from jobmeter.collect.discover.table import ProcessTable
 from jobmeter.collect.launch.family import Family
 from jobmeter.collect.mounts import ELSEWHERE, MountsCollector, MountTable
@@ -73,7 +73,7 @@ class Tree:
         proc = f"{root}/proc"
         table = ProcessTable(NodeClassifier("n1", proc), proc)
         self.table = table
-        self.collector = MountsCollector(Place("n1"), table, proc)
+        self.collector = MountsCollector(NodeIdentity("n1"), table, proc)
 
     def process(self, pid, cwd, written=(), read=(), namespace="", mountinfo=None, **variables):
         plant_process(self.root, pid, **{"JOBMETER_JOB_ID": "j", "JOBMETER_REPLICA": "worker-0", **variables})
@@ -160,9 +160,9 @@ def test_a_real_process_and_what_it_opened(tmp_path):
         assert child.stdout is not None
         assert child.stdout.readline() == b"ready\n"
         family = Family("j")
-        family.add(child.pid, Member(owner=Owner("j", "worker-0"), source=Source.TAGS, rank=0))
+        family.add(child.pid, Member(owner=Owner("j", "worker-0"), source=MembershipSource.TAGS, rank=0))
         table = ProcessTable(family)
-        collector = MountsCollector(Place("n1"), table)
+        collector = MountsCollector(NodeIdentity("n1"), table)
         wait_until(table.refresh, "the process")
         found: dict[str, float] = {}
         for sample in collector.collect(NOW_MS):

@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.wire.straight_reader import read_body
 
-from jobmeter.collect.base import Place
+from jobmeter.collect.base import NodeIdentity
 from jobmeter.collect.launch import logs as sending
 from jobmeter.collect.launch.lines import LineSplitter
 from jobmeter.collect.launch.logs import LogSender
-from jobmeter.collect.launch.plan import Plan
+from jobmeter.collect.launch.plan import LaunchPlan
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.spool import Spool
 from jobmeter.model.log import MAX_TEXT_BYTES, LogLine, cut_text
@@ -114,7 +114,7 @@ class Ticking:
         return self.now
 
 
-PLAN = Plan(job="j", name="j", kind="", command=("x",), user="u", attempt=1)
+PLAN = LaunchPlan(job="j", name="j", kind="", command=("x",), user="u", attempt=1)
 
 
 def sent(outbox):
@@ -127,7 +127,7 @@ def sent(outbox):
 
 def test_lines_go_to_the_outbox_with_who_wrote_them():
     outbox = Outbox(None)
-    sender = LogSender(PLAN, Place("node-1", project="p"), outbox, now_ns=Ticking())
+    sender = LogSender(PLAN, NodeIdentity("node-1", project="p"), outbox, now_ns=Ticking())
     sender.start()
     sender.take("worker-0", "stdout", b"hello\nwor")
     sender.take("worker-1", "stderr", b"ERROR: bad\n")
@@ -146,7 +146,7 @@ def test_lines_go_to_the_outbox_with_who_wrote_them():
 def test_what_comes_too_fast_is_counted_and_reported(monkeypatch):
     monkeypatch.setattr(sending, "_WAITING_BYTES", 1_000)
     outbox = Outbox(None)
-    sender = LogSender(PLAN, Place("n"), outbox, now_ns=Ticking())
+    sender = LogSender(PLAN, NodeIdentity("n"), outbox, now_ns=Ticking())
     for round_ in range(3):
         for at in range(300):
             sender.take("worker-0", "stdout", b"%d-%d\nunfin" % (round_, at))
@@ -168,7 +168,7 @@ def test_the_newest_lines_of_a_flood_at_the_end_are_stored(monkeypatch):
     monkeypatch.setattr(sending, "_LAST_BYTES", 1_000)
     monkeypatch.setattr(sending, "_ROUND_LINES", 10)
     outbox = Outbox(None)
-    sender = LogSender(PLAN, Place("n"), outbox, now_ns=Ticking())
+    sender = LogSender(PLAN, NodeIdentity("n"), outbox, now_ns=Ticking())
     for at in range(1_000):
         sender.take("worker-0", "stdout", b"%d\n" % at)
     sender.start()
@@ -182,7 +182,7 @@ def test_the_newest_lines_of_a_flood_at_the_end_are_stored(monkeypatch):
 def test_logs_leave_half_of_the_spool_to_the_samples(tmp_path):
     spool = Spool(tmp_path / "spool", max_bytes=4_000, segment_bytes=500)
     outbox = Outbox(spool)
-    sender = LogSender(PLAN, Place("n"), outbox, now_ns=Ticking())
+    sender = LogSender(PLAN, NodeIdentity("n"), outbox, now_ns=Ticking())
     for number in range(60):
         sender.take("worker-0", "stdout", f"{number} {number**40}\n".encode())
         sender._round()
@@ -216,7 +216,7 @@ def test_lines_that_memory_gives_up_are_counted():
 
 def test_frames_of_lines_are_read_by_the_documented_form():
     outbox = Outbox(None)
-    sender = LogSender(PLAN, Place("n"), outbox, now_ns=Ticking())
+    sender = LogSender(PLAN, NodeIdentity("n"), outbox, now_ns=Ticking())
     sender.take("worker-0", "stdout", b"x\n")
     sender._round()
     sender._pass_on()

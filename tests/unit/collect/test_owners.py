@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.collect.trees import HOST, plant, plant_process
 
-from jobmeter.collect.base import Owner, Place
+from jobmeter.collect.base import NodeIdentity, Owner
 from jobmeter.collect.discover.classify import NodeClassifier
 from jobmeter.collect.discover.containers import ContainerRuns
-from jobmeter.collect.discover.owners import FORGET_MS, MOST_JOBS, JobOwners, OwnerReporter, Principal
+from jobmeter.collect.discover.owners import FORGET_MS, MOST_JOBS, JobOwners, OwnerReporter, ProcessOwner
 from jobmeter.collect.discover.table import ProcessTable
 from jobmeter.model.time import HOUR
 from jobmeter.testing.collector import NOW_MS
@@ -33,7 +33,7 @@ class Node:
         runs = ContainerRuns(str(self.links))
         classifier = NodeClassifier("n1", f"{root}/proc", runs, owners=self.owners)
         self.table = ProcessTable(classifier, f"{root}/proc")
-        self.reporter = OwnerReporter(Place("n1"), self.owners, self.table.processes)
+        self.reporter = OwnerReporter(NodeIdentity("n1"), self.owners, self.table.processes)
 
     def process(self, pid, *arguments, **more):
         plant_process(self.root, pid, *arguments, start=1000 + pid, **more)
@@ -175,8 +175,8 @@ def test_a_refusal_is_reported_once_an_hour_for_each_user(node):
     assert len(node.messages(NOW_MS + HOUR)) == 1
 
 
-USER = (Principal("user", str(ALICE)),)
-OTHER = (Principal("user", str(MALLORY)),)
+USER = (ProcessOwner("user", str(ALICE)),)
+OTHER = (ProcessOwner("user", str(MALLORY)),)
 
 
 def test_a_name_is_free_again_a_day_after_its_last_process():

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from jobmeter.client.transport import Response
-from jobmeter.collect.base import Owner, Place
-from jobmeter.collect.discover.member import Member, Process, Source
+from jobmeter.collect.base import NodeIdentity, Owner
+from jobmeter.collect.discover.member import Member, MembershipSource, Process
 from jobmeter.collect.pods.jobs import LONGEST, MOST_SAMPLES, PATIENCE, PodJobs
 from jobmeter.collect.pods.pod import MOST_RECORDS
 from jobmeter.collect.pods.poll import PodPoller
@@ -18,7 +18,7 @@ from jobmeter.model.pod import MOST_PODS, NodePods, PodReplica, job_of_pod, pod_
 from jobmeter.model.record import AllocationRecord, EventRecord, JobRecord, Records, ReplicaRecord
 from jobmeter.model.sample import Sample
 
-PLACE = Place("n1", "c1")
+PLACE = NodeIdentity("n1", "c1")
 
 
 def uid(number):
@@ -27,7 +27,10 @@ def uid(number):
 
 def process(number, guess=None):
     member = Member(
-        owner=Owner(job_of_pod(uid(number)), "worker-0"), source=Source.KUBERNETES, pod_id=uid(number), guess=guess
+        owner=Owner(job_of_pod(uid(number)), "worker-0"),
+        source=MembershipSource.KUBERNETES,
+        pod_id=uid(number),
+        guess=guess,
     )
     return Process(ProcessStat(Key(number, 1), 1, "S", 0, 1, 0), member)
 
@@ -266,7 +269,7 @@ class Server:
 
 def test_the_server_is_queried_only_while_a_pod_is_unknown(make):
     pods, server = make(process(1)), Server(replica(1))
-    poller = PodPoller(Place("n/1", "c1"), lambda: server, pods, 10_000)
+    poller = PodPoller(NodeIdentity("n/1", "c1"), lambda: server, pods, 10_000)
     assert poller.poll_once() == 0
     pods.samples([sample(1)])
     assert poller.poll_once() == 1

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from tests.unit.collect.trees import HOST, plant, plant_process
 from tests.waiting import wait_until
 
-from jobmeter.collect.base import Owner, Place
-from jobmeter.collect.budget import Budget
+from jobmeter.collect.base import NodeIdentity, Owner
+from jobmeter.collect.budget import MeasuringBudget
 from jobmeter.collect.cgroup.paths import Hierarchies
 from jobmeter.collect.cgroup.reader import GroupReader
 from jobmeter.collect.discover.classify import NodeClassifier
@@ -26,7 +26,7 @@ from jobmeter.collect.ends import EndWatch
 from jobmeter.collect.jobs import JobsCollector
 from jobmeter.collect.process_events.connector import EXEC, EXIT, FORK, Connector
 from jobmeter.collect.process_events.forks import ForkCount
-from jobmeter.collect.process_events.taskstats import Final, TaskStats
+from jobmeter.collect.process_events.taskstats import TaskExit, TaskStats
 from jobmeter.collect.process_events.watch import MOST_GONE, ProcessWatch
 from jobmeter.collect.registry import JobCollectors
 from jobmeter.testing.collector import NOW_MS
@@ -64,8 +64,8 @@ class Machine:
         self.table = ProcessTable(NodeClassifier("n1", proc), proc, self.watch)
         self.watch._look = self.table.look
         groups = GroupReader(Hierarchies(proc, str(root)), f"{root}/sys")
-        self.collector = JobsCollector(Place("n1"), self.table, groups, proc, 100)
-        self.reporter = JobReporter(Place("n1"), self.table.processes, lambda ms: ms)
+        self.collector = JobsCollector(NodeIdentity("n1"), self.table, groups, proc, 100)
+        self.reporter = JobReporter(NodeIdentity("n1"), self.table.processes, lambda ms: ms)
         self.parents: dict[int, int] = {}
         self.own: dict[int, int] = {}
         self.waited: dict[int, int] = {}
@@ -107,7 +107,7 @@ class Machine:
         if self.watch._stats is None:
             self.events.waiting.append((EXIT, 0, pid, 0, 0))
         else:
-            self.finals.waiting.append(Final(pid, own / 100, 1.0, 5e6, (7.0, 0.0)))
+            self.finals.waiting.append(TaskExit(pid, own / 100, 1.0, 5e6, (7.0, 0.0)))
         if parent in self.waited and not ignored:
             self.waited[parent] += own + waited
             self._plant(parent)
@@ -299,7 +299,7 @@ def test_very_many_ends_count_through_their_parent_or_as_missed(machine):
     machine.end(second)
     machine.turn()
     for pid in range(1_000, 1_000 + MOST_GONE + 5):
-        machine.finals.waiting.append(Final(pid, 0.0, 0.0, 0.0, None))
+        machine.finals.waiting.append(TaskExit(pid, 0.0, 0.0, 0.0, None))
     machine.turn()
     machine.scan()
     assert len(machine.table.left) == MOST_GONE
@@ -338,7 +338,7 @@ def test_forks_without_events(tmp_path):
 @given(st.lists(st.tuples(st.floats(0, 10), st.floats(0, 1)), max_size=30))
 def test_who_waits_as_long_as_a_budget_says_spends_no_more_than_its_share(work):
     now = used = 0.0
-    budget = Budget(0.01, 0.1, lambda: now, lambda: used)
+    budget = MeasuringBudget(0.01, 0.1, lambda: now, lambda: used)
     for pause, cost in work:
         now += pause
         budget.begin()
@@ -399,7 +399,7 @@ def test_the_last_figures_of_a_real_process(code):
     child.stdin.close()
     _, _, used = os.wait4(child.pid, 0)
     child.returncode = 0
-    ends: dict[int, Final] = {}
+    ends: dict[int, TaskExit] = {}
 
     def ended() -> bool:
         ends.update((final.pid, final) for final in stats.ends())
@@ -422,7 +422,7 @@ def test_real_processes_between_two_scans(tmp_path):
     watch = ProcessWatch()
     table = ProcessTable(NodeClassifier("n1", rules=read_rules(tmp_path / "rules.toml")), watch=watch)
     reader = GroupReader(Hierarchies())
-    collector = JobsCollector(Place("n1"), table, reader)
+    collector = JobsCollector(NodeIdentity("n1"), table, reader)
     collectors: Any = JobCollectors(table, collector, None, watch, EndWatch(reader))  # type: ignore[arg-type]
     collector.collect(NOW_MS)
     begun: list[int] = []
@@ -467,7 +467,7 @@ def test_a_task_of_slurm_that_no_scan_has_found_has_its_cpu_time(task):
     table = ProcessTable(NodeClassifier("n1"), watch=watch)
     reader = GroupReader(Hierarchies())
     ends = EndWatch(reader)
-    collector = JobsCollector(Place("n1"), table, reader, ends=ends)
+    collector = JobsCollector(NodeIdentity("n1"), table, reader, ends=ends)
     collector.collect(NOW_MS)
     begun: list[int] = []
 

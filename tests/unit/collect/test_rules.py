@@ -10,13 +10,13 @@ from tests.unit.collect.trees import plant, plant_process
 from jobmeter.collect.base import Owner
 from jobmeter.collect.discover.classify import NodeClassifier
 from jobmeter.collect.discover.environ import local_rank, rank
-from jobmeter.collect.discover.member import Source
+from jobmeter.collect.discover.member import MembershipSource
 from jobmeter.collect.discover.rules import (
     LONGEST_COMMAND,
     LONGEST_PATTERN,
     MOST_BYTES,
     MOST_RULES,
-    Subject,
+    RuleSubject,
     first_match,
     read_rules,
 )
@@ -51,7 +51,7 @@ def test_a_unit_is_a_job_for_each_of_its_runs(tmp_path, found):
     one, ranked = members[10], members[11]
     assert (one.owner, one.source, one.kind, one.name, one.user) == (
         Owner("training-7", "worker-0"),
-        Source.RULE,
+        MembershipSource.RULE,
         "Service",
         "train-7",
         "ada",
@@ -66,7 +66,7 @@ def test_the_run_of_a_unit_is_part_of_its_id(tmp_path):
     file = tmp_path / "rules.toml"
     file.write_text('[[job]]\nunit = "web.service"\n')
     (rule,) = read_rules(file)
-    match = rule.match(Subject("/nowhere", 1, {"": "/system.slice/web.service"}, str(tmp_path)))
+    match = rule.match(RuleSubject("/nowhere", 1, {"": "/system.slice/web.service"}, str(tmp_path)))
     assert match is not None
     assert match.job == "web-5f3c9a1e"
 
@@ -200,7 +200,7 @@ def test_a_rule_of_a_group_is_a_beginning_of_its_path(tmp_path_factory, pattern,
     shell, path = "/" + "".join(pattern).strip("/") or "/", "/" + text
     file = tmp_path_factory.mktemp("rules") / "rules.toml"
     file.write_text(f"[[job]]\ncgroup = '{shell}'\njob = 'x'\n")
-    match = first_match(read_rules(file), Subject("/nowhere", 1, {"": path}))
+    match = first_match(read_rules(file), RuleSubject("/nowhere", 1, {"": path}))
     pieces = re.findall(r"\[[^\]]+\]|.", shell)
     expected = re.match(plain(pieces, "[^/]") + "(?=/|$)", path)
     assert (match and match.groups) == (expected and {"": expected[0]})

@@ -10,8 +10,8 @@ from tests.fakes import NOW, SetClock
 
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.scheduler.base import Scheduler
-from jobmeter.collect.scheduler.health import REPORT_MS, Health
-from jobmeter.collect.scheduler.watch import ClusterScopedIds, Watch
+from jobmeter.collect.scheduler.health import REPORT_MS, SchedulerHealth
+from jobmeter.collect.scheduler.watch import ClusterScopedIds, SchedulerWatch
 from jobmeter.errors import UnavailableError
 from jobmeter.model.record import JobRecord, Records, SchedulerRecord
 from jobmeter.wire.native.decode import decode
@@ -44,8 +44,8 @@ class Watched:
     def __init__(self, *, in_cluster: bool = False) -> None:
         self.clock, self.outbox, self.scheduler = SetClock(), Outbox(None), Answering()
         scheduler = ClusterScopedIds(self.scheduler, "c") if in_cluster else self.scheduler
-        health = Health("kubernetes", "c", STEP_MS, self.outbox, self.clock)
-        self.watch = Watch(scheduler, self.outbox, self.clock, STEP_MS, health)
+        health = SchedulerHealth("kubernetes", "c", STEP_MS, self.outbox, self.clock)
+        self.watch = SchedulerWatch(scheduler, self.outbox, self.clock, STEP_MS, health)
 
     def poll(self, times: int = 1) -> list[SchedulerRecord]:
         """Poll each interval; the reports to the server since the last call."""

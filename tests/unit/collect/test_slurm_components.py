@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobmeter.collect.scheduler.slurm.accounting import COLUMNS, DELIMITER, parse_accounting
-from jobmeter.collect.scheduler.slurm.slurm_job import Attempt, SlurmJob, Step
-from jobmeter.collect.scheduler.slurm.source import Database, SlurmScheduler
+from jobmeter.collect.scheduler.slurm.slurm_job import Attempt, SlurmJob, SlurmStep
+from jobmeter.collect.scheduler.slurm.source import AccountingDatabase, SlurmScheduler
 from jobmeter.model.record import JobRecord, ReplicaRecord
 
 NOW = 1_795_375_300_000
@@ -76,7 +76,7 @@ STEPS = st.dictionaries(
 @given(STEPS, st.integers(1, 4))
 def test_a_component_has_the_tasks_that_its_steps_have(steps: dict[str, list[int]], components: int) -> None:
     text = table(steps, components)
-    database = Database(lambda numbers: parse_accounting(text), lambda seconds: parse_accounting(text))
+    database = AccountingDatabase(lambda numbers: parse_accounting(text), lambda seconds: parse_accounting(text))
     scheduler = SlurmScheduler("c", lambda: queue(components), database)
     found = replicas(scheduler.poll(NOW).jobs)
     for place in range(components):
@@ -91,7 +91,7 @@ def test_a_component_has_the_tasks_that_its_steps_have(steps: dict[str, list[int
 @pytest.mark.parametrize("accounting", [False, True])
 def test_a_component_without_steps_has_no_task(accounting: bool) -> None:
     text = table({}, 2)
-    database = Database(lambda numbers: parse_accounting(text), lambda seconds: parse_accounting(text))
+    database = AccountingDatabase(lambda numbers: parse_accounting(text), lambda seconds: parse_accounting(text))
     scheduler = SlurmScheduler("c", lambda: queue(2), database if accounting else None)
     found = replicas(scheduler.poll(NOW).jobs)
     assert {job: list(names) for job, names in found.items()} == {LEADER: ["worker-0"], LEADER + 1: []}
@@ -106,7 +106,9 @@ def test_the_ranks_are_those_of_the_steps_of_one_time() -> None:
         asked.append(numbers)
         return {number: facts for number, facts in parse_accounting(texts[-1]).items() if number in numbers}
 
-    scheduler = SlurmScheduler("c", lambda: queue(2), Database(of_jobs, lambda seconds: parse_accounting(texts[0])))
+    scheduler = SlurmScheduler(
+        "c", lambda: queue(2), AccountingDatabase(of_jobs, lambda seconds: parse_accounting(texts[0]))
+    )
     found = replicas(scheduler.poll(NOW).jobs)
     assert found[LEADER + 1] == {}
     found = replicas(scheduler.poll(NOW).jobs)
@@ -116,16 +118,16 @@ def test_the_ranks_are_those_of_the_steps_of_one_time() -> None:
 
 def test_nothing_is_said_of_a_component_while_an_earlier_one_is_unknown() -> None:
     text = table({"0": [2, 3]}, 2)
-    database = Database(lambda numbers: parse_accounting(text), lambda seconds: {})
+    database = AccountingDatabase(lambda numbers: parse_accounting(text), lambda seconds: {})
     scheduler = SlurmScheduler("c", lambda: queue(2)[1:], database)
     assert replicas(scheduler.poll(NOW).jobs) == {LEADER + 1: {}}
 
 
 def test_restarted_components_go_by_their_own_attempt() -> None:
-    first = Attempt(state="REQUEUED", submit=1, start=10, end=20, nodes=("n0",), steps=(Step("0", 3, ("n0",)),))
-    then = Attempt(state="RUNNING", submit=1, start=30, nodes=("n0",), steps=(Step("0", 1, ("n0",)),))
+    first = Attempt(state="REQUEUED", submit=1, start=10, end=20, nodes=("n0",), steps=(SlurmStep("0", 3, ("n0",)),))
+    then = Attempt(state="RUNNING", submit=1, start=30, nodes=("n0",), steps=(SlurmStep("0", 1, ("n0",)),))
     jobs = [replace(one, restarts=1, attempts=(first, then)) for one in queue(2)]
-    database = Database(lambda numbers: {}, lambda seconds: {one.number: one for one in jobs})
+    database = AccountingDatabase(lambda numbers: {}, lambda seconds: {one.number: one for one in jobs})
     scheduler = SlurmScheduler(
         "c", lambda: [replace(one, attempts=(replace(then, steps=()),)) for one in jobs], database
     )

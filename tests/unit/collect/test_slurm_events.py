@@ -2,7 +2,7 @@
 
 from jobmeter.collect.scheduler.slurm.accounting import COLUMNS, DELIMITER, parse_accounting
 from jobmeter.collect.scheduler.slurm.records import allocation_events, job_events, oom_steps, records
-from jobmeter.collect.scheduler.slurm.source import Database, SlurmScheduler
+from jobmeter.collect.scheduler.slurm.source import AccountingDatabase, SlurmScheduler
 from jobmeter.model.job import JobState
 
 TEXT = {"jobname": "train", "user": "ada", "account": "a", "partition": "p", "submit": "100", "start": "110"}
@@ -44,6 +44,8 @@ def test_an_attempt_begins_with_the_event_that_it_got_its_nodes():
 
 def test_an_event_is_sent_once():
     found = accounted("FAILED", "9:0")
-    scheduler = SlurmScheduler("c", lambda: list(found.values()), Database(lambda _numbers: found, lambda _back: found))
+    scheduler = SlurmScheduler(
+        "c", lambda: list(found.values()), AccountingDatabase(lambda _numbers: found, lambda _back: found)
+    )
     reasons = [[event.reason for event in scheduler.poll(time).events] for time in (1_000, 2_000, 3_000)]
     assert reasons == [["Allocated", "OOMKilled"], [], []]

@@ -8,7 +8,7 @@ import pytest
 
 from jobmeter.collect.scheduler.slurm.controller import parse_jobs
 from jobmeter.collect.scheduler.slurm.records import records
-from jobmeter.collect.scheduler.slurm.slurm_job import Exit, SlurmJob
+from jobmeter.collect.scheduler.slurm.slurm_job import SlurmExit, SlurmJob
 from jobmeter.errors import UnavailableError
 from jobmeter.model.job import JobState
 
@@ -54,23 +54,33 @@ def ended(code: int, signal: int) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("version", "fields", "exit", "error"),
     [
-        ("22.05", {"job_state": "FAILED", "end_time": 1795417199, "exit_code": 3 << 8}, Exit(3), "exit status 3"),
-        ("22.05", {"job_state": "FAILED", "end_time": 1795417199, "exit_code": 11}, Exit(0, 11), "ended by signal 11"),
+        ("22.05", {"job_state": "FAILED", "end_time": 1795417199, "exit_code": 3 << 8}, SlurmExit(3), "exit status 3"),
+        (
+            "22.05",
+            {"job_state": "FAILED", "end_time": 1795417199, "exit_code": 11},
+            SlurmExit(0, 11),
+            "ended by signal 11",
+        ),
         (
             "26.05",
             {"job_state": ["FAILED"], "end_time": number(1795417199), "exit_code": ended(3, 0)},
-            Exit(3),
+            SlurmExit(3),
             "exit status 3",
         ),
         (
             "26.05",
             {"job_state": ["FAILED"], "end_time": number(1795417199), "exit_code": ended(0, 11)},
-            Exit(0, 11),
+            SlurmExit(0, 11),
             "ended by signal 11",
         ),
     ],
 )
-def test_an_end_has_its_exit_in_every_version(version: str, fields: dict[str, Any], exit: Exit, error: str) -> None:  # noqa: A002
+def test_an_end_has_its_exit_in_every_version(
+    version: str,
+    fields: dict[str, Any],
+    exit: SlurmExit,  # noqa: A002
+    error: str,
+) -> None:
     found = job(version, **fields)
     assert (found.now.end, found.now.exit, found.over) == (1795417199, exit, True)
     (record,) = records(found, "c")

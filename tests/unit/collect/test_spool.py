@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.unit.wire.straight_reader import read_body
 
 from jobmeter.collect.outbox import Outbox
-from jobmeter.collect.spool import Position, Spool
+from jobmeter.collect.spool import Spool, SpoolPosition
 from jobmeter.errors import ConflictError
 from jobmeter.model.sample import Sample
 from jobmeter.model.series import Series
@@ -288,4 +288,4 @@ def test_a_short_write_leaves_no_half_frame(opened, monkeypatch):
 
 
 def test_positions_are_ordered_as_they_lie():
-    assert Position(1, 900) < Position(2, 0) < Position(2, 20)
+    assert SpoolPosition(1, 900) < SpoolPosition(2, 0) < SpoolPosition(2, 20)

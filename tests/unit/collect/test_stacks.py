@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from tests.waiting import wait_until
 
 from jobmeter.client.transport import Response
-from jobmeter.collect.base import Owner, Place
+from jobmeter.collect.base import NodeIdentity, Owner
 from jobmeter.collect.checks.poll import CheckPoller
-from jobmeter.collect.discover.member import Member, Process, Source
+from jobmeter.collect.discover.member import Member, MembershipSource, Process
 from jobmeter.collect.process.stat import Key, ProcessStat, read_stat
 from jobmeter.collect.stacks import collect, python, ras, recorder
 from jobmeter.collect.stacks.child import run_aside
@@ -379,7 +379,7 @@ def test_a_device_that_a_job_names_is_never_opened():
 
 def process(pid, replica="worker-0", parent=1, ticks=0, rank=None):
     stat = read_stat("/proc", pid) or ProcessStat(Key(pid, pid), parent, "S", ticks, 1, 0)
-    member = Member(owner=Owner("j", replica), source=Source.TAGS, process_rank=rank)
+    member = Member(owner=Owner("j", replica), source=MembershipSource.TAGS, process_rank=rank)
     return Process(stat._replace(parent=parent, cpu_ticks=ticks), member), member.owner
 
 
@@ -448,12 +448,12 @@ def test_a_run_answers_requests_for_its_ranks_alone_and_leaves_what_it_does_not_
     server = Server({"task": "t1", "checks": ["disks"]}, {"task": "t2", "checks": [], "job": "j"})
     with sleeper() as one:
         own = collector([process(one.pid)])
-        poller = CheckPoller(Place("n", project="p"), lambda: server, None, own, 1_000, "j")
+        poller = CheckPoller(NodeIdentity("n", project="p"), lambda: server, None, own, 1_000, "j")
         assert poller.poll_once() == 1
     first, second = server.bodies
     assert (first["job"], first["project"], first["answers"]) == ("j", "p", [])
     assert [answer["task"] for answer in second["answers"]] == ["t2"]
-    none = CheckPoller(Place("n"), lambda: server, None, collector([]), 1_000, "j")
+    none = CheckPoller(NodeIdentity("n"), lambda: server, None, collector([]), 1_000, "j")
     assert none.poll_once() == 0
 
 
@@ -468,7 +468,7 @@ def test_the_ranks_and_the_time_of_a_node_are_bounded(monkeypatch):
 def test_what_is_too_large_is_not_bounded():
     from msgspec.structs import replace
 
-    from jobmeter.model.stacks import Frame, RankEvidence, ThreadStack
+    from jobmeter.model.stacks import RankEvidence, StackFrame, ThreadStack
 
     rank = RankEvidence(replica="worker-0")
     assert is_bounded(NodeEvidence([rank]))
@@ -476,7 +476,7 @@ def test_what_is_too_large_is_not_bounded():
         replace(rank, wait="x" * 1_000),
         replace(rank, kernel=["x"] * 1_000),
         replace(rank, threads=[ThreadStack(1, "t", [])] * 1_000),
-        replace(rank, threads=[ThreadStack(1, "t", [Frame("f", "x" * 1_000, 1)])]),
+        replace(rank, threads=[ThreadStack(1, "t", [StackFrame("f", "x" * 1_000, 1)])]),
         replace(rank, groups=[GroupProgress(group="0")] * 100),
     ):
         assert not is_bounded(NodeEvidence([bad]))

@@ -10,7 +10,7 @@ from tests.unit.collect.log_node import START, Node, append, lines_in
 
 from jobmeter.collect.base import Owner
 from jobmeter.collect.syslog import watch as watches
-from jobmeter.collect.syslog.kernel import Device, KernelSource, parse_record
+from jobmeter.collect.syslog.kernel import KernelLog, KernelSource, parse_record
 from jobmeter.collect.syslog.lines import LineCutter
 
 
@@ -237,7 +237,7 @@ class Ring:
         return RingDevice(self)
 
 
-class RingDevice(Device):
+class RingDevice(KernelLog):
     def __init__(self, ring):
         self._ring, self._at = ring, ring.first
 
@@ -331,7 +331,7 @@ def test_a_record_is_read_as_the_kernel_documents_it(data, found):
 
 @pytest.mark.skipif(not os.access("/dev/kmsg", os.R_OK), reason="/dev/kmsg may not be read here")
 def test_the_kernel_s_own_device_gives_records_in_order():
-    device, numbers = Device(), []
+    device, numbers = KernelLog(), []
     while (data := device.read()) is not None:
         record = parse_record(data)
         assert record is not None

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from jobmeter.collect.base import Owner
 from jobmeter.collect.cgroup.count import GroupCounters
-from jobmeter.collect.cgroup.usage import Usage
-from jobmeter.collect.process.totals import Reading, Totals
+from jobmeter.collect.cgroup.usage import CgroupUsage
+from jobmeter.collect.process.totals import ProcessReading, ProcessTotals
 
 
 class Kernel:
@@ -41,7 +41,7 @@ class Kernel:
                 self.parent[child] = None
 
     def readings(self, owner="a"):
-        return {p: Reading(owner, (self.counted[p],), self.parent[p]) for p in self.counted}
+        return {p: ProcessReading(owner, (self.counted[p],), self.parent[p]) for p in self.counted}
 
 
 STEPS = st.lists(
@@ -56,7 +56,7 @@ STEPS = st.lists(
 
 def play(steps, *, waited_for, leaves_only=False):
     kernel, recorded_sums = Kernel(), []
-    totals: Totals[int, str] = Totals(1)
+    totals: ProcessTotals[int, str] = ProcessTotals(1)
     for action, number, amount in steps:
         alive = sorted(kernel.counted)
         process = alive[number % len(alive)]
@@ -92,7 +92,7 @@ def test_when_every_child_is_waited_for_nothing_is_lost_at_all(steps):
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=8))
 def test_children_that_lived_and_ended_between_two_looks_count_through_their_parent(amounts):
     kernel = Kernel()
-    totals: Totals[int, str] = Totals(1)
+    totals: ProcessTotals[int, str] = ProcessTotals(1)
     totals.update(kernel.readings())
     for amount in amounts:
         kernel.spawn(0)
@@ -103,40 +103,40 @@ def test_children_that_lived_and_ended_between_two_looks_count_through_their_par
 
 
 def test_a_child_that_was_never_reaped_still_counts():
-    totals: Totals[int, str] = Totals(1)
-    totals.update({1: Reading("a", (1.0,)), 2: Reading("a", (5.0,), 1)})
+    totals: ProcessTotals[int, str] = ProcessTotals(1)
+    totals.update({1: ProcessReading("a", (1.0,)), 2: ProcessReading("a", (5.0,), 1)})
     for _ in range(2):
-        totals.update({1: Reading("a", (1.0,))})
+        totals.update({1: ProcessReading("a", (1.0,))})
     assert totals.totals()["a"] == (6.0,)
 
 
 def test_a_parent_of_another_owner_does_not_count_what_it_waited_for():
-    totals: Totals[int, str] = Totals(1)
-    totals.update({1: Reading("a", (1.0,)), 2: Reading("b", (5.0,), 1)})
-    totals.update({1: Reading("a", (6.5,))})
+    totals: ProcessTotals[int, str] = ProcessTotals(1)
+    totals.update({1: ProcessReading("a", (1.0,)), 2: ProcessReading("b", (5.0,), 1)})
+    totals.update({1: ProcessReading("a", (6.5,))})
     assert totals.totals() == {"a": (1.5,), "b": (5.0,)}
-    totals.update({1: Reading("a", (7.0,))})
+    totals.update({1: ProcessReading("a", (7.0,))})
     assert totals.totals() == {"a": (2.0,), "b": (5.0,)}
 
 
 def test_final_figures_replace_what_was_sampled():
-    totals: Totals[int, str] = Totals(1)
-    totals.update({1: Reading("a", (1.0,)), 2: Reading("a", (3.0,), 1)})
-    totals.update({}, {1: Reading("a", (4.5,))})
+    totals: ProcessTotals[int, str] = ProcessTotals(1)
+    totals.update({1: ProcessReading("a", (1.0,)), 2: ProcessReading("a", (3.0,), 1)})
+    totals.update({}, {1: ProcessReading("a", (4.5,))})
     assert totals.totals()["a"] == (4.5,)  # 1 had waited for 2: 1 + 3, and a little more
 
 
 def test_final_figures_of_what_was_never_sampled_count():
-    totals: Totals[int, str] = Totals(2)
-    totals.update({}, {1: Reading("a", (0.2, 7.0))})
+    totals: ProcessTotals[int, str] = ProcessTotals(2)
+    totals.update({}, {1: ProcessReading("a", (0.2, 7.0))})
     assert totals.totals()["a"] == (0.2, 7.0)
     totals.update({})
     assert totals.totals()["a"] == (0.2, 7.0)
 
 
 def test_forgotten_owners_have_no_totals():
-    totals: Totals[int, str] = Totals(1)
-    totals.update({1: Reading("a", (1.0,))})
+    totals: ProcessTotals[int, str] = ProcessTotals(1)
+    totals.update({1: ProcessReading("a", (1.0,))})
     totals.update({})
     totals.forget(["a"])
     assert totals.totals() == {}
@@ -158,7 +158,7 @@ class Adopting:
         self.used = 0.0
         self.next = 1
         self.late: list[tuple[int, int, float, float]] = []  # updates to wait, process, counted, of which waited
-        self.totals: Totals[int, str] = Totals(1)
+        self.totals: ProcessTotals[int, str] = ProcessTotals(1)
         self.hidden: set[int] = set()
         self.was_hidden: set[int] = set()
         self.parents: set[int] = set()
@@ -187,15 +187,15 @@ class Adopting:
 
     def read(self, processes):
         return {
-            one: Reading("a", (self.own[one] + self.waited[one],), self.parent[one], (self.waited[one],))
+            one: ProcessReading("a", (self.own[one] + self.waited[one],), self.parent[one], (self.waited[one],))
             for one in processes
             if one in self.own and one not in self.hidden
         }
 
     def look(self, first=()):
         live = {**dict(first), **self.read(sorted(set(self.own) - {one for one, _ in first}))}
-        due: dict[int, Reading[int, str]] = {
-            one: Reading("a", (counted,), waited=(own,)) for late, one, counted, own in self.late if late <= 0
+        due: dict[int, ProcessReading[int, str]] = {
+            one: ProcessReading("a", (counted,), waited=(own,)) for late, one, counted, own in self.late if late <= 0
         }
         self.late = [(late - 1, one, counted, own) for late, one, counted, own in self.late if late > 0]
         self.totals.update(live, due)
@@ -255,7 +255,7 @@ class Reporting:
         self.family = Adopting()
         self.owner: dict[int, str] = {}
         self.looked: dict[int, float] = {}  # what a process had waited for at the last look
-        self.left: dict[int, Reading[int, str]] = {}
+        self.left: dict[int, ProcessReading[int, str]] = {}
         self.used = {"a": 0.0, "b": 0.0}
         self.sums: list[dict[str, float]] = []
         self.truths: list[dict[str, float]] = []
@@ -273,7 +273,7 @@ class Reporting:
         elif step.action in {"end", "ignored"} and process != 0:
             own, parent = family.own[process], family.parent[process]
             counted = own + self.looked.get(process, 0.0)
-            self.left[process] = Reading(self.owner[process], (counted,), parent)
+            self.left[process] = ProcessReading(self.owner[process], (counted,), parent)
             family.end(process, ignored=step.action == "ignored", late=0)
         elif step.action == "move" and process in self.looked:
             self.look()  # what it used until now is its owner's
@@ -317,11 +317,11 @@ def test_when_every_end_is_reported_each_owner_has_what_its_processes_used(steps
 
 
 def test_what_a_process_used_before_it_joined_is_nobodys():
-    totals: Totals[int, str] = Totals(1)
-    totals.update({1: Reading("a", (1.0,))})
-    totals.update({1: Reading("a", (2.0,)), 2: Reading("a", (1000.0,), late=True)})
+    totals: ProcessTotals[int, str] = ProcessTotals(1)
+    totals.update({1: ProcessReading("a", (1.0,))})
+    totals.update({1: ProcessReading("a", (2.0,)), 2: ProcessReading("a", (1000.0,), late=True)})
     assert totals.totals() == {"a": (2.0,)}
-    totals.update({1: Reading("a", (2.0,)), 2: Reading("a", (1003.0,), late=True)})
+    totals.update({1: ProcessReading("a", (2.0,)), 2: ProcessReading("a", (1003.0,), late=True)})
     assert totals.totals() == {"a": (5.0,)}
 
 
@@ -365,7 +365,7 @@ PATH = (("cpuacct", "/a"),)
 
 
 def cpu(seconds):
-    return {OWNER: {PATH: Usage(cpu_seconds=seconds)}}
+    return {OWNER: {PATH: CgroupUsage(cpu_seconds=seconds)}}
 
 
 def test_a_group_without_a_process_for_a_while_is_counted_once():
@@ -375,7 +375,7 @@ def test_a_group_without_a_process_for_a_while_is_counted_once():
     assert groups.totals()[OWNER]["cpu"] == 1.6
     groups.update(cpu(2.2))
     assert groups.totals()[OWNER]["cpu"] == 2.2
-    groups.update({OWNER: {PATH: Usage(cpu_seconds=None)}})
+    groups.update({OWNER: {PATH: CgroupUsage(cpu_seconds=None)}})
     groups.update(cpu(2.3))
     assert groups.totals()[OWNER]["cpu"] == 2.3
 
@@ -407,7 +407,9 @@ def test_groups_that_are_sampled_now_and_then_sum_to_what_they_used(steps):
             continue
         shown = {one: seconds for one, seconds in used.items() if one not in empty}
         recorded_sums.update(shown)
-        groups.update({OWNER: {(("cpuacct", one),): Usage(cpu_seconds=seconds) for one, seconds in shown.items()}})
+        groups.update(
+            {OWNER: {(("cpuacct", one),): CgroupUsage(cpu_seconds=seconds) for one, seconds in shown.items()}}
+        )
         total = groups.totals().get(OWNER, {}).get("cpu", 0.0)
         assert last <= total == sum(recorded_sums.values())
         last = total

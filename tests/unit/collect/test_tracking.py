@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from jobmeter.client.transport import Transport
-from jobmeter.collect.launch.plan import Plan, environments
+from jobmeter.collect.launch.plan import LaunchPlan, environments
 from jobmeter.collect.launch.tracking import tracking
 
 FOUND = {"MLFLOW_TRACKING_URI": "http://h:8400", "MLFLOW_TRACKING_TOKEN": "jmt_x"}
 
 
 def plan(**fields):
-    return Plan(job="train-7", name="j", kind="", command=["x"], user="lin", replicas=2, node="n1", **fields)
+    return LaunchPlan(job="train-7", name="j", kind="", command=["x"], user="lin", replicas=2, node="n1", **fields)
 
 
 def test_each_replica_gets_its_tags():

@@ -8,7 +8,7 @@ from jobmeter.diagnose.lives import deaths
 from jobmeter.diagnose.thresholds import load
 from jobmeter.examples.faults.build import START, Made, batch
 from jobmeter.model.event import Level
-from jobmeter.model.finding import Role, Severity
+from jobmeter.model.finding import FindingRole, Severity
 from jobmeter.model.job import JobState
 from jobmeter.model.time import HOUR, MINUTE
 
@@ -25,7 +25,7 @@ def found(job):
 
 
 def root(job):
-    roots = [one for one in found(job) if one.role is Role.ROOT]
+    roots = [one for one in found(job) if one.role is FindingRole.ROOT]
     assert len(roots) == 1, roots
     return roots[0]
 
@@ -70,9 +70,9 @@ def test_the_first_to_end_has_the_root_and_the_others_follow():
         job.fail(name, 1, TRACE, " x", "RuntimeError: NCCL error: timed out")
     findings = found(job)
     assert [(one.rule, one.role, one.subject.name) for one in findings[:1]] == [
-        ("python_exception", Role.ROOT, "worker-2")
+        ("python_exception", FindingRole.ROOT, "worker-2")
     ]
-    assert {(one.rule, one.role) for one in findings[1:]} == {("nccl_timeout", Role.CASCADE)}
+    assert {(one.rule, one.role) for one in findings[1:]} == {("nccl_timeout", FindingRole.CASCADE)}
 
 
 def test_a_collective_that_times_out_first_still_follows_from_a_recorded_cause():
@@ -80,10 +80,10 @@ def test_a_collective_that_times_out_first_still_follows_from_a_recorded_cause()
     job.fail("worker-0", 134, "Watchdog caught collective operation timeout", early=9_000)
     job.fail("worker-1", 1, TRACE, " x", "torch.OutOfMemoryError: CUDA out of memory.")
     first, *rest = found(job)
-    assert (first.rule, first.role, first.subject.name) == ("cuda_oom", Role.ROOT, "worker-1")
+    assert (first.rule, first.role, first.subject.name) == ("cuda_oom", FindingRole.ROOT, "worker-1")
     assert {(one.rule, one.role) for one in rest} <= {
-        ("nccl_timeout", Role.CASCADE),
-        ("rank_lost", Role.CASCADE),
+        ("nccl_timeout", FindingRole.CASCADE),
+        ("rank_lost", FindingRole.CASCADE),
     }
 
 
@@ -93,7 +93,7 @@ def test_the_same_error_everywhere_is_one_root_and_confirmations():
         job.fail(name, 2, "train.py: error: unrecognized arguments: --lr", early=100 * at)
     findings = found(job)
     assert [one.rule for one in findings] == ["config_error"] * 3
-    assert [one.role for one in findings] == [Role.ROOT, Role.CONFIRMATION, Role.CONFIRMATION]
+    assert [one.role for one in findings] == [FindingRole.ROOT, FindingRole.CONFIRMATION, FindingRole.CONFIRMATION]
 
 
 def test_many_of_one_kind_are_reported_in_one():
@@ -101,7 +101,10 @@ def test_many_of_one_kind_are_reported_in_one():
     for at, name in enumerate(job.names):
         job.fail(name, 1, "Connection closed by peer" if at else "CUDA out of memory", early=0 if at else 3_000)
     findings = found(job)
-    assert [(one.rule, one.role) for one in findings] == [("cuda_oom", Role.ROOT), ("nccl_timeout", Role.CASCADE)]
+    assert [(one.rule, one.role) for one in findings] == [
+        ("cuda_oom", FindingRole.ROOT),
+        ("nccl_timeout", FindingRole.CASCADE),
+    ]
     assert findings[1].sentence.endswith("Connection closed by peer; 38 more replicas likewise")
     assert len(findings[1].replicas) == 39
     assert all("Connection closed by peer" in one.text for one in findings[1].evidence)
@@ -179,9 +182,12 @@ def test_an_end_without_a_sign_gives_way_to_a_cause_that_shows_a_moment_later():
     job.fail("worker-1", 1, TRACE, " x", "torch.OutOfMemoryError: CUDA out of memory.")
     job.fail("worker-2", 143, early=1_000)
     first, *rest = found(job)
-    assert (first.rule, first.role, first.subject.name) == ("cuda_oom", Role.ROOT, "worker-1")
-    assert {(one.rule, one.role) for one in rest} >= {("unknown_exit", Role.CASCADE), ("killed", Role.CASCADE)}
-    assert Role.ROOT not in {one.role for one in rest}
+    assert (first.rule, first.role, first.subject.name) == ("cuda_oom", FindingRole.ROOT, "worker-1")
+    assert {(one.rule, one.role) for one in rest} >= {
+        ("unknown_exit", FindingRole.CASCADE),
+        ("killed", FindingRole.CASCADE),
+    }
+    assert FindingRole.ROOT not in {one.role for one in rest}
 
 
 def test_a_cause_that_began_before_an_end_without_a_sign_is_the_root_however_late_its_replica_ended():
@@ -212,15 +218,15 @@ def test_collectives_that_time_out_everywhere_do_not_hide_the_one_xid():
     for name in job.names:
         job.fail(name, 134, "Watchdog caught collective operation timeout")
     first, *rest = found(job)
-    assert (first.rule, first.role, first.severity) == ("xid", Role.ROOT, Severity.CRITICAL)
-    assert {one.role for one in rest} == {Role.CASCADE}
+    assert (first.rule, first.role, first.severity) == ("xid", FindingRole.ROOT, Severity.CRITICAL)
+    assert {one.role for one in rest} == {FindingRole.CASCADE}
 
 
 def test_an_end_without_a_sign_follows_from_a_critical_fault_of_a_device():
     job = with_fault(made(replicas=1))
     job.fail("worker-0", 1)
     assert root(job).rule == "xid"
-    assert [(one.rule, one.severity) for one in found(job) if one.role is Role.CASCADE] == [
+    assert [(one.rule, one.severity) for one in found(job) if one.role is FindingRole.CASCADE] == [
         ("unknown_exit", Severity.WARNING)
     ]
 
@@ -230,7 +236,7 @@ def test_a_slight_fault_or_one_of_another_time_explains_nothing(code, before):
     job = made(replicas=1)
     job.fail("worker-0", 1, early=40_000)
     with_fault(job, code, before + 40_000)
-    roots = {one.rule for one in found(job) if one.role is Role.ROOT}
+    roots = {one.rule for one in found(job) if one.role is FindingRole.ROOT}
     assert roots == {"unknown_exit", "xid"}
 
 

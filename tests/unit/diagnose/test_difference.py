@@ -8,7 +8,7 @@ from tests.simulated_runs import NAMES, Plan, changed, make, measured
 
 from jobmeter.diagnose.difference import explain_difference
 from jobmeter.model.job import Job, JobState
-from jobmeter.model.phase import Cause, JobPhases, Phase, PhaseSpan
+from jobmeter.model.phase import JobPhases, Phase, PhaseCause, PhaseSpan
 from jobmeter.query.course import Course
 from jobmeter.query.phases import MeasuredRun
 
@@ -29,14 +29,14 @@ PLANS = st.builds(
     seed=st.integers(0, 1000),
 )
 CHANGES = {
-    Cause.INPUT: lambda plan: {"waits": plan.waits + 0.5 * plan.computes},
-    Cause.CLOCK: lambda plan: {"slowdown": 1.4},
-    Cause.QUEUE: lambda plan: {"queued": plan.queued + 3000},
-    Cause.PREPARE: lambda plan: {"prepare": plan.prepare + 3000},
-    Cause.START: lambda plan: {"start": plan.start + 2000},
-    Cause.COMMUNICATION: lambda plan: {"communicates": plan.communicates + 0.5 * plan.computes},
-    Cause.CHECKPOINT: lambda plan: {"save_every": plan.save_every // 2},
-    Cause.RESTART: lambda plan: {"fails_at": plan.steps // 2 + 20, "down": 600.0},
+    PhaseCause.INPUT: lambda plan: {"waits": plan.waits + 0.5 * plan.computes},
+    PhaseCause.CLOCK: lambda plan: {"slowdown": 1.4},
+    PhaseCause.QUEUE: lambda plan: {"queued": plan.queued + 3000},
+    PhaseCause.PREPARE: lambda plan: {"prepare": plan.prepare + 3000},
+    PhaseCause.START: lambda plan: {"start": plan.start + 2000},
+    PhaseCause.COMMUNICATION: lambda plan: {"communicates": plan.communicates + 0.5 * plan.computes},
+    PhaseCause.CHECKPOINT: lambda plan: {"save_every": plan.save_every // 2},
+    PhaseCause.RESTART: lambda plan: {"fails_at": plan.steps // 2 + 20, "down": 600.0},
 }
 
 
@@ -79,7 +79,7 @@ def test_the_sentence_names_the_parts_the_first_of_them_with_its_figures():
     assert " of it input (utilization: " in found.sentence
     assert "processes waited for storage" in found.sentence
     assert found.sentence.index(" of it input") < found.sentence.index(" restarts")
-    (restart,) = [part for part in found.parts if part.cause is Cause.RESTART]
+    (restart,) = [part for part in found.parts if part.cause is PhaseCause.RESTART]
     assert restart.text == "number: 0 in A, 1 in B"
     assert restart.difference == pytest.approx((300 + 120) * 1000, rel=0.1)
 
@@ -100,15 +100,15 @@ def test_repeated_steps_are_part_of_a_restart_where_both_can_say_it(numbered):
     unknown = {"first_step": "why"} if numbered else {"first_step": "why", "repeat": "no numbers"}
     phases = JobPhases(job="b", start=b.phases.start, end=b.phases.end, spans=spans, unknown=unknown)
     parts = explain_difference(measured(Plan()), MeasuredRun(job=b.job, phases=phases, courses=b.courses)).parts
-    (restart,) = [part for part in parts if part.cause is Cause.RESTART]
+    (restart,) = [part for part in parts if part.cause is PhaseCause.RESTART]
     assert restart.b == pytest.approx(60_000 + 120_000 + (60_000 if numbered else 0), abs=25_000)
 
 
 WITHOUT = {
-    Cause.INPUT: ("pressure.io", "cpu.utilization"),
-    Cause.COMMUNICATION: ("gpu.sm.active", "gpu.tensor.active"),
-    Cause.CLOCK: ("gpu.clock.sm",),
-    Cause.CHECKPOINT: ("disk.write",),
+    PhaseCause.INPUT: ("pressure.io", "cpu.utilization"),
+    PhaseCause.COMMUNICATION: ("gpu.sm.active", "gpu.tensor.active"),
+    PhaseCause.CLOCK: ("gpu.clock.sm",),
+    PhaseCause.CHECKPOINT: ("disk.write",),
 }
 
 
@@ -130,8 +130,8 @@ def test_clocks_of_different_devices_are_not_compared():
         MeasuredRun(job=a.job, phases=a.phases, courses=a.courses, types=frozenset({"H100"})),
         MeasuredRun(job=b.job, phases=b.phases, courses=b.courses, types=frozenset({"A100"})),
     )
-    assert found.unknown[Cause.CLOCK] == "their devices are of different types: it is part of compute"
-    assert found.parts[0].cause is Cause.COMPUTE
+    assert found.unknown[PhaseCause.CLOCK] == "their devices are of different types: it is part of compute"
+    assert found.parts[0].cause is PhaseCause.COMPUTE
 
 
 def test_without_a_submission_of_one_the_runs_are_compared_from_their_starts():
@@ -142,8 +142,8 @@ def test_without_a_submission_of_one_the_runs_are_compared_from_their_starts():
     found = explain_difference(a, MeasuredRun(job=b.job, phases=later, courses=b.courses))
     assert found.b_ms == later.end - later.start
     assert abs(found.difference_ms) < 1000
-    assert {Cause.QUEUE, Cause.PREPARE} <= found.unknown.keys()
-    assert all(part.cause not in {Cause.QUEUE, Cause.PREPARE} for part in found.parts)
+    assert {PhaseCause.QUEUE, PhaseCause.PREPARE} <= found.unknown.keys()
+    assert all(part.cause not in {PhaseCause.QUEUE, PhaseCause.PREPARE} for part in found.parts)
 
 
 @st.composite
@@ -178,5 +178,5 @@ def test_the_parts_of_any_two_runs_sum_to_the_whole_to_the_millisecond(a, b):
         assert (found.a_ms, found.b_ms) == (a.phases.end - a.phases.start, b.phases.end - b.phases.start)
     assert all(part.a or part.b for part in found.parts)
     absent = {part.cause for part in found.parts} & found.unknown.keys()
-    assert absent <= {Cause.UNATTRIBUTED, Cause.RESTART, Cause.QUEUE}
+    assert absent <= {PhaseCause.UNATTRIBUTED, PhaseCause.RESTART, PhaseCause.QUEUE}
     assert found.sentence

@@ -12,7 +12,7 @@ from tests.training import Training
 from jobmeter.diagnose.examine import examine
 from jobmeter.examples.faults.generated import FAULTS
 from jobmeter.model.event import STACK_EVIDENCE, Event
-from jobmeter.model.finding import Role, Severity
+from jobmeter.model.finding import FindingRole, Severity
 from jobmeter.model.job import JobState
 from jobmeter.model.time import MINUTE, SECOND
 
@@ -155,7 +155,7 @@ def test_a_rank_that_was_lost_before_a_hang_is_its_cause(number, seed):
     findings = examine(FAULTS["rank_lost"][number](np.random.default_rng(seed)).case(), THRESHOLDS)
     lost = next(one for one in findings if one.rule == "rank_lost")
     hang = next(one for one in findings if one.rule == "hang_hw")
-    assert (lost.role, hang.role) == (Role.ROOT, Role.CASCADE)
+    assert (lost.role, hang.role) == (FindingRole.ROOT, FindingRole.CASCADE)
     assert findings.index(lost) < findings.index(hang)
 
 
@@ -165,4 +165,4 @@ def test_a_rank_that_was_lost_long_after_a_hang_began_is_not_its_cause(seed):
     stop = made.at(0.9)
     made.series = {key: value[:stop] if key[1] == "worker-2" else value for key, value in made.series.items()}
     hang = next(one for one in examine(made.case(), THRESHOLDS) if one.rule == "hang_hw")
-    assert hang.role is Role.ROOT
+    assert hang.role is FindingRole.ROOT

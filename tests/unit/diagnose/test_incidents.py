@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from jobmeter.collect.base import Place
+from jobmeter.collect.base import NodeIdentity
 from jobmeter.collect.kernel import event_of_line
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.examine import examine
-from jobmeter.diagnose.incidents import APART_MS, Report, incidents
+from jobmeter.diagnose.incidents import APART_MS, IncidentReport, incidents
 from jobmeter.diagnose.registry import rules
 from jobmeter.diagnose.thresholds import load
 from jobmeter.model.event import Event, EventSource, Level
@@ -26,7 +26,7 @@ SOURCES = ("log kernel ", "log journal ", "event")
 
 def report(source, time, number=0):
     evidence = Evidence(kind="log", text=f"{source} {number}", time=time)
-    return Report(source, time, evidence, (source, time, number))
+    return IncidentReport(source, time, evidence, (source, time, number))
 
 
 @st.composite
@@ -105,7 +105,7 @@ def xid_line(time, code=79, address=ADDRESS, stream="kernel"):
 
 
 def event_of(line, delay=0):
-    record = event_of_line(line.text, line.time_ns // NS_PER_MS + delay, Place(NODE))
+    record = event_of_line(line.text, line.time_ns // NS_PER_MS + delay, NodeIdentity(NODE))
     assert record is not None
     return Event(**{name: getattr(record, name) for name in record.__struct_fields__})
 

@@ -3,7 +3,7 @@
 import pytest
 
 from jobmeter.access.principal import Scope
-from jobmeter.collect.base import Place
+from jobmeter.collect.base import NodeIdentity
 from jobmeter.collect.kernel import event_of_line
 from jobmeter.diagnose.kernel import QUIET, faults_of_nodes, kernel_lines
 from jobmeter.errors import NotFoundError
@@ -76,7 +76,7 @@ NS = 1_000_000
 
 def made_of(text, time_ms, node="n"):
     """The event that an agent makes of a line of the kernel."""
-    record = event_of_line(text, time_ms, Place(node))
+    record = event_of_line(text, time_ms, NodeIdentity(node))
     assert record is not None
     return Event(**{name: getattr(record, name) for name in record.__struct_fields__})
 

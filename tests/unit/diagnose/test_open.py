@@ -14,7 +14,7 @@ from jobmeter.diagnose.registry import rules
 from jobmeter.diagnose.thresholds import load
 from jobmeter.examples.faults.generated import FAULTS
 from jobmeter.model.event import Event, EventType
-from jobmeter.model.finding import Evidence, Finding, Role, Severity, Subject
+from jobmeter.model.finding import Evidence, Finding, FindingRole, Severity, Subject
 from jobmeter.model.time import MINUTE, SECOND
 
 THRESHOLDS = load()
@@ -26,7 +26,7 @@ def finding(rule="hang_hw", name="j", start=NOW - MINUTE, end=NOW, severity=Seve
     evidence = [Evidence(kind="status", text=f"what {rule} saw")]
     return Finding(
         rule=rule,
-        role=Role.ROOT,
+        role=FindingRole.ROOT,
         severity=severity,
         confidence=0.9,
         subject=Subject(kind, name),

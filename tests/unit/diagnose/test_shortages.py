@@ -10,10 +10,10 @@ from tests.fakes import NOW
 from jobmeter.diagnose.examine import examine
 from jobmeter.diagnose.registry import rules
 from jobmeter.diagnose.thresholds import load
-from jobmeter.examples.faults.build import START, Shape
+from jobmeter.examples.faults.build import START, JobShape
 from jobmeter.examples.faults.shortages import NEAR_MISSES, NO_DEVICE, RDMA_LINES, SHORTAGES, SOCKET_LINES
 from jobmeter.model.batch import SampleBatch
-from jobmeter.model.finding import Role, Severity, Subject
+from jobmeter.model.finding import FindingRole, Severity, Subject
 from jobmeter.model.job import JobState
 from jobmeter.model.log import LogLine
 from jobmeter.model.log_query import parse_log_query
@@ -31,7 +31,7 @@ def shapes(draw):
     """Intervals of 5 to 60 s, any phase and jitter, noise, and onset of the fault."""
     interval = draw(st.integers(5, 60)) * SECOND
     replicas = draw(st.sampled_from([4, 7, 16]))
-    return Shape(
+    return JobShape(
         replicas=replicas,
         devices=1 if replicas > 8 else draw(st.integers(1, 4)),
         length=draw(st.integers(90, 150)) * MINUTE,
@@ -49,7 +49,7 @@ def shapes(draw):
 @pytest.mark.parametrize(("rule", "number"), _FAULTS)
 def test_a_shortage_is_named_in_a_sentence_with_figures(rule, number, shape, seed):
     made = SHORTAGES[rule][number](np.random.default_rng(seed), shape)
-    own = [one for one in examine(made.case(), THRESHOLDS) if one.rule == rule and one.role is Role.ROOT]
+    own = [one for one in examine(made.case(), THRESHOLDS) if one.rule == rule and one.role is FindingRole.ROOT]
     assert own
     for one in own:
         assert any(character.isdigit() for character in one.sentence)

@@ -8,9 +8,9 @@ from msgspec.structs import replace
 from jobmeter.diagnose.stack_findings import with_stacks
 from jobmeter.diagnose.stacks import compare
 from jobmeter.model.event import STACK_EVIDENCE, Event, EventSource, Level
-from jobmeter.model.finding import Finding, Role, Severity, Subject
+from jobmeter.model.finding import Finding, FindingRole, Severity, Subject
 from jobmeter.model.job import Job, JobState, JobView, Replica
-from jobmeter.model.stacks import Frame, GroupProgress, NodeEvidence, RankEvidence, ThreadStack
+from jobmeter.model.stacks import GroupProgress, NodeEvidence, RankEvidence, StackFrame, ThreadStack
 from jobmeter.model.task import NodeAnswer
 
 RECEIVES = {"state": "S", "call": "recvfrom", "target": "socket:[7]", "wait": "wait_woken"}
@@ -20,7 +20,7 @@ WORDS = st.from_regex(r"[a-z]{1,3}_step[0-9]", fullmatch=True)
 
 def stack(*functions, line=10):
     """Frames from the innermost to the outermost one, of the functions named from the outermost to the innermost."""
-    return [Frame(name, f"/srv/train/{name}.py", line) for name in reversed(functions)]
+    return [StackFrame(name, f"/srv/train/{name}.py", line) for name in reversed(functions)]
 
 
 def rank(at, functions=(), line=10, **more):
@@ -183,8 +183,8 @@ def test_several_ranks_of_one_replica_have_their_numbers():
 
 def finding(rule="hang_hw", start=100_000, end=200_000):
     return Finding(
-        rule=rule, role=Role.ROOT, severity=Severity.CRITICAL, confidence=0.9, subject=Subject("job", "j"), start=start,
-        end=end, evidence=[], advice="", source="", sentence="All 4 ranks have stood still",
+        rule=rule, role=FindingRole.ROOT, severity=Severity.CRITICAL, confidence=0.9, subject=Subject("job", "j"),
+        start=start, end=end, evidence=[], advice="", source="", sentence="All 4 ranks have stood still",
     )  # fmt: skip
 
 

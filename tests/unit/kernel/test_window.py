@@ -9,7 +9,7 @@ from jobmeter.model.batch import References, SampleBatch, SampleColumns, SeriesK
 from jobmeter.model.catalog import Aggregate
 from jobmeter.model.time import TimeRange
 from jobmeter.query.reduce import FIELDS, bucket
-from jobmeter.query.table import Table, join
+from jobmeter.query.table import ResultTable, join
 from jobmeter.store.window.window import Window
 
 NOW = 10_000_000
@@ -75,7 +75,7 @@ def test_lines_are_the_joined_means_of_the_slow_way(writes, start, length, step,
     span = TimeRange(start, start + length)
     columns = _columns(expected, span)
     made = bucket(columns, step, np.zeros(4, np.bool_), References.none(4))
-    grid = kernel.Grid(np.array(line), np.array(how, np.uint8))
+    grid = kernel.WindowGrid(np.array(line), np.array(how, np.uint8))
     found = window.lines(keys, grid, span, step, 1_000)
     assert found is not None
     assert found.samples == len(columns)
@@ -83,7 +83,7 @@ def test_lines_are_the_joined_means_of_the_slow_way(writes, start, length, step,
     wanted: list[tuple[int, int, float]] = []
     for number, way in enumerate(how):
         chosen = owners == number
-        own = Table(owners[chosen], made.time[chosen], (made.sum / made.count)[chosen])
+        own = ResultTable(owners[chosen], made.time[chosen], (made.sum / made.count)[chosen])
         joined = join(own, _JOINS[way], step)
         wanted += zip(joined.owner.tolist(), joined.time.tolist(), joined.value.tolist(), strict=True)
     owner = np.repeat(np.arange(3), np.diff(found.ends, prepend=0))

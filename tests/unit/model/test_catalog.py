@@ -13,8 +13,8 @@ from jobmeter.model.catalog import (
     Display,
     Kind,
     MetricGroup,
+    MetricScope,
     NumberFormat,
-    Scope,
     by_dialect_name,
     find,
 )
@@ -124,7 +124,9 @@ AMOUNTS = {"By", "{core}", "W", "J", "{process}", "{thread}", "{error}", "{row}"
 
 @metrics
 def test_amounts_of_the_members_of_a_node_add_up(metric):
-    if metric.scope not in {Scope.REPLICA, Scope.DEVICE} or metric.name.startswith(("flink.", "storage.cache.")):
+    if metric.scope not in {MetricScope.REPLICA, MetricScope.DEVICE} or metric.name.startswith(
+        ("flink.", "storage.cache.")
+    ):
         assert metric.on_node is None, "a node has one, or they share it"
     elif metric.name == "memory.peak":
         assert metric.on_node is Aggregate.MAX
@@ -150,4 +152,4 @@ def test_only_open_prefixes_are_open(name):
     opened = find(f"app.{name}")
     assert (opened is None) == (name.endswith(".") or not name)
     if opened is not None:
-        assert (opened.kind, opened.scope, opened.minimum) == (Kind.GAUGE, Scope.REPLICA, None)
+        assert (opened.kind, opened.scope, opened.minimum) == (Kind.GAUGE, MetricScope.REPLICA, None)

@@ -30,7 +30,7 @@ from jobmeter.query.group import (
     RequestsQuestion,
     ResourceGroup,
     ResourceGroupsQuestion,
-    Usage,
+    ResourceUsage,
     total,
 )
 from jobmeter.query.latest import LatestQuestion
@@ -84,7 +84,7 @@ class House:
     def usage(self, scope: Scope = ALL, **changes: Any) -> GroupUsage:
         return self.executor.run(GroupQuestion(**{"group": RG, "range": SPAN, **changes}), scope)
 
-    def only(self, **changes: Any) -> Usage:
+    def only(self, **changes: Any) -> ResourceUsage:
         (one,) = self.usage(**changes).users
         return one
 
@@ -277,7 +277,7 @@ class TestWho:
     def test_a_group_without_jobs_reports_nothing(self, house):
         house.registry.stored_nodes = [Node(name="n1", resource_group="rg", info={"cores": 8})]
         found = house.usage()
-        assert (found.users, found.summary, found.capacity.cpu) == ([], Usage(), 8.0)
+        assert (found.users, found.summary, found.capacity.cpu) == ([], ResourceUsage(), 8.0)
 
 
 class TestCapacity:

@@ -23,7 +23,7 @@ from jobmeter.registry import changes, schema
 from jobmeter.registry.base import Registry
 from jobmeter.registry.columns import column_store, dictionary_column, fields, names, select, table
 from jobmeter.registry.columns.dictionary_column import DictionaryColumn
-from jobmeter.registry.columns.names import Names
+from jobmeter.registry.columns.names import NameColumn
 from jobmeter.registry.columns.text_arena import TextArena
 from jobmeter.registry.database import Database
 from jobmeter.registry.stored import Observation
@@ -48,7 +48,7 @@ def test_a_heap_finds_the_texts_that_hold_a_part(stored: list[str], part: str) -
 @settings(max_examples=60)
 @given(batches=st.lists(texts, max_size=6), part=parts)
 def test_names_stand_in_the_order_of_bytes_however_they_come(batches: list[list[str]], part: str) -> None:
-    stored = Names()
+    stored = NameColumn()
     rows: list[str] = []
     for number, batch in enumerate(batches):
         if number:
@@ -75,7 +75,7 @@ def test_ids_that_count_up_between_two_others_find_room(monkeypatch: pytest.Monk
     # Room for hardly any: all are spread anew, again and again.
     monkeypatch.setattr(names, "_STEP", 8)
     monkeypatch.setattr(names, "_TOP", 2**12)
-    stored = Names()
+    stored = NameColumn()
     for text in ("a", "z"):
         stored.take(text)
     stored.end_load()

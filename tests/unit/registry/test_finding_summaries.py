@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from jobmeter.diagnose.finding_events import ending, opening
 from jobmeter.model.event import LEVEL_OF, EventSource
-from jobmeter.model.finding import Finding, FindingSummary, Role, Severity, Subject, likewise
+from jobmeter.model.finding import Finding, FindingRole, FindingSummary, Severity, Subject, likewise
 from jobmeter.model.job import Condition, JobFilter, Operator
 from jobmeter.model.record import EventRecord, JobRecord, Records
 from jobmeter.model.retention import Retention
@@ -31,8 +31,8 @@ def summary(job, severity, rules, count=1, **more):
 
 def a_finding(rule, severity, subject=("replica", "worker-0"), sentence="worker-0 (n1): it is so", start=NOW - 90_000):
     return Finding(
-        rule=rule, role=Role.ROOT, severity=severity, confidence=0.9, subject=Subject(*subject), start=start, end=NOW,
-        evidence=[], advice="", source="", sentence=sentence,
+        rule=rule, role=FindingRole.ROOT, severity=severity, confidence=0.9, subject=Subject(*subject),
+        start=start, end=NOW, evidence=[], advice="", source="", sentence=sentence,
     )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from jobmeter.model.time import SystemClock
 from jobmeter.server.admission import Admission, Lane
 from jobmeter.server.edge import Edge
 from jobmeter.server.exchange import MEMORY_BYTES
-from jobmeter.server.pipeline import WATCH_AFTER_SECONDS, AccessRule, PublicHandler, Request
+from jobmeter.server.pipeline import WATCH_AFTER_SECONDS, AccessRule, PublicHandler, ServedRequest
 from jobmeter.server.telemetry import Telemetry
 
 
@@ -270,7 +270,7 @@ def test_only_small_bodies_are_answered_on_the_event_loop(body, headers, where):
 
 @pytest.mark.parametrize("error", [None, ForbiddenError("no"), KeyError("bug")])
 def test_every_request_is_finished_once_with_its_operation_and_outcome(monkeypatch, error):
-    finished: list[Request] = []
+    finished: list[ServedRequest] = []
     monkeypatch.setattr("jobmeter.server.edge.finish", lambda usage, request: finished.append(request))
 
     def work():

@@ -18,7 +18,7 @@ from jobmeter.dialects.otlp.forms import BODY_BYTES
 from jobmeter.errors import ConfigurationError, ThrottledError, UnavailableError
 from jobmeter.model.series import Series
 from jobmeter.server.otlp_grpc import GrpcServer, _Exports
-from jobmeter.store.base import Selector
+from jobmeter.store.base import SeriesSelector
 from jobmeter.testing.samples import FOREVER
 
 LOCAL = "127.0.0.1"
@@ -58,7 +58,7 @@ class Grpc:
         return self.application.raw("GET", "/metrics").body.decode()
 
     def series(self):
-        return self.store.find(Selector(metrics=frozenset({"app.loss"})))
+        return self.store.find(SeriesSelector(metrics=frozenset({"app.loss"})))
 
     def close(self):
         for channel in self.channels:

@@ -7,10 +7,10 @@ import pytest
 from tests import frames
 from tests.unit.server.test_key_policies import made, own
 
-from jobmeter.dialects.prometheus.facts import DISK_FREE, FACTS, STEP_MS, Span, role_of, samples_of
+from jobmeter.dialects.prometheus.facts import DISK_FREE, FACTS, STEP_MS, FactSpan, role_of, samples_of
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.event import Event, EventSource, Level
-from jobmeter.model.finding import Role
+from jobmeter.model.finding import FindingRole
 from jobmeter.model.time import HOUR, MINUTE, SECOND
 
 
@@ -155,23 +155,23 @@ def test_the_permission_of_a_query_does_not_list_jobs_and_nodes(filled, name):
 
 
 def test_samples_of_spans():
-    spans = [Span(7 * SECOND, 40 * SECOND, 1.0), Span(40 * SECOND, 70 * SECOND, 0.0)]
+    spans = [FactSpan(7 * SECOND, 40 * SECOND, 1.0), FactSpan(40 * SECOND, 70 * SECOND, 0.0)]
     times, values = samples_of(spans, 0, HOUR, 100)
     assert times.tolist() == [one * SECOND for one in (7, 15, 30, 40, 45, 60, 70)]
     assert values[:-1].tolist() == [1, 1, 1, 0, 0, 0]
     assert values[-1] != values[-1]
     with pytest.raises(LimitExceededError):
-        samples_of([Span(0, 200 * STEP_MS)], 0, 200 * STEP_MS, 100)
+        samples_of([FactSpan(0, 200 * STEP_MS)], 0, 200 * STEP_MS, 100)
 
 
 @pytest.mark.parametrize(
     ("rule", "others", "role"),
     [
-        ("nccl_timeout", [], Role.ROOT),
-        ("nccl_timeout", ["host_oom_kill"], Role.CASCADE),
-        ("host_oom_kill", ["nccl_timeout"], Role.ROOT),
-        ("nccl_timeout", ["nccl_timeout", "cpu_throttled"], Role.ROOT),
-        ("no_such_rule", ["host_oom_kill"], Role.ROOT),
+        ("nccl_timeout", [], FindingRole.ROOT),
+        ("nccl_timeout", ["host_oom_kill"], FindingRole.CASCADE),
+        ("host_oom_kill", ["nccl_timeout"], FindingRole.ROOT),
+        ("nccl_timeout", ["nccl_timeout", "cpu_throttled"], FindingRole.ROOT),
+        ("no_such_rule", ["host_oom_kill"], FindingRole.ROOT),
     ],
 )
 def test_roles(rule, others, role):

@@ -14,7 +14,7 @@ from jobmeter.errors import UnavailableError
 from jobmeter.model.series import Series
 from jobmeter.server.address import bind
 from jobmeter.server.telnet import TelnetServer
-from jobmeter.store.base import Selector
+from jobmeter.store.base import SeriesSelector
 from jobmeter.testing.samples import FOREVER
 
 T = NOW // 1000
@@ -68,7 +68,7 @@ class Telnet:
         return self.application.raw("GET", "/metrics").body.decode()
 
     def series(self):
-        return self.store.find(Selector(metrics=frozenset({"external.m", "cpu.usage"})))
+        return self.store.find(SeriesSelector(metrics=frozenset({"external.m", "cpu.usage"})))
 
     def close(self):
         for line in self.lines:

@@ -16,12 +16,12 @@ from jobmeter.model.time import DAY, HOUR, SECOND
 from jobmeter.registry.open import open_registry
 from jobmeter.ship import outbox as outboxes
 from jobmeter.ship import shipping as shippings
-from jobmeter.ship.guard import Guard
-from jobmeter.ship.outbox import GAP_SECONDS, Outbox, number_of
+from jobmeter.ship.guard import DestinationPolicy
+from jobmeter.ship.outbox import GAP_SECONDS, ShippingOutbox, number_of
 from jobmeter.ship.pump import LEASE_CHECK_SECONDS, LEASE_MS, LONGEST_SECONDS, Pump
 from jobmeter.ship.settings import Sinks
 from jobmeter.ship.shipping import Shipping
-from jobmeter.ship.sink import RefusedError, SinkError, SinkSettings
+from jobmeter.ship.sink import SinkError, SinkRefusedError, SinkSettings
 
 KEEP = Retention(raw_days=2)
 
@@ -43,7 +43,7 @@ class TakingSink:
         if self.failure:
             raise SinkError(self.failure)
         if self.bad and any(line.line.text == self.bad for line in lines):
-            raise RefusedError("not to its taste")
+            raise SinkRefusedError("not to its taste")
         self.lines += lines
         return 0
 
@@ -71,11 +71,13 @@ class House:
         self.registry.record(
             "p2", Records(jobs=[JobRecord(job_id="j3", resource_group="rg", state=JobState.RUNNING)]), NOW
         )
-        self.outbox = Outbox(self.store, self.registry, self.clock)
+        self.outbox = ShippingOutbox(self.store, self.registry, self.clock)
         rows = [
             SinkSettings(project="p", logstore=name, kind="file", directory=str(folder / name)) for name in ("l", "m")
         ]
-        self.shipping = Shipping(self.store, self.registry, self.clock, Sinks(rows, Guard.of(())), self.outbox)
+        self.shipping = Shipping(
+            self.store, self.registry, self.clock, Sinks(rows, DestinationPolicy.of(())), self.outbox
+        )
         self.sink = TakingSink()
 
     def create(self, project=""):

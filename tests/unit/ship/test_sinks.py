@@ -25,16 +25,16 @@ from tests.waiting import wait_until
 from jobmeter.errors import ConfigurationError, InvalidRequestError
 from jobmeter.model.event import Level
 from jobmeter.model.log import LogLine
-from jobmeter.ship.guard import Guard
+from jobmeter.ship.guard import DestinationPolicy
 from jobmeter.ship.line import ShippedLine
 from jobmeter.ship.protobuf import read
 from jobmeter.ship.registry import KINDS, opener
 from jobmeter.ship.settings import Sinks
-from jobmeter.ship.sink import Origin, RefusedError, Sink, SinkError, SinkSettings
+from jobmeter.ship.sink import Origin, Sink, SinkError, SinkRefusedError, SinkSettings
 from jobmeter.ship.sinks.sls import signed_headers
 
 ROOT = Path(__file__).parents[3]
-GUARD = Guard.of(["127.0.0.1"])
+GUARD = DestinationPolicy.of(["127.0.0.1"])
 ORIGIN = Origin("00000000000000ab", "eas-sls", "access_log")
 OPEN: list[Sink] = []
 TEXTS = ["epoch 1", "", '\t "quoted" \\ é 🚀 \u2028 \x1b[31m', "x" * 65_000]
@@ -207,8 +207,8 @@ def test_the_signature_of_the_vendors_document():
 @pytest.mark.parametrize(
     ("status", "code", "kind"),
     [
-        (400, "PostBodyInvalid", RefusedError),
-        (413, "", RefusedError),
+        (400, "PostBodyInvalid", SinkRefusedError),
+        (413, "", SinkRefusedError),
         (400, "RequestTimeExpired", SinkError),
         (401, "SignatureNotMatch", SinkError),
         (500, "InternalServerError", SinkError),
@@ -305,7 +305,7 @@ def test_an_object_store_refuses_nothing_for_good():
 
 @pytest.mark.parametrize("kind", ["otlp", "loki"])
 @pytest.mark.parametrize(
-    ("status", "expected"), [(400, RefusedError), (413, RefusedError), (429, SinkError), (503, SinkError)]
+    ("status", "expected"), [(400, SinkRefusedError), (413, SinkRefusedError), (429, SinkError), (503, SinkError)]
 )
 def test_a_batch_that_is_refused_is_distinguished_from_one_that_is_to_come_again(kind, status, expected):
     with receiving(lambda taken: (status, {}, b"why\nnot\x1b")) as receiver, pytest.raises(SinkError) as caught:

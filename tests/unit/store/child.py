@@ -19,7 +19,7 @@ from jobmeter.model.batch import SampleBatch, SeriesKeys
 from jobmeter.model.log import LogLine
 from jobmeter.model.series import Series
 from jobmeter.model.time import DAY, HOUR, SystemClock, TimeRange, parse_time
-from jobmeter.store.base import LogSelector, ReadBudget, Selector, Store, Tier
+from jobmeter.store.base import LogSelector, ReadBudget, SeriesSelector, Store, Tier
 from jobmeter.store.clickhouse import maintenance, migrate, parse_dsn, pool
 from jobmeter.store.clickhouse.migrations import MIGRATIONS
 from jobmeter.store.clickhouse.record import RecordWriter
@@ -114,7 +114,7 @@ def risen(folder: str) -> None:
     """What is there after that; and that a newer sample stays the newer one."""
     store = open_folder(folder)
     stored = store.lacks_descriptor(SeriesKeys.of([LATE])).tolist() == [False]
-    described = store.find(Selector(jobs=(LATE.job_key,))) == [LATE] and stored
+    described = store.find(SeriesSelector(jobs=(LATE.job_key,))) == [LATE] and stored
     found = read_all(store, SERIES, SPAN)
     span = TimeRange(START, START + HOUR)
     rolled = store.rolled_up_ranges(JOBS, span)
@@ -194,7 +194,7 @@ def send_again(folder: str) -> None:
     """Send another sample of those series, and say what is found of them before and after, through a window."""
     engine = open_store(f"chdb://{folder}", _Then())
     store = WindowedStore(engine, _Then(), length_ms=2 * HOUR, bound=2**26)
-    selector = Selector(jobs=tuple(one.job_key for one in NAMELESS))
+    selector = SeriesSelector(jobs=tuple(one.job_key for one in NAMELESS))
     before = len(store.find(selector))
     store.append(batch_of({(one, START + 10 * 60_000): 9.0 for one in NAMELESS}), FOREVER)
     named = sorted(store.find(selector), key=lambda one: one.job) == sorted(NAMELESS, key=lambda one: one.job)
@@ -212,7 +212,7 @@ def check(folder: str, until: str) -> None:
     found = read_all(store, SERIES, SPAN)
     missing = [key for key in expected if found.get(key) != expected[key]]
     extra = {time for key in found if key not in expected for time in (key[1],)}
-    original = set(store.find(Selector(jobs=JOBS)))
+    original = set(store.find(SeriesSelector(jobs=JOBS)))
     wrong = 0
     for part in store.rolled_up_ranges(JOBS, SPAN):
         for tier in Tier:

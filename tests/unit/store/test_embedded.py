@@ -7,7 +7,7 @@ from jobmeter.model.batch import SeriesKeys
 from jobmeter.model.log_query import parse_log_query
 from jobmeter.model.series import NamePart
 from jobmeter.model.time import DAY
-from jobmeter.store.base import LogSelector, ReadBudget, Selector, Store
+from jobmeter.store.base import LogSelector, ReadBudget, SeriesSelector, Store
 from jobmeter.store.clickhouse.catalog import Catalog
 from jobmeter.store.clickhouse.journal import JournalLimits
 from jobmeter.testing.samples import FOREVER, batch_of
@@ -37,23 +37,23 @@ class TestEmbedded(StoreTests):
         chdb_store.append(batch_of({(one, slot.start): 1.0, (one, slot.start + DAY): 2.0}), FOREVER)
         assert chdb_store._commit_log.pending().descriptors()
         selectors = [
-            Selector(jobs=(one.job_key,)),
-            Selector(jobs=(one.job_key,), metrics=frozenset({one.metric}), projects=frozenset({one.project})),
-            Selector(nodes=((one.cluster, one.node),), jobs=(one.job_key,), since=slot.start + DAY),
+            SeriesSelector(jobs=(one.job_key,)),
+            SeriesSelector(jobs=(one.job_key,), metrics=frozenset({one.metric}), projects=frozenset({one.project})),
+            SeriesSelector(nodes=((one.cluster, one.node),), jobs=(one.job_key,), since=slot.start + DAY),
         ]
         others = [
-            Selector(jobs=(other.job_key + 1,)),
-            Selector(jobs=(one.job_key,), metrics=frozenset({"cpu.limit"})),
-            Selector(jobs=(one.job_key,), projects=frozenset({"elsewhere"})),
-            Selector(jobs=(one.job_key,), since=slot.start + 2 * DAY),
+            SeriesSelector(jobs=(other.job_key + 1,)),
+            SeriesSelector(jobs=(one.job_key,), metrics=frozenset({"cpu.limit"})),
+            SeriesSelector(jobs=(one.job_key,), projects=frozenset({"elsewhere"})),
+            SeriesSelector(jobs=(one.job_key,), since=slot.start + 2 * DAY),
         ]
         for _ in ("waiting", "inserted"):
             assert [chdb_store.find(selector) for selector in selectors] == [[one]] * 3
             assert [chdb_store.find(selector) for selector in others] == [[]] * 4
-            assert chdb_store.names(Selector(jobs=(one.job_key,)), NamePart.REPLICA) == ["worker-0"]
-            assert chdb_store.names(Selector(jobs=(one.job_key,)), NamePart.REPLICA, "x") == []
+            assert chdb_store.names(SeriesSelector(jobs=(one.job_key,)), NamePart.REPLICA) == ["worker-0"]
+            assert chdb_store.names(SeriesSelector(jobs=(one.job_key,)), NamePart.REPLICA, "x") == []
             with pytest.raises(LimitExceededError):
-                chdb_store.find(Selector(jobs=(one.job_key,), limit=0))
+                chdb_store.find(SeriesSelector(jobs=(one.job_key,), limit=0))
             chdb_store._commit_log.flush()
             assert not chdb_store._commit_log.pending().descriptors()
 

@@ -12,7 +12,7 @@ from jobmeter.model.batch import SampleBatch, SeriesKeys
 from jobmeter.model.log import LogLine
 from jobmeter.model.retention import Retention
 from jobmeter.model.time import DAY, HOUR, MINUTE, SystemClock, TimeRange, floor_to
-from jobmeter.store.base import LogSelector, ReadBudget, Selector, Tier
+from jobmeter.store.base import LogSelector, ReadBudget, SeriesSelector, Tier
 from jobmeter.store.clickhouse import parse_dsn
 from jobmeter.store.clickhouse import pool as pools
 from jobmeter.store.clickhouse import reader as readers
@@ -284,14 +284,14 @@ def test_a_question_past_its_time_is_stopped(chdb_store):
         list(chdb_store.read(SeriesKeys.of([one]), slot.span, ReadBudget(seconds=0)))
     sql = "SELECT sleepEachRow(0.05) FROM numbers(1000) SETTINGS max_block_size = 1"
     with pytest.raises(QueryTimeoutError):
-        list(chdb_store._reader.blocks(sql, {}, readers.Meter.of(ReadBudget(seconds=0.3))))
+        list(chdb_store._reader.blocks(sql, {}, readers.ReadMeter.of(ReadBudget(seconds=0.3))))
 
 
 def test_a_slow_question_does_not_hold_up_the_others(chdb_store):
     slot = Slot()
     one = slot.gauge()
     sql = "SELECT sleepEachRow(0.1) FROM numbers(100) SETTINGS max_block_size = 1"
-    stream = chdb_store._reader.blocks(sql, {}, readers.Meter.of(ReadBudget(seconds=60)))
+    stream = chdb_store._reader.blocks(sql, {}, readers.ReadMeter.of(ReadBudget(seconds=60)))
     began = threading.Event()
 
     def read_slowly():
@@ -303,7 +303,7 @@ def test_a_slow_question_does_not_hold_up_the_others(chdb_store):
     assert began.wait(60)
     chdb_store.append(batch_of({(one, slot.start): 1.0}), FOREVER)
     assert len(read_all(chdb_store, [one], slot.span)) == 1
-    assert chdb_store.find(Selector(jobs=(slot.key,))) == [one]
+    assert chdb_store.find(SeriesSelector(jobs=(slot.key,))) == [one]
     assert slow.is_alive()
     slow.join()
 

@@ -6,7 +6,7 @@ import pytest
 from tests.memory_store import MemoryStore
 
 from jobmeter.model.series import Series, job_key
-from jobmeter.store.base import Selector
+from jobmeter.store.base import SeriesSelector
 from jobmeter.store.cache import Cache
 from jobmeter.store.window import store as windowed
 from jobmeter.store.window.store import WindowedStore
@@ -44,23 +44,23 @@ def test_a_new_series_of_one_job_leaves_the_lists_of_others():
     store = WindowedStore(engine, Clock(), length_ms=10**7, bound=2**30)
     for job in range(3):
         store.append(batch_of({(series(job, 0), 1_000_000): 1.0}), FOREVER)
-        store.find(Selector(jobs=(KEYS[job],)))
-    store.find(Selector(jobs=(KEYS[0], KEYS[2])))
+        store.find(SeriesSelector(jobs=(KEYS[job],)))
+    store.find(SeriesSelector(jobs=(KEYS[0], KEYS[2])))
     engine.finds = 0
     store.append(batch_of({(series(0, 1), 1_000_000): 1.0}), FOREVER)
-    assert [one.replica for one in store.find(Selector(jobs=(KEYS[1],)))] == ["worker-0"]
+    assert [one.replica for one in store.find(SeriesSelector(jobs=(KEYS[1],)))] == ["worker-0"]
     assert engine.finds == 0
-    assert sorted(one.replica for one in store.find(Selector(jobs=(KEYS[0],)))) == ["worker-0", "worker-1"]
-    assert len(store.find(Selector(jobs=(KEYS[0], KEYS[2])))) == 3
+    assert sorted(one.replica for one in store.find(SeriesSelector(jobs=(KEYS[0],)))) == ["worker-0", "worker-1"]
+    assert len(store.find(SeriesSelector(jobs=(KEYS[0], KEYS[2])))) == 3
     assert engine.finds == 2
 
 
 def test_a_job_that_is_deleted_has_no_series_any_more():
     store = WindowedStore(Engine(), Clock(), length_ms=10**7, bound=2**30)
     store.append(batch_of({(series(0, 0), 1_000_000): 1.0, (series(1, 0), 1_000_000): 1.0}), FOREVER)
-    assert len(store.find(Selector(jobs=(KEYS[0], KEYS[1])))) == 2
+    assert len(store.find(SeriesSelector(jobs=(KEYS[0], KEYS[1])))) == 2
     store.delete_job(KEYS[0])
-    assert [one.job for one in store.find(Selector(jobs=(KEYS[0], KEYS[1])))] == ["job-1"]
+    assert [one.job for one in store.find(SeriesSelector(jobs=(KEYS[0], KEYS[1])))] == ["job-1"]
 
 
 @pytest.mark.parametrize("bound", [2_000, 2**20])
@@ -82,7 +82,7 @@ def test_no_list_outlives_a_change_of_its_jobs(monkeypatch, bound: int, revision
                 store.delete_job(KEYS[jobs[0]])
             case _:
                 asked += 1
-                selector = Selector(jobs=tuple(sorted(KEYS[job] for job in jobs)))
+                selector = SeriesSelector(jobs=tuple(sorted(KEYS[job] for job in jobs)))
                 expected = {(one.job, one.replica) for one in MemoryStore.find(engine, selector)}
                 assert {(one.job, one.replica) for one in store.find(selector)} == expected
     assert engine.finds < asked or (bound, revisions) == (2_000, 2)
@@ -102,6 +102,6 @@ def test_a_list_that_was_read_while_its_job_changed_is_not_cached():
     engine.store = store = WindowedStore(engine, Clock(), length_ms=10**7, bound=2**30)
     store.append(batch_of({(series(0, 0), 1_000_000): 1.0}), FOREVER)
     engine.finds = 0
-    selector = Selector(jobs=(KEYS[0],))
+    selector = SeriesSelector(jobs=(KEYS[0],))
     assert [one.replica for one in store.find(selector)] == ["worker-0"]
     assert len(store.find(selector)) == 2

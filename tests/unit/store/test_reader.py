@@ -10,7 +10,7 @@ from jobmeter.store.base import ReadBudget
 from jobmeter.store.clickhouse.pending import NOTHING
 from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.reader import SampleReader
-from jobmeter.store.clickhouse.target import Target
+from jobmeter.store.clickhouse.target import EngineTarget
 
 KINDS = (np.uint64, np.int64, np.float64, np.uint64)
 WRITTEN = st.lists(st.tuples(st.integers(1, 3), st.integers(0, 4)), max_size=40)
@@ -20,7 +20,7 @@ class Blocks(SampleReader):
     """A reader whose engine gives some rows, ``size`` at a time."""
 
     def __init__(self, rows, size):
-        super().__init__(Pool(Target(), 1), lambda: NOTHING)
+        super().__init__(Pool(EngineTarget(), 1), lambda: NOTHING)
         self.rows, self.size = rows, size
 
     def blocks(self, sql, parameters, meter, settings=None):

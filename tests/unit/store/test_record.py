@@ -15,7 +15,7 @@ from jobmeter.model.batch import SeriesKeys
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import Series
 from jobmeter.store.clickhouse.descriptors import Descriptors
-from jobmeter.store.clickhouse.record import HEAD_BYTES, Position, RecordWriter
+from jobmeter.store.clickhouse.record import HEAD_BYTES, RecordPosition, RecordWriter
 from jobmeter.store.clickhouse.rows import SampleRuns, descriptors_of
 from jobmeter.store.clickhouse.segment_content import scan
 
@@ -46,7 +46,7 @@ class Segment:
         self.parts.append(part)
         self.rows.append(sum(map(len, group)))
         at, rows = self.writer.position
-        self.writer.written(Position(at + len(part), rows + self.rows[-1]))
+        self.writer.written(RecordPosition(at + len(part), rows + self.rows[-1]))
 
     @property
     def content(self):
@@ -186,7 +186,7 @@ def test_descriptors_are_repeated_in_the_next_segment_until_the_engine_has_them(
 
     writer.begin(SALT)
     size = sum(map(len, writer.encode([described()])))
-    writer.written(Position(size, 1))
+    writer.written(RecordPosition(size, 1))
     assert copies(1) == [NEW]
     assert copies(2) == [NEW]
     assert copies(3, flushed=True) == []
@@ -206,7 +206,7 @@ def test_a_segment_that_was_cut_off_gives_its_whole_records(records, data, apart
     whole_rows = [rows for groups in records[:whole] for rows in grouped(groups)]
     count = sum(map(len, whole_rows))
     # Where it was acknowledged so far alone, or nothing is known, nothing is lost.
-    for acknowledged in (Position(sum(map(len, parts[:whole])), count), None):
+    for acknowledged in (RecordPosition(sum(map(len, parts[:whole])), count), None):
         found = scan(left, SALT, acknowledged)
         assert found.lost == (0, False)
         assert found.unfinished == max(0, len(left) - end)
@@ -293,7 +293,7 @@ def test_a_record_at_another_place_counts_where_it_was_written():
 def test_records_of_another_segment_are_not_read():
     segment = Segment()
     segment.append([rows_of([(1, 5, 1.0)])])
-    found = scan(segment.content, SALT + 1, Position(1000, 7))
+    found = scan(segment.content, SALT + 1, RecordPosition(1000, 7))
     assert (found.groups, found.lost) == ([], (7, False))
 
 

@@ -14,7 +14,7 @@ from jobmeter.errors import LimitExceededError, QueryTimeoutError, UnavailableEr
 from jobmeter.model.batch import SampleBatch, SampleColumns, SeriesKeys
 from jobmeter.model.series import Series
 from jobmeter.model.time import HOUR, MINUTE, SECOND, TimeRange, parse_time
-from jobmeter.store.base import NEWEST, ReadBudget, Selector, Store
+from jobmeter.store.base import NEWEST, ReadBudget, SeriesSelector, Store
 from jobmeter.store.cache import Cache
 from jobmeter.store.window import store as window_store
 from jobmeter.store.window.store import WindowedStore
@@ -104,7 +104,7 @@ def test_time_goes_on_and_every_question_is_answered_as_by_the_engine_alone(seed
         theirs = engine.previous(SeriesKeys.of(asked), start, ReadBudget())
         for name in ("index", "time", "value"):
             assert np.array_equal(getattr(ours, name), getattr(theirs, name))
-        selector = Selector(jobs=(series[0].job_key,), since=span.start_ms)
+        selector = SeriesSelector(jobs=(series[0].job_key,), since=span.start_ms)
         assert set(store.find(selector)) >= set(engine.find(selector))
     assert store.window.bytes <= max(bound, 20_000)
 
@@ -127,7 +127,7 @@ def test_the_last_hour_does_not_read_the_engine() -> None:
 
 @pytest.mark.parametrize("failing", [False, True])
 def test_a_series_that_is_looked_for_while_it_is_written_first_is_found_afterwards(*, failing: bool) -> None:
-    selector = Selector(jobs=(gauge("worker-0").job_key,))
+    selector = SeriesSelector(jobs=(gauge("worker-0").job_key,))
 
     class Asked(MemoryStore):
         """Somebody asks for the job's series just before new ones can be seen."""
@@ -148,7 +148,7 @@ def test_a_series_that_is_looked_for_while_it_is_written_first_is_found_afterwar
 
 
 def test_a_list_of_series_that_is_as_old_as_a_new_series_is_not_cached() -> None:
-    selector = Selector(jobs=(gauge("worker-0").job_key,))
+    selector = SeriesSelector(jobs=(gauge("worker-0").job_key,))
 
     class Slow(MemoryStore):
         """New series come while an answer is on its way."""
@@ -182,7 +182,7 @@ def test_a_deleted_job_is_gone_from_the_window_too() -> None:
     store.append(batch_of({(one, BEGIN): 1.0}), FOREVER)
     store.delete_job(one.job_key)
     assert read_all(store, [one], TimeRange(BEGIN - HOUR, BEGIN + HOUR)) == {}
-    assert store.find(Selector(jobs=(one.job_key,))) == []
+    assert store.find(SeriesSelector(jobs=(one.job_key,))) == []
 
 
 def test_its_size_is_reported() -> None:

@@ -11,7 +11,7 @@ from jobmeter.model.catalog import CATALOG
 from jobmeter.model.series import Series
 from jobmeter.wire.opentsdb.line import MAX_LINE, Command, LineReader, Wrong
 from jobmeter.wire.opentsdb.names import from_opentsdb, to_opentsdb
-from jobmeter.wire.opentsdb.point import Points, RefusedError, number_of, time_of
+from jobmeter.wire.opentsdb.point import PointRefusedError, Points, number_of, time_of
 from jobmeter.wire.opentsdb.put import DataPoint, decode
 
 ALL = None
@@ -164,7 +164,7 @@ def test_times_are_in_seconds_or_milliseconds(sent, milliseconds):
 
 @pytest.mark.parametrize("sent", [0, -1, "", None, True, "1e9", "12a", "1.2345", 10**13, 9_999_999_999, "٣", "1" * 99])
 def test_a_wrong_time_is_refused(sent):
-    with pytest.raises(RefusedError) as refused:
+    with pytest.raises(PointRefusedError) as refused:
         time_of(sent)
     assert refused.value.reason == "time"
 
@@ -179,7 +179,7 @@ def test_a_number_and_its_text_are_the_same(value):
     "sent", ["", "NaN", "Infinity", "1e999", "0x10", "1_0", " 1", True, None, [], 10**400, "1" * 65]
 )
 def test_what_is_no_number_is_refused(sent):
-    with pytest.raises(RefusedError) as refused:
+    with pytest.raises(PointRefusedError) as refused:
         number_of(sent)
     assert refused.value.reason == "value"
 
@@ -216,7 +216,7 @@ def test_numbers_in_tags_are_their_text_and_nothing_is_nothing():
 def test_a_body_with_nan_is_read_and_the_data_point_refused():
     (one,) = decode(b'[{"metric":"sys.cpu.nice","timestamp":1365465600,"value":NaN,"tags":{"host":"web01"}}]', 9)
     assert one.value == "NaN"
-    with pytest.raises(RefusedError, match="Unable to parse value to a number"):
+    with pytest.raises(PointRefusedError, match="Unable to parse value to a number"):
         Points(ALL).add("sys.cpu.nice", one.timestamp, one.value, one.texts())
 
 

@@ -20,9 +20,9 @@ from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.kernel.otlp import scan
 from jobmeter.wire.otlp import json, protobuf
 from jobmeter.wire.otlp.answers import response, status
-from jobmeter.wire.otlp.shapes import LEAST, Shape, Shapes
+from jobmeter.wire.otlp.shapes import LEAST, RequestShape, Shapes
 from jobmeter.wire.otlp.values import attributes
-from jobmeter.wire.otlp.written import MOST_OWN, MOST_PARTS, Builder, Kind, Written
+from jobmeter.wire.otlp.written import MOST_OWN, MOST_PARTS, Builder, WrittenKind, WrittenTelemetry
 
 T = 1_767_225_600_000
 NS = T * 1_000_000
@@ -31,23 +31,23 @@ NS = T * 1_000_000
 SHAPES = Shapes()
 
 
-def from_protobuf(data: bytes) -> Written:
+def from_protobuf(data: bytes) -> WrittenTelemetry:
     """As a server reads them, one after the other."""
     return protobuf.decode(data, SHAPES)
 
 
-def from_json(data: bytes) -> Written:
+def from_json(data: bytes) -> WrittenTelemetry:
     """The same in JSON."""
     return json.decode(data, SHAPES)
 
 
-def in_python(data: bytes) -> Written:
+def in_python(data: bytes) -> WrittenTelemetry:
     """Without the compiled scan."""
     with mock.patch.object(protobuf, "scan", return_value=None):
         return from_protobuf(data)
 
 
-def by_shape(data: bytes) -> Written:
+def by_shape(data: bytes) -> WrittenTelemetry:
     """As a request that came before with other times and values."""
     with mock.patch.object(protobuf, "LEAST", 0):
         from_protobuf(others_alike(data))
@@ -279,7 +279,7 @@ def test_a_request_is_read_as_the_schema_says(decode, encode, message):
     assert len(points_of(message)) == len(heads) + refused.total() + stale
 
 
-def keys_of(written: Written) -> list[bytes]:
+def keys_of(written: WrittenTelemetry) -> list[bytes]:
     """The keys that samples have: what was not finite may have left one, or not."""
     return [written.keys[at] for at in sorted({*written.heads[0].tolist(), *written.rest[0].tolist()})]
 
@@ -402,7 +402,7 @@ def test_a_gauge_is_none_the_more_a_counter_for_a_field_that_it_does_not_have(de
     body = b"".join(bytes((tag, len(inner))) + inner for tag, inner in ((0x0A, b"m"), (0x2A, point + b"\x18\x01")))
     for _ in range(3):
         body = bytes((0x12 if _ < 2 else 0x0A, len(body))) + body
-    assert decode(body).describe(0).kind is Kind.GAUGE
+    assert decode(body).describe(0).kind is WrittenKind.GAUGE
 
 
 @both
@@ -576,7 +576,7 @@ def test_the_next_request_of_a_sender_is_read_by_its_shape():
 
 def test_shapes_that_did_not_come_for_longest_are_forgotten(monkeypatch):
     monkeypatch.setattr("jobmeter.wire.otlp.shapes._MOST_BYTES", 400)
-    shapes, one = Shapes(), Shape.of(Builder())
+    shapes, one = Shapes(), RequestShape.of(Builder())
     for text in (b"a" * 40, b"b" * 40, b"c" * 40, b"d" * 40, b"e" * 40):
         shapes.put(text, one)
     assert shapes.get(b"a" * 40) is one

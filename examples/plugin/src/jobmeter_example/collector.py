@@ -1,7 +1,7 @@
 """File handles in use on the node: /proc/sys/fs/file-nr."""
 
 from jobmeter.collect import files
-from jobmeter.collect.base import Place, Samples
+from jobmeter.collect.base import NodeIdentity, Samples
 from jobmeter.model.sample import Sample
 
 
@@ -12,7 +12,7 @@ class FileHandleCollector:
     metrics = ("external.file.handles",)
     every_ms = 60_000
 
-    def __init__(self, place: Place, proc_root: str = "/proc") -> None:
+    def __init__(self, place: NodeIdentity, proc_root: str = "/proc") -> None:
         self._place = place
         self._path = f"{proc_root}/sys/fs/file-nr"
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobmeter.cli.loading.rows import NAME_COLUMNS, BadRowError, Mask, Names, Rows, Source
+from jobmeter.cli.loading.rows import NAME_COLUMNS, BadRowError, Mask, RowNames, Rows, RowSource
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.batch import Int64s
 from jobmeter.model.time import MAX_TIME_MS, parse_time
@@ -23,7 +23,7 @@ class _Checked:
     reason: Callable[[int], str]
 
 
-def to_rows(table: pa.Table, source: Source, place: Callable[[int], str]) -> tuple[Rows, int]:
+def to_rows(table: pa.Table, source: RowSource, place: Callable[[int], str]) -> tuple[Rows, int]:
     """Convert a table with the columns of ``rows.COLUMNS`` to rows, and count skipped bad rows.
 
     Raises BadRowError for the first bad row, unless the source skips bad rows.
@@ -42,7 +42,7 @@ def to_rows(table: pa.Table, source: Source, place: Callable[[int], str]) -> tup
     return rows.filter(~bad), int(bad.sum())
 
 
-def _names(column: "pa.ChunkedArray[Any]") -> Names:
+def _names(column: "pa.ChunkedArray[Any]") -> RowNames:
     encoded: Any = column
     if not pa.types.is_dictionary(column.type):
         encoded = column.cast(pa.string()).dictionary_encode()
@@ -52,7 +52,7 @@ def _names(column: "pa.ChunkedArray[Any]") -> Names:
     if codes.null_count:
         codes = pc.fill_null(codes, len(values))
         values.append("")
-    return Names(codes.to_numpy(zero_copy_only=False), values)
+    return RowNames(codes.to_numpy(zero_copy_only=False), values)
 
 
 def _times(column: Column) -> _Checked:

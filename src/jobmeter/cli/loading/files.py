@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from jobmeter.cli.loading.arrow import to_rows
-from jobmeter.cli.loading.rows import BadRowError, Block, Source, check_columns
+from jobmeter.cli.loading.rows import BadRowError, Block, RowSource, check_columns
 from jobmeter.cli.loading.text import read_csv, read_jsonl
 from jobmeter.cli.loading.wandb import MAGIC, read_wandb
 from jobmeter.errors import InvalidRequestError
@@ -29,7 +29,7 @@ _SUFFIXES: dict[str, Format] = {
 _COMPRESSIONS: dict[str, Literal["gzip", "zstd", "bz2"]] = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 
 
-def read(path: str, form: Format | None, source: Source, progress: Callable[[int], None]) -> Iterator[Block]:
+def read(path: str, form: Format | None, source: RowSource, progress: Callable[[int], None]) -> Iterator[Block]:
     """Read the blocks of a file; ``-`` is standard input. ``progress`` gets the bytes read since its last call.
 
     The format is ``form``, else determined by the name, else by the first bytes. ``.gz``, ``.zst`` and ``.bz2`` are
@@ -64,7 +64,7 @@ def _sniffed(file: IO[bytes]) -> Format:
     return "jsonl" if begin.lstrip().startswith(b"{") else "csv"
 
 
-def _read_parquet(file: IO[bytes], source: Source) -> Iterator[Block]:
+def _read_parquet(file: IO[bytes], source: RowSource) -> Iterator[Block]:
     """Read the samples of a Parquet file."""
     try:
         seekable: Any = file if file.seekable() else pa.BufferReader(file.read())
@@ -89,7 +89,7 @@ def _place(name: str, first: int, row: int) -> str:
     return f"{name}, row {first + row}"
 
 
-_READERS: dict[Format, Callable[[IO[bytes], Source], Iterator[Block]]] = {
+_READERS: dict[Format, Callable[[IO[bytes], RowSource], Iterator[Block]]] = {
     "csv": read_csv,
     "jsonl": read_jsonl,
     "parquet": _read_parquet,

@@ -7,7 +7,7 @@ import msgspec
 
 from jobmeter.cli.loading.files import Format, read
 from jobmeter.cli.loading.frames import Chunk, Encoder, frame
-from jobmeter.cli.loading.rows import Source
+from jobmeter.cli.loading.rows import RowSource
 from jobmeter.model.record import JobRecord, Records
 from jobmeter.wire.native.encode import records_frame
 
@@ -18,7 +18,7 @@ BYTES_PER_REQUEST = 4 * 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class ImportPlan:
     """Options of an import. ``project`` empty: the key's own."""
 
     files: Sequence[str]
@@ -49,14 +49,14 @@ class Tally:
         self.last_ms = last if self.last_ms is None else max(self.last_ms, last)
 
 
-def bodies(plan: Plan, tally: Tally, progress: Callable[[int], None]) -> Iterator[tuple[bytes, Chunk | None]]:
+def bodies(plan: ImportPlan, tally: Tally, progress: Callable[[int], None]) -> Iterator[tuple[bytes, Chunk | None]]:
     """Yield the bodies of the requests, file after file; each with its chunk, if any.
 
     Raises as ``files.read``, before any rows of the block with the bad row.
     """
     encoder = Encoder(plan.project, plan.skip_bad)
     for name in plan.files:
-        source = Source("standard input" if name == "-" else name, plan.skip_bad, plan.batch_rows)
+        source = RowSource("standard input" if name == "-" else name, plan.skip_bad, plan.batch_rows)
         for block in read(name, plan.form, source, progress):
             yield from _records(block.records, plan.project, tally)
             tally.skipped += block.skipped

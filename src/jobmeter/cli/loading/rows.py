@@ -29,7 +29,7 @@ class BadRowError(InvalidRequestError):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Names:
+class RowNames:
     """Column of names, dictionary-encoded: row ``i`` is ``values[codes[i]]``; ``codes`` is int32[n]."""
 
     codes: Int32s
@@ -43,7 +43,7 @@ class Rows:
     ``time`` int64[n] in epoch ms, ``value`` float64[n], finite. ``place`` returns the place of row ``i`` in the file.
     """
 
-    names: Mapping[str, Names]
+    names: Mapping[str, RowNames]
     time: Int64s
     value: Float64s
     place: Callable[[int], str]
@@ -70,7 +70,7 @@ class Rows:
         place = self.place
         return replace(
             self,
-            names={name: Names(column.codes[which], column.values) for name, column in self.names.items()},
+            names={name: RowNames(column.codes[which], column.values) for name, column in self.names.items()},
             time=self.time[which],
             value=self.value[which],
             place=lambda row: place(int(numbers[row])),
@@ -87,7 +87,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class RowSource:
     """File as named in errors and progress. ``skip_bad``: count bad rows instead of stopping at the first."""
 
     name: str
@@ -99,7 +99,7 @@ class Source:
         return f"{self.name}, line {number}"
 
 
-def check_columns(source: Source, names: Sequence[str]) -> None:
+def check_columns(source: RowSource, names: Sequence[str]) -> None:
     """Raise InvalidRequestError for a missing, repeated or unknown column."""
     for name in REQUIRED:
         if name not in names:

@@ -22,7 +22,7 @@ PATIENCE_SECONDS = 120.0
 
 
 @dataclass(slots=True)
-class Totals:
+class SentTotals:
     """Counts of rows that the server acknowledged."""
 
     accepted: int = 0
@@ -43,7 +43,7 @@ class Sender:
 
     def __init__(self, api: Api, waiting: Callable[[str], None]) -> None:
         """``waiting`` is called with the reason of each retry, on another thread."""
-        self.totals = Totals()
+        self.totals = SentTotals()
         self._api = api
         self._waiting = waiting
         self._pool = ThreadPoolExecutor(IN_FLIGHT, "import")

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 
 from jobmeter.cli.loading.arrow import Column, to_rows
-from jobmeter.cli.loading.rows import NAME_COLUMNS, BadRowError, Block, Source, check_columns
+from jobmeter.cli.loading.rows import NAME_COLUMNS, BadRowError, Block, RowSource, check_columns
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.record import JobRecord, decode_record
 
@@ -26,7 +26,7 @@ _Parsed = TypeVar("_Parsed")
 _NAME = pa.dictionary(pa.int32(), pa.string())
 
 
-def read_csv(file: IO[bytes], source: Source) -> Iterator[Block]:
+def read_csv(file: IO[bytes], source: RowSource) -> Iterator[Block]:
     """Read the samples of a CSV file with a header line."""
     lines = _Lines(file, source, CSV_BLOCK)
     header = lines.first()
@@ -38,7 +38,7 @@ def read_csv(file: IO[bytes], source: Source) -> Iterator[Block]:
 
 
 class _CsvBlocks:
-    def __init__(self, source: Source, columns: Sequence[str]) -> None:
+    def __init__(self, source: RowSource, columns: Sequence[str]) -> None:
         self._source = source
         self._columns = columns
         self._time: pa.DataType = pa.int64()
@@ -55,7 +55,7 @@ class _CsvBlocks:
             table = self._parse(block)
             if len(table) != lines:
                 return None  # Empty lines would shift later line numbers.
-            rows, _ = to_rows(table, Source(self._source.name), _at(self._source, number))
+            rows, _ = to_rows(table, RowSource(self._source.name), _at(self._source, number))
         except (pa.ArrowInvalid, BadRowError):
             if self._time == pa.string():
                 return None
@@ -97,7 +97,7 @@ class _CsvBlocks:
 
 
 def _each(
-    lines: Iterable[tuple[int, _Line]], source: Source, parse: Callable[[str, _Line], _Parsed]
+    lines: Iterable[tuple[int, _Line]], source: RowSource, parse: Callable[[str, _Line], _Parsed]
 ) -> tuple[list[_Parsed], list[int], int]:
     """Parse each line. Returns the results, their line numbers, and the number of skipped bad lines."""
     found: list[_Parsed] = []
@@ -121,7 +121,7 @@ def _of_arrow(block: bytes) -> IO[bytes]:
     return cast("IO[bytes]", pa.BufferReader(buffer))
 
 
-def _at(source: Source, first: int) -> Callable[[int], str]:
+def _at(source: RowSource, first: int) -> Callable[[int], str]:
     return lambda row: source.line(first + row)
 
 
@@ -140,7 +140,7 @@ _SAMPLES = msgspec.json.Decoder(list[_SampleLine])
 _SAMPLE = msgspec.json.Decoder(_SampleLine)
 
 
-def read_jsonl(file: IO[bytes], source: Source) -> Iterator[Block]:
+def read_jsonl(file: IO[bytes], source: RowSource) -> Iterator[Block]:
     """Read the samples and job records of a file with one JSON object per line."""
     for number, block, _ in _Lines(file, source, JSON_BLOCK):
         try:
@@ -151,7 +151,7 @@ def read_jsonl(file: IO[bytes], source: Source) -> Iterator[Block]:
         yield _block(samples, (), 0, source, _at(source, number))
 
 
-def _json_lines(number: int, block: bytes, source: Source) -> Block:
+def _json_lines(number: int, block: bytes, source: RowSource) -> Block:
     lines = ((at, line) for at, line in enumerate(block.split(b"\n"), number) if line.strip())
     found, numbers, skipped = _each(lines, source, _json_line)
     samples = [one for one in found if isinstance(one, _SampleLine)]
@@ -185,7 +185,7 @@ def _block(
     samples: Sequence[_SampleLine],
     records: Sequence[JobRecord],
     skipped: int,
-    source: Source,
+    source: RowSource,
     place: Callable[[int], str],
 ) -> Block:
     if not samples:
@@ -214,7 +214,7 @@ def _measured(name: str, values: list[Any]) -> Column:
         return pa.array([str(value) for value in values])
 
 
-def _decoded(block: bytes, source: Source, number: int) -> str:
+def _decoded(block: bytes, source: RowSource, number: int) -> str:
     try:
         return block.decode()
     except UnicodeDecodeError as error:
@@ -225,7 +225,7 @@ def _decoded(block: bytes, source: Source, number: int) -> str:
 class _Lines:
     """File as blocks: (number of the first line, bytes of whole lines, line count); numbers begin at 1."""
 
-    def __init__(self, file: IO[bytes], source: Source, size: int) -> None:
+    def __init__(self, file: IO[bytes], source: RowSource, size: int) -> None:
         self._file = file
         self._source = source
         self._size = size

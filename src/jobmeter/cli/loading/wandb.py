@@ -14,7 +14,7 @@ from typing import IO, Any
 import msgspec
 import numpy as np
 
-from jobmeter.cli.loading.rows import BadRowError, Block, Names, Rows, Source
+from jobmeter.cli.loading.rows import BadRowError, Block, RowNames, Rows, RowSource
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.job import JobState
 from jobmeter.model.record import MAX_EXTRA_BYTES, JobRecord, check_record
@@ -37,7 +37,7 @@ Message = Mapping[int, list[Any]]
 """Fields of a message by number: bytes of a text or message, or a number."""
 
 
-def read_wandb(file: IO[bytes], source: Source) -> Iterator[Block]:
+def read_wandb(file: IO[bytes], source: RowSource) -> Iterator[Block]:
     """Read a file: samples ``app.NAME`` with ``app.step``, then the record of the run's job.
 
     Raises InvalidRequestError for another file, BadRowError for damage. A file that ends inside a record is of a run
@@ -59,7 +59,7 @@ def read_wandb(file: IO[bytes], source: Source) -> Iterator[Block]:
 class _RunFile:
     """Run of a file, as far as the file was read."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: RowSource) -> None:
         self.skipped = 0
         self.job = ""
         self.times: list[int] = []
@@ -98,9 +98,9 @@ class _RunFile:
         """Return the samples since the last call."""
         count = len(self.times)
         columns = {
-            "metric": Names(np.array(self._codes, np.int32), tuple(self._metrics)),
-            "job_id": Names(np.zeros(count, np.int32), (self.job,)),
-            "replica": Names(np.zeros(count, np.int32), (REPLICA,)),
+            "metric": RowNames(np.array(self._codes, np.int32), tuple(self._metrics)),
+            "job_id": RowNames(np.zeros(count, np.int32), (self.job,)),
+            "replica": RowNames(np.zeros(count, np.int32), (REPLICA,)),
         }
         time, value = np.array(self.times, np.int64), np.array(self._values, np.float64)
         self.times, self._values, self._codes = [], [], []
@@ -176,7 +176,7 @@ class _RunFile:
         return self._names[name]
 
 
-def _records(file: IO[bytes], source: Source, run: _RunFile) -> Iterator[bytes]:
+def _records(file: IO[bytes], source: RowSource, run: _RunFile) -> Iterator[bytes]:
     """Yield the records of the log. A damaged one costs the rest of its block."""
     if file.read(len(_START)) != _START:
         raise InvalidRequestError(f"{source.name} is no offline file of Weights & Biases")

@@ -13,7 +13,7 @@ from textual.binding import Binding
 
 from jobmeter.cli.screens.job import JobScreen
 from jobmeter.cli.screens.jobs import JobsScreen
-from jobmeter.cli.screens.watch import Watch
+from jobmeter.cli.screens.watch import WatchScreen
 from jobmeter.client.api import Api
 from jobmeter.model.time import Clock
 
@@ -42,7 +42,7 @@ class TopApp(App[None]):
     def __init__(self, api: Api, clock: Clock, pause: float, *, project: str | None, job: str | None) -> None:
         super().__init__(ansi_color=True)
         self.animation_level: Literal["none", "basic", "full"] = "none"
-        self._watch = Watch(Api(api.transport.with_timeout(_PATIENCE)), clock, project)
+        self._watch = WatchScreen(Api(api.transport.with_timeout(_PATIENCE)), clock, project)
         self._pause, self._project, self._job = pause, project, job
 
     async def on_mount(self) -> None:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from rich.text import Text
 
-from jobmeter.cli.output import BARS, Trend, state_cell
+from jobmeter.cli.output import BARS, TrendColumn, state_cell
 from jobmeter.cli.resource_columns import MISSING, Joined
 from jobmeter.cli.terminal import printable
 
@@ -50,7 +50,7 @@ def bar(value: Joined, width: int, style: str = USE_STYLE) -> Cell:
     return Cell(shown, value.value)
 
 
-def spark(course: Trend | None, width: int, top: float) -> Text:
+def spark(course: TrendColumn | None, width: int, top: float) -> Text:
     """Draw values on a scale from 0 to ``top``; a blank is a time without a measurement."""
     if course is None:
         return Text("")
@@ -63,7 +63,7 @@ def _level(share: float) -> str:
     return BARS[round(min(max(share, 0.0), 1.0) * 7)]
 
 
-def newest_of(course: Trend | None) -> float | None:
+def newest_of(course: TrendColumn | None) -> float | None:
     """Return the last value."""
     return course.points[-1][1] if course is not None and course.points else None
 

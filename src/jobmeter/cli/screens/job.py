@@ -16,7 +16,7 @@ from jobmeter.cli.screens.draw import newest_of, spark
 from jobmeter.cli.screens.findings import FindingsScreen
 from jobmeter.cli.screens.members import DEVICE_COLUMNS, RANK_COLUMNS, device_rows, rank_rows
 from jobmeter.cli.screens.table import LiveTable
-from jobmeter.cli.screens.watch import COURSE_SECONDS, FINDING_SECONDS, Courses, Parts, Watch
+from jobmeter.cli.screens.watch import COURSE_SECONDS, FINDING_SECONDS, Courses, WatchParts, WatchScreen
 from jobmeter.model.finding import Finding
 from jobmeter.model.quantity import quantity
 
@@ -35,11 +35,11 @@ class JobScreen(LiveScreen):
         Binding("q", "app.quit", "Quit"),
     ]
 
-    def __init__(self, watch: Watch, pause: float, job: str, project: str | None) -> None:
+    def __init__(self, watch: WatchScreen, pause: float, job: str, project: str | None) -> None:
         super().__init__()
         self._watch, self._pause = watch, pause
         self._job, self._project = job, project
-        self._parts: Parts | None = None
+        self._parts: WatchParts | None = None
         self._courses = Courses()
         self._findings: Sequence[Finding] | None = None
         self._of_devices = False
@@ -80,7 +80,7 @@ class JobScreen(LiveScreen):
     def _read_courses(self) -> Courses:
         return self._watch.courses(self._parts or self._watch.parts(self._job, self._project))
 
-    def _show(self, found: Parts) -> None:
+    def _show(self, found: WatchParts) -> None:
         self._parts = found
         self.say(_title(found, self.size.width - 2))
         self._draw_members()
@@ -134,7 +134,7 @@ class JobScreen(LiveScreen):
         self.query_one("#found", Static).update(Text("\n").join(lines or [Text("no rule found anything", style="dim")]))
 
 
-def _title(parts: Parts, width: int) -> str:
+def _title(parts: WatchParts, width: int) -> str:
     """Format the job's identity and state; without its name if there is no room."""
     job = parts.job
     tail = f"{job.state}  {age(job, parts.now_ms)}  {when(parts.now_ms)[11:]}"

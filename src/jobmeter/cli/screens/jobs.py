@@ -11,8 +11,8 @@ from jobmeter.cli.resource_columns import COLUMNS, age, began, joined
 from jobmeter.cli.screens.base import LiveScreen, when
 from jobmeter.cli.screens.draw import Cell, newest_of, number, spark, state, words
 from jobmeter.cli.screens.job import JobScreen
-from jobmeter.cli.screens.table import LiveTable, Row, columns
-from jobmeter.cli.screens.watch import Overview, UsedJob, Watch
+from jobmeter.cli.screens.table import LiveTable, TableRow, columns
+from jobmeter.cli.screens.watch import UsedJob, WatchOverview, WatchScreen
 
 _SPARK = 16
 _FOUND = 3
@@ -39,7 +39,7 @@ class JobsScreen(LiveScreen):
         ("id", "name", "state", "user", "running", "30 min", *_NAMES, "finding"), ("running", *_NAMES), _SPARE
     )
 
-    def __init__(self, watch: Watch, pause: float) -> None:
+    def __init__(self, watch: WatchScreen, pause: float) -> None:
         super().__init__()
         self._watch, self._pause = watch, pause
         self._only_running = True
@@ -66,7 +66,7 @@ class JobsScreen(LiveScreen):
         project, _, job = str(event.row_key.value).partition("/")
         await self.app.push_screen(JobScreen(self._watch, self._pause, job, project or None))
 
-    def _show(self, found: Overview) -> None:
+    def _show(self, found: WatchOverview) -> None:
         what = "running job" if self._only_running else "job"
         shown = "" if found.total <= len(found.jobs) else f", the newest {len(found.jobs)}"
         critical, idle = sum(one.is_critical for one in found.jobs), sum(map(_idle, found.jobs))
@@ -91,7 +91,7 @@ def _idle(one: UsedJob) -> int:
     return one.found.idle_devices if one.found else 0
 
 
-def _row(one: UsedJob, now_ms: int) -> Row:
+def _row(one: UsedJob, now_ms: int) -> TableRow:
     job = one.job
     start = began(job)
     cells = [
@@ -106,4 +106,4 @@ def _row(one: UsedJob, now_ms: int) -> Row:
         if one.found and one.found.rules
         else words(""),
     ]
-    return Row(f"{job.project}/{job.id}", cells)
+    return TableRow(f"{job.project}/{job.id}", cells)

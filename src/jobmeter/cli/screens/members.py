@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from jobmeter.cli.resource_columns import COLUMNS, Joined, joined
 from jobmeter.cli.screens.draw import FAR_STYLE, MEMORY_STYLE, USE_STYLE, Cell, bar, newest_of, number, spark, words
-from jobmeter.cli.screens.table import Row, columns
-from jobmeter.cli.screens.watch import Courses, Parts
+from jobmeter.cli.screens.table import TableRow, columns
+from jobmeter.cli.screens.watch import Courses, WatchParts
 from jobmeter.model.answers import LatestValue
 from jobmeter.model.finding import Finding
 
@@ -32,7 +32,7 @@ DEVICE_COLUMNS = columns(
 )
 
 
-def rank_rows(parts: Parts, courses: Courses, findings: Sequence[Finding]) -> list[Row]:
+def rank_rows(parts: WatchParts, courses: Courses, findings: Sequence[Finding]) -> list[TableRow]:
     """Build a row for each replica, by rank; names of replicas with findings are marked."""
     named = {name for one in findings for name in one.replicas}
     by_replica: dict[str, list[LatestValue]] = {}
@@ -42,7 +42,7 @@ def rank_rows(parts: Parts, courses: Courses, findings: Sequence[Finding]) -> li
     return [_rank_row(name, by_replica[name], parts.ranks.get(name), courses, is_named=name in named) for name in order]
 
 
-def _rank_row(name: str, values: list[LatestValue], rank: int | None, courses: Courses, *, is_named: bool) -> Row:
+def _rank_row(name: str, values: list[LatestValue], rank: int | None, courses: Courses, *, is_named: bool) -> TableRow:
     course = courses.replicas.get(name)
     line = spark(course, _SPARK, courses.top)
     if is_named:
@@ -55,10 +55,10 @@ def _rank_row(name: str, values: list[LatestValue], rank: int | None, courses: C
         Cell(line, newest_of(course)),
         *(number(joined(values, metric)) for _, metric in COLUMNS),
     ]
-    return Row(name, cells)
+    return TableRow(name, cells)
 
 
-def device_rows(parts: Parts) -> list[Row]:
+def device_rows(parts: WatchParts) -> list[TableRow]:
     """Build a row for each device: bars of its use and of its memory, power, temperature."""
     by_device: dict[tuple[str, str, str], list[LatestValue]] = {}
     for value in parts.values:
@@ -70,7 +70,7 @@ def device_rows(parts: Parts) -> list[Row]:
     return [_device_row(key, by_device[key]) for key in order]
 
 
-def _device_row(key: tuple[str, str, str], values: list[LatestValue]) -> Row:
+def _device_row(key: tuple[str, str, str], values: list[LatestValue]) -> TableRow:
     replica, node, device = key
     found = {name: _either(values, metrics) for name, metrics in _OF_DEVICE}
     cells = [
@@ -81,7 +81,7 @@ def _device_row(key: tuple[str, str, str], values: list[LatestValue]) -> Row:
         bar(found["memory"], _BAR, MEMORY_STYLE),
         *(number(found[name]) for name in ("used", "power", "temperature")),
     ]
-    return Row("\0".join(key), cells)
+    return TableRow("\0".join(key), cells)
 
 
 def _either(values: list[LatestValue], metrics: tuple[str, ...]) -> Joined:

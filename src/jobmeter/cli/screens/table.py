@@ -14,7 +14,7 @@ _PADDING = 2
 _SCROLLBAR = 2
 
 
-class Column(NamedTuple):
+class TableColumn(NamedTuple):
     """Column; ``spare`` is the order in which a narrow terminal hides it, 0 for never."""
 
     name: str
@@ -22,15 +22,15 @@ class Column(NamedTuple):
     spare: int = 0
 
 
-def columns(names: Sequence[str], right: Collection[str], spare: Sequence[str]) -> tuple[Column, ...]:
+def columns(names: Sequence[str], right: Collection[str], spare: Sequence[str]) -> tuple[TableColumn, ...]:
     """Build columns with those names.
 
     Columns in ``right`` are numbers; columns in ``spare`` may be hidden, in this order.
     """
-    return tuple(Column(name, name in right, spare.index(name) + 1 if name in spare else 0) for name in names)
+    return tuple(TableColumn(name, name in right, spare.index(name) + 1 if name in spare else 0) for name in names)
 
 
-class Row(NamedTuple):
+class TableRow(NamedTuple):
     """Row with its key."""
 
     key: str
@@ -50,8 +50,8 @@ class LiveTable(DataTable[Text]):
         super().__init__(id=name, cursor_type="row", zebra_stripes=False, cell_padding=1)
         self.sorted_by: str | None = None
         self.descending = True
-        self._all: Sequence[Column] = ()
-        self._rows: Sequence[Row] = ()
+        self._all: Sequence[TableColumn] = ()
+        self._rows: Sequence[TableRow] = ()
         self._drawn: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
 
     @property
@@ -61,7 +61,7 @@ class LiveTable(DataTable[Text]):
         some = [one.name for at, one in enumerate(self._all) if measured([row.cells for row in self._rows], at)]
         return [name for name in some if name not in {one.name for one in shown}]
 
-    def present(self, columns: Sequence[Column], rows: Sequence[Row]) -> None:
+    def present(self, columns: Sequence[TableColumn], rows: Sequence[TableRow]) -> None:
         """Show these rows; in their own order unless a column was chosen for sorting."""
         self._all, self._rows = columns, rows
         self._draw()
@@ -110,7 +110,7 @@ class LiveTable(DataTable[Text]):
         self._fill(columns, heads, rows)
         self._drawn = (heads, keys)
 
-    def _fill(self, columns: Sequence[tuple[Column, int]], heads: Sequence[str], rows: Sequence[Row]) -> None:
+    def _fill(self, columns: Sequence[tuple[TableColumn, int]], heads: Sequence[str], rows: Sequence[TableRow]) -> None:
         chosen, scrolled = self.chosen, self.scroll_offset
         self.clear(columns=True)
         for (column, _), head in zip(columns, heads, strict=True):
@@ -129,7 +129,7 @@ class LiveTable(DataTable[Text]):
             return None
         return self.coordinate_to_cell_key(self.cursor_coordinate).row_key.value
 
-    def _ordered(self) -> list[Row]:
+    def _ordered(self) -> list[TableRow]:
         at = next((at for at, one in enumerate(self._all) if one.name == self.sorted_by), None)
         if at is None:
             return list(self._rows)
@@ -137,7 +137,7 @@ class LiveTable(DataTable[Text]):
         present.sort(key=lambda row: _order(row.cells[at]), reverse=self.descending)
         return present + [row for row in self._rows if row.cells[at].order is None]
 
-    def _shown(self) -> list[Column]:
+    def _shown(self) -> list[TableColumn]:
         """Columns with values that fit the terminal."""
         rows = [row.cells for row in self._rows]
         shown = [one for at, one in enumerate(self._all) if not one.spare or measured(rows, at)]
@@ -152,13 +152,13 @@ class LiveTable(DataTable[Text]):
             shown.remove(one)
         return shown
 
-    def _head(self, column: Column) -> str:
+    def _head(self, column: TableColumn) -> str:
         if column.name != self.sorted_by:
             return column.name
         return f"{column.name} {'▼' if self.descending else '▲'}"
 
 
-def _aligned(column: Column, text: Text) -> Text:
+def _aligned(column: TableColumn, text: Text) -> Text:
     shown = text.copy()
     shown.justify = "right" if column.right else "left"
     return shown

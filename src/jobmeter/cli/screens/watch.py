@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
 
-from jobmeter.cli.output import Trend
+from jobmeter.cli.output import TrendColumn
 from jobmeter.cli.resource_columns import BUSY, load, newest
 from jobmeter.client.api import Api
 from jobmeter.client.bodies import MetricAnswer
@@ -33,7 +33,7 @@ class UsedJob:
 
     job: Job
     values: Sequence[LatestValue]
-    course: Trend | None
+    course: TrendColumn | None
     found: FindingSummary | None = None
 
     @property
@@ -43,7 +43,7 @@ class UsedJob:
 
 
 @dataclass(frozen=True, slots=True)
-class Overview:
+class WatchOverview:
     """Newest jobs, critical findings first, then the busiest, and their number."""
 
     now_ms: int
@@ -52,7 +52,7 @@ class Overview:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class WatchParts:
     """Job with the newest values of its parts; ``ranks`` by replica, if known."""
 
     now_ms: int
@@ -67,8 +67,8 @@ class Courses:
 
     metric: str = ""
     unit: str = ""
-    replicas: dict[str, Trend] = field(default_factory=dict)
-    whole: dict[str, tuple[Trend, str]] = field(default_factory=dict)
+    replicas: dict[str, TrendColumn] = field(default_factory=dict)
+    whole: dict[str, tuple[TrendColumn, str]] = field(default_factory=dict)
 
     @property
     def top(self) -> float:
@@ -77,16 +77,16 @@ class Courses:
         return max(peak, 1.0) if self.unit == "1" else peak
 
 
-class Watch:
+class WatchScreen:
     """Queries of one server. Every method raises as ``Api``. Thread-safe."""
 
     def __init__(self, api: Api, clock: Clock, project: str | None) -> None:
         self._api = api
         self._clock = clock
         self._project = project
-        self._courses: OrderedDict[tuple[str, str], tuple[int, Trend | None]] = OrderedDict()
+        self._courses: OrderedDict[tuple[str, str], tuple[int, TrendColumn | None]] = OrderedDict()
 
-    def overview(self, *, running: bool) -> Overview:
+    def overview(self, *, running: bool) -> WatchOverview:
         """Query the running jobs, or the newest of all."""
         states = ("Running",) if running else ()
         page = self._api.jobs(JobSearch(states=states, project=self._project, limit=MOST_JOBS))
@@ -97,16 +97,16 @@ class Watch:
         ]
         if running:
             used.sort(key=lambda one: (one.is_critical, load(one.values)), reverse=True)
-        return Overview(self._clock.now_ms(), page.total, used)
+        return WatchOverview(self._clock.now_ms(), page.total, used)
 
-    def parts(self, job: str, project: str | None) -> Parts:
+    def parts(self, job: str, project: str | None) -> WatchParts:
         """Query a job now. Raises NotFoundError."""
         detail = self._api.job(job, project, summary=False)
         values = self._api.latest(job, by="device", project=detail.job.project or project)
         ranks = {one.name: one.rank for one in detail.replicas if one.rank is not None}
-        return Parts(self._clock.now_ms(), detail.job, ranks, values)
+        return WatchParts(self._clock.now_ms(), detail.job, ranks, values)
 
-    def courses(self, parts: Parts) -> Courses:
+    def courses(self, parts: WatchParts) -> Courses:
         """Query usage over time of the job and of each replica."""
         measured = {value.metric for value in parts.values}
         metric = next((one for one in BUSY if one in measured), "")
@@ -128,7 +128,7 @@ class Watch:
             return self._api.findings(job, project)
         return []
 
-    def _course(self, job: Job) -> Trend | None:
+    def _course(self, job: Job) -> TrendColumn | None:
         """Return the main metric of a job over time, refreshed every few seconds."""
         key, now_ms = (job.project, job.id), self._clock.now_ms()
         found = self._courses.get(key)
@@ -139,7 +139,7 @@ class Watch:
                 self._courses.popitem(last=False)
         return found[1]
 
-    def _read(self, job: Job) -> Trend | None:
+    def _read(self, job: Job) -> TrendColumn | None:
         try:
             answer = self._points(job, BUSY, "job")
         except JobmeterError:
@@ -155,7 +155,7 @@ class Watch:
         return self._api.metrics(job.id, search)
 
 
-def _course(answer: MetricAnswer, points: Sequence[tuple[int, float]]) -> Trend:
+def _course(answer: MetricAnswer, points: Sequence[tuple[int, float]]) -> TrendColumn:
     """Build a trend whose step is the distance of its points: buckets may be shorter than it."""
     gaps = [after[0] - before[0] for before, after in pairwise(points)]
-    return Trend(points, answer.start, answer.end, max(answer.step, int(median(gaps)) if gaps else 0))
+    return TrendColumn(points, answer.start, answer.end, max(answer.step, int(median(gaps)) if gaps else 0))

@@ -7,33 +7,33 @@ from jobmeter.collect.accelerators.collector import AcceleratorCollector
 from jobmeter.collect.accelerators.names import DeviceName
 from jobmeter.collect.accelerators.vendor import Accelerator, DeviceLostError, Vendor
 from jobmeter.model.device import DeviceState
-from jobmeter.model.task import Check, CheckStatus
+from jobmeter.model.task import CheckStatus, TaskCheck
 
 _NAME = "gpus"
 
 
 def check_accelerators(
     collector: AcceleratorCollector[Any], others: Sequence[AcceleratorCollector[Any]]
-) -> list[Check]:
+) -> list[TaskCheck]:
     """Check the devices of a collector. Without any, the check says so unless one of the others has devices."""
     vendor = collector.vendor
     checks = [_check_device(vendor, device, collector.device_name) for device in collector.devices]
     if checks or any(other.devices for other in others):
         return checks
-    return [Check(_NAME, CheckStatus.UNAVAILABLE, f"{vendor.source} shows no {vendor.noun}")]
+    return [TaskCheck(_NAME, CheckStatus.UNAVAILABLE, f"{vendor.source} shows no {vendor.noun}")]
 
 
-def _check_device(vendor: Vendor[Any], device: Accelerator, device_name: DeviceName) -> Check:
+def _check_device(vendor: Vendor[Any], device: Accelerator, device_name: DeviceName) -> TaskCheck:
     name = device_name(device.index)
     if device.state is not DeviceState.MEASURED:
         because = f" ({device.reason})" if device.reason else ""
         status = CheckStatus.WARNING if device.state.usable else CheckStatus.CRITICAL
-        return Check(_NAME, status, f"{name} is not measured: {device.state}{because}")
+        return TaskCheck(_NAME, status, f"{name} is not measured: {device.state}{because}")
     try:
         health = vendor.check(device)
     except DeviceLostError:
-        return Check(_NAME, CheckStatus.CRITICAL, f"{name} is lost: it does not answer")
+        return TaskCheck(_NAME, CheckStatus.CRITICAL, f"{name} is lost: it does not answer")
     warned = CheckStatus.WARNING if health.warnings else CheckStatus.OK
     text = "; ".join((*health.errors, *health.warnings)) or "answers, without errors"
     status = CheckStatus.CRITICAL if health.errors else warned
-    return Check(_NAME, status, f"{name} ({device.name}): {text}", health.values)
+    return TaskCheck(_NAME, status, f"{name} ({device.name}): {text}", health.values)

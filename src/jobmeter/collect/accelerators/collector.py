@@ -17,11 +17,11 @@ from jobmeter.collect.accelerators.vendor import (
     NotSupportedError,
 )
 from jobmeter.collect.accelerators.visible import VisibleVariable, scheduler_variables
-from jobmeter.collect.base import Owner, Place, Samples
+from jobmeter.collect.base import NodeIdentity, Owner, Samples
 from jobmeter.collect.discover.devices import (
     AllocationTracker,
-    Claim,
     DeviceAllocator,
+    DeviceClaim,
     DeviceSet,
     Permitted,
     allocations_by_source,
@@ -58,7 +58,7 @@ class AcceleratorCollector(Generic[D]):
 
     def __init__(
         self,
-        place: Place,
+        place: NodeIdentity,
         names: VendorNames[D],
         driver: Driver[D],
         members: MemberTable,
@@ -143,7 +143,7 @@ class AcceleratorCollector(Generic[D]):
 
     def _owners(
         self,
-        owned: Mapping[int, Sequence[Claim]],
+        owned: Mapping[int, Sequence[DeviceClaim]],
         users: Mapping[int, Sequence[tuple[DeviceProcess, Member | None]]],
     ) -> dict[int, Owner | None]:
         """Return the owner of each device measured as a whole, without devices left to the agent."""
@@ -180,7 +180,7 @@ class AcceleratorCollector(Generic[D]):
         devices: Sequence[D],
         users: Mapping[int, Sequence[tuple[DeviceProcess, Member | None]]],
         now_ms: int,
-    ) -> dict[int, list[Claim]]:
+    ) -> dict[int, list[DeviceClaim]]:
         members = [member for member in self._members.members() if not member.measured]
         alive = {member.owner for member in members}
         working = {
@@ -218,7 +218,7 @@ class AcceleratorCollector(Generic[D]):
 
         return permitted
 
-    def _states(self, devices: Sequence[D], owned: Mapping[int, Sequence[Claim]], now_ms: int) -> Samples:
+    def _states(self, devices: Sequence[D], owned: Mapping[int, Sequence[DeviceClaim]], now_ms: int) -> Samples:
         """Return the state of each device, for each replica that has it, else without a job."""
         owners = {index: list(dict.fromkeys(claim.owner for claim in some)) for index, some in owned.items()}
         self.states.update(now_ms, devices, self._driver.problem, owners)
@@ -297,7 +297,7 @@ def _busy(present: Iterable[tuple[DeviceProcess, Owner]], shares: Mapping[int, f
     return found
 
 
-def _single(claims_of_device: Sequence[Claim]) -> Owner | None:
+def _single(claims_of_device: Sequence[DeviceClaim]) -> Owner | None:
     """Return the owner of the device: without a replica if several of one job share it; None for several jobs."""
     owners = {claim.owner for claim in claims_of_device}
     if len(owners) == 1:

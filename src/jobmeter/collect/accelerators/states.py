@@ -6,8 +6,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from jobmeter.collect.accelerators.names import DeviceName
-from jobmeter.collect.accelerators.vendor import Accelerator, Problem, Vendor
-from jobmeter.collect.base import Owner, Place
+from jobmeter.collect.accelerators.vendor import Accelerator, DeviceProblem, Vendor
+from jobmeter.collect.base import NodeIdentity, Owner
 from jobmeter.model.device import DeviceState
 from jobmeter.model.event import DEVICE_HANGS, DRIVER_MISMATCH, GPU_BACK, GPU_LOST, GPU_NOT_PERMITTED, Level
 from jobmeter.model.record import EventRecord, Records
@@ -60,7 +60,9 @@ class DeviceStates:
     node.
     """
 
-    def __init__(self, place: Place, vendor: Vendor[Any], device_name: DeviceName, *, alone: bool = False) -> None:
+    def __init__(
+        self, place: NodeIdentity, vendor: Vendor[Any], device_name: DeviceName, *, alone: bool = False
+    ) -> None:
         self._place = place
         self._noun, self._recovery = vendor.noun, vendor.recovery
         self._device_name = device_name
@@ -74,7 +76,7 @@ class DeviceStates:
         self,
         now_ms: int,
         devices: Sequence[Accelerator],
-        problem: Problem | None,
+        problem: DeviceProblem | None,
         owners: Mapping[int, Sequence[Owner]],
     ) -> None:
         """Update with the devices and their owners."""

@@ -122,7 +122,7 @@ D = TypeVar("D", bound=Accelerator)
 D_co = TypeVar("D_co", bound=Accelerator, covariant=True)
 
 
-class Problem(Protocol):
+class DeviceProblem(Protocol):
     """Reason why a driver cannot be used, and the state of its devices for this reason."""
 
     @property
@@ -140,7 +140,7 @@ class Driver(Protocol[D_co]):
     """Driver of a vendor's devices on this node. For one thread."""
 
     @property
-    def problem(self) -> Problem | None:
+    def problem(self) -> DeviceProblem | None:
         """Reason why the driver cannot be used; None while it can."""
         ...
 
@@ -164,7 +164,7 @@ class Measure(NamedTuple, Generic[D]):
     read: Callable[[D], Mapping[str, float]]
 
 
-class Health(NamedTuple):
+class DeviceHealth(NamedTuple):
     """Errors of a device that a check on request finds: values by name, errors and warnings as phrases."""
 
     values: dict[str, float]
@@ -206,7 +206,7 @@ class Vendor(Generic[D]):
     open: Callable[[Clock, Machine, float], Driver[D]]
     measures: Sequence[Measure[D]]
     slow_measures: Sequence[Measure[D]]
-    check: Callable[[D], Health]
+    check: Callable[[D], DeviceHealth]
     device_numbers: Mapping[int, range]
     device_files: str
     driver_folder: str

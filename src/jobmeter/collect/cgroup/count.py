@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from jobmeter.collect.base import Owner
-from jobmeter.collect.cgroup.usage import Usage
+from jobmeter.collect.cgroup.usage import CgroupUsage
 
 GroupKey = tuple[tuple[str, str], ...]
 """The groups of one subject, by controller, sorted."""
@@ -32,7 +32,7 @@ class GroupCount:
     earlier: _Counts = field(default_factory=dict)
     spans: dict[str, tuple[int, int]] = field(default_factory=dict)
 
-    def take(self, usage: Usage) -> None:
+    def take(self, usage: CgroupUsage) -> None:
         """Add a reading."""
         for name, count in _counts(usage).items():
             last = self.last.get(name, 0.0)
@@ -64,7 +64,7 @@ class GroupCounters:
         self._floors: dict[Owner, Mapping[str, float]] = {}
         self._missing: dict[Owner, _Counts] = {}
 
-    def update(self, usages: Mapping[Owner, Mapping[GroupKey, Usage]]) -> None:
+    def update(self, usages: Mapping[Owner, Mapping[GroupKey, CgroupUsage]]) -> None:
         """Update with readings of the groups of each replica."""
         for owner, groups in usages.items():
             for key, usage in groups.items():
@@ -96,7 +96,7 @@ class GroupCounters:
             self._missing.pop(owner, None)
 
 
-def _counts(usage: Usage) -> _Counts:
+def _counts(usage: CgroupUsage) -> _Counts:
     counts = {
         "cpu": usage.cpu_seconds,
         "throttled": usage.throttled_seconds,

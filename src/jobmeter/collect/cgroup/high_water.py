@@ -8,7 +8,7 @@ of its processes is bounded by the high-water mark of each (``VmHWM``), which ex
 from collections.abc import Iterable, Mapping
 
 from jobmeter.collect.base import Owner
-from jobmeter.collect.cgroup.usage import Usage
+from jobmeter.collect.cgroup.usage import CgroupUsage
 from jobmeter.collect.process.stat import Key
 
 
@@ -21,7 +21,7 @@ class HighWater:
     def marks(
         self,
         owner: Owner,
-        usages: Iterable[Usage],
+        usages: Iterable[CgroupUsage],
         living: Mapping[Key, float | None],
         ended: Mapping[Key, float],
         beside: float,

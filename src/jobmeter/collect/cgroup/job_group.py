@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from jobmeter.collect.base import Owner
 from jobmeter.collect.cgroup.count import GroupCount, GroupKey
 from jobmeter.collect.cgroup.reader import GroupReader
-from jobmeter.collect.cgroup.usage import Usage
+from jobmeter.collect.cgroup.usage import CgroupUsage
 
 _EXTERN = "/step_extern"
 
@@ -19,8 +19,8 @@ _EXTERN = "/step_extern"
 class JobUsage:
     """Reading of a job's group, which includes its external step, and of that step: empty without one."""
 
-    whole: Usage
-    extern: Usage
+    whole: CgroupUsage
+    extern: CgroupUsage
 
 
 class JobGroupReader:

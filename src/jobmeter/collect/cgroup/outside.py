@@ -14,7 +14,7 @@ from jobmeter.collect.discover.member import Process
 from jobmeter.collect.process.stat import Key
 
 
-class Place(Enum):
+class CgroupPlace(Enum):
     """Place of a process: in the groups of its replica, of no replica, or of another replica."""
 
     INSIDE = 0
@@ -22,7 +22,7 @@ class Place(Enum):
     ELSEWHERE = 2
 
 
-def places(processes: Iterable[Process], proc_root: str) -> dict[Key, Place]:
+def places(processes: Iterable[Process], proc_root: str) -> dict[Key, CgroupPlace]:
     """Return the living processes outside, of replicas that have control groups."""
     processes = list(processes)
     own: defaultdict[Owner, set[tuple[str, str]]] = defaultdict(set)
@@ -32,7 +32,7 @@ def places(processes: Iterable[Process], proc_root: str) -> dict[Key, Place]:
                 own[process.member.owner].add((controller, groups[controller]))
     every = set().union(*own.values())
     controllers = {controller for controller, _ in every}
-    found: dict[Key, Place] = {}
+    found: dict[Key, CgroupPlace] = {}
     for process in processes:
         if process.member.owner not in own or process.stat.ended:
             continue
@@ -40,7 +40,7 @@ def places(processes: Iterable[Process], proc_root: str) -> dict[Key, Place]:
         paths = [(controller, now[controller]) for controller in controllers if controller in now]
         if paths and not any(_is_below(path, own[process.member.owner]) for path in paths):
             elsewhere = any(_is_below(path, every) for path in paths)
-            found[process.stat.key] = Place.ELSEWHERE if elsewhere else Place.OUTSIDE
+            found[process.stat.key] = CgroupPlace.ELSEWHERE if elsewhere else CgroupPlace.OUTSIDE
     return found
 
 

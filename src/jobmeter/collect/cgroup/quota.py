@@ -11,7 +11,7 @@ from jobmeter.collect.base import Owner
 from jobmeter.collect.cgroup.count import GroupKey
 from jobmeter.collect.cgroup.paths import groups_of
 from jobmeter.collect.cgroup.reader import GroupReader
-from jobmeter.collect.cgroup.usage import Usage
+from jobmeter.collect.cgroup.usage import CgroupUsage
 from jobmeter.collect.discover.member import Process
 
 
@@ -27,12 +27,12 @@ class QuotasAbove:
         self._proc = proc_root
         self._first: dict[Owner, dict[GroupKey, float]] = {}
 
-    def read(self, processes: Mapping[Owner, Process]) -> dict[Owner, dict[GroupKey, Usage]]:
+    def read(self, processes: Mapping[Owner, Process]) -> dict[Owner, dict[GroupKey, CgroupUsage]]:
         """Return by replica, each given by one process, the group with the quota and the seconds throttled.
 
         Replicas without a quota, or with one in their own group, which is counted there, are left out.
         """
-        found: dict[Owner, dict[GroupKey, Usage]] = {}
+        found: dict[Owner, dict[GroupKey, CgroupUsage]] = {}
         for owner, process in processes.items():
             groups = groups_of(self._proc, process.stat.key.pid)
             quota = self._reader.quota(groups) if groups else None
@@ -42,7 +42,7 @@ class QuotasAbove:
             firsts = self._first.setdefault(owner, {})
             if quota.throttled_seconds < firsts.setdefault(key, quota.throttled_seconds):
                 firsts[key] = 0.0  # the group was removed and created again
-            found[owner] = {key: Usage(throttled_seconds=quota.throttled_seconds - firsts[key])}
+            found[owner] = {key: CgroupUsage(throttled_seconds=quota.throttled_seconds - firsts[key])}
         return found
 
     def forget(self, owners: set[Owner]) -> None:

@@ -6,7 +6,7 @@ from itertools import count
 
 from jobmeter.collect.cgroup import v1, v2
 from jobmeter.collect.cgroup.paths import UNIFIED, Hierarchies
-from jobmeter.collect.cgroup.usage import Quota, Usage, climb, lowest
+from jobmeter.collect.cgroup.usage import CgroupUsage, Quota, climb, lowest
 
 _V1 = ("cpu", "cpuacct", "cpuset", "memory", "blkio")
 
@@ -22,13 +22,13 @@ class GroupReader:
         self._sys_root = sys_root
         self._turns = count(1)
 
-    def read(self, groups: Mapping[str, str]) -> Usage:
+    def read(self, groups: Mapping[str, str]) -> CgroupUsage:
         """Read the usage of the groups; fields are None if no hierarchy has the group."""
         began = next(self._turns)
         usage = self._read(groups)
         return replace(usage, began=began, ended=next(self._turns))
 
-    def _read(self, groups: Mapping[str, str]) -> Usage:
+    def _read(self, groups: Mapping[str, str]) -> CgroupUsage:
         directories, tops = self._places(groups)
         if any(name in directories for name in _V1):
             usage = v1.read_usage(directories, tops, self._sys_root)
@@ -36,7 +36,7 @@ class GroupReader:
             return replace(usage, stalled=v2.stalled(directories[UNIFIED])) if UNIFIED in directories else usage
         if UNIFIED in directories:
             return v2.read_usage(directories[UNIFIED], tops[UNIFIED], self._sys_root)
-        return Usage()
+        return CgroupUsage()
 
     def limits(self, groups: Mapping[str, str]) -> tuple[float | None, float | None]:
         """Return cores and bytes that a process in these groups may use; None without a limit.

@@ -8,7 +8,7 @@ from jobmeter.collect import files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class CgroupUsage:
     """Usage and limits; None if the group, its controller or the kernel does not provide a value.
 
     Bytes, seconds, cores; limits None: none set. ``memory`` is the working set: charged memory without inactive file
@@ -40,9 +40,9 @@ class Quota:
     throttled_seconds: float
 
 
-def later(before: Usage, after: Usage) -> Usage:
+def later(before: CgroupUsage, after: CgroupUsage) -> CgroupUsage:
     """Merge two readings: fields missing in the later one come from the earlier one."""
-    said = {name: value for name in Usage.__slots__ if (value := getattr(after, name)) not in (None, {})}
+    said = {name: value for name in CgroupUsage.__slots__ if (value := getattr(after, name)) not in (None, {})}
     return replace(before, **said)
 
 

@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 
 from jobmeter.collect import files
-from jobmeter.collect.cgroup.usage import Usage, climb, count_cpus, lowest, of_hardware, scaled, working_set
+from jobmeter.collect.cgroup.usage import CgroupUsage, climb, count_cpus, lowest, of_hardware, scaled, working_set
 
 _UNLIMITED = 2**62
 """Smallest value that means "no limit": the kernel writes the largest number of whole pages."""
 
 
-def read_usage(directories: Mapping[str, str], tops: Mapping[str, str], sys_root: str = "/sys") -> Usage:
+def read_usage(directories: Mapping[str, str], tops: Mapping[str, str], sys_root: str = "/sys") -> CgroupUsage:
     """Read the usage of the groups, by controller; missing controllers are not read.
 
     Limits are the lowest of the group's own and its parents' up to ``tops``.
@@ -20,7 +20,7 @@ def read_usage(directories: Mapping[str, str], tops: Mapping[str, str], sys_root
     # The most important first: a group may be removed while it is read.
     cpu = files.read_number(f"{cpuacct}/cpuacct.usage") if cpuacct else None
     read, written = _io(blkio, sys_root) if blkio else (None, None)
-    return Usage(
+    return CgroupUsage(
         cpu_seconds=scaled(cpu, 1e9),
         throttled_seconds=throttled_seconds(directories["cpu"]) if "cpu" in directories else None,
         cpu_limit=cpu_limit(directories, tops),

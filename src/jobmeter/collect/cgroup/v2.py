@@ -1,16 +1,16 @@
 """Control groups, version 2: one folder has everything."""
 
 from jobmeter.collect import files
-from jobmeter.collect.cgroup.usage import Usage, climb, count_cpus, lowest, of_hardware, scaled, working_set
+from jobmeter.collect.cgroup.usage import CgroupUsage, climb, count_cpus, lowest, of_hardware, scaled, working_set
 from jobmeter.collect.host.pressure import stalled_seconds
 
 
-def read_usage(directory: str, top: str, sys_root: str = "/sys") -> Usage:
+def read_usage(directory: str, top: str, sys_root: str = "/sys") -> CgroupUsage:
     """Read the usage of the group in ``directory``. Limits are the lowest of its own and its parents' up to ``top``."""
     cpu = files.read_pairs(f"{directory}/cpu.stat") or {}
     events = files.read_pairs(f"{directory}/memory.events") or {}
     read, written = _io(directory, sys_root)
-    return Usage(
+    return CgroupUsage(
         cpu_seconds=scaled(cpu.get(b"usage_usec"), 1e6),
         throttled_seconds=throttled_seconds(directory),
         cpu_limit=cpu_limit(directory, top),

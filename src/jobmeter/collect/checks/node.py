@@ -8,7 +8,7 @@ from jobmeter.collect.accelerators.checks import check_accelerators
 from jobmeter.collect.accelerators.collector import AcceleratorCollector
 from jobmeter.collect.checks import system
 from jobmeter.collect.checks.runner import CheckRunner
-from jobmeter.model.task import Check, CheckStatus
+from jobmeter.model.task import CheckStatus, TaskCheck
 
 PATIENCE = 8.0
 """Seconds that one check may take."""
@@ -28,12 +28,12 @@ class NodeChecks:
         difference: Callable[[], float],
         patience: float = PATIENCE,
     ) -> None:
-        self._runner: CheckRunner[tuple[str, int], Check] = CheckRunner(
+        self._runner: CheckRunner[tuple[str, int], TaskCheck] = CheckRunner(
             patience,
-            lambda key, error: Check(key[0], CheckStatus.UNAVAILABLE, f"the check failed: {error}"[:1_000]),
-            lambda key, text: Check(key[0], CheckStatus.WARNING, text),
+            lambda key, error: TaskCheck(key[0], CheckStatus.UNAVAILABLE, f"the check failed: {error}"[:1_000]),
+            lambda key, text: TaskCheck(key[0], CheckStatus.WARNING, text),
         )
-        self.checks: Mapping[str, Sequence[Callable[[], list[Check]]]] = {
+        self.checks: Mapping[str, Sequence[Callable[[], list[TaskCheck]]]] = {
             "disks": [system.check_disks],
             "links": [system.check_links],
             "gpus": [partial(check_accelerators, one, accelerators) for one in accelerators],
@@ -43,14 +43,14 @@ class NodeChecks:
             "memory": [system.check_memory],
         }
 
-    def make(self, names: Sequence[str]) -> list[Check]:
+    def make(self, names: Sequence[str]) -> list[TaskCheck]:
         """Run the checks of those names and return their results; unknown names are ignored."""
         parts = {(name, at): part for name in names for at, part in enumerate(self.checks.get(name, ()))}
         return self._runner.run(parts)
 
 
-def check_clock(offset: float) -> list[Check]:
+def check_clock(offset: float) -> list[TaskCheck]:
     """Check the wall clock against the sample clock, by its lead in seconds."""
     status = CheckStatus.WARNING if abs(offset) > _SKEW else CheckStatus.OK
     text = f"the wall clock is {offset:+.3f} s from the time of samples"
-    return [Check("clock", status, text, {"offset_seconds": round(offset, 3)})]
+    return [TaskCheck("clock", status, text, {"offset_seconds": round(offset, 3)})]

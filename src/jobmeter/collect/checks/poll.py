@@ -8,7 +8,7 @@ from urllib.parse import quote
 import msgspec
 
 from jobmeter.client.transport import API
-from jobmeter.collect.base import Place
+from jobmeter.collect.base import NodeIdentity
 from jobmeter.collect.checks.node import NodeChecks
 from jobmeter.collect.deliver import Requester
 from jobmeter.collect.stacks.collect import StackCollector
@@ -33,7 +33,7 @@ class CheckPoller:
 
     def __init__(
         self,
-        place: Place,
+        place: NodeIdentity,
         connect: Callable[[], Requester],
         checks: NodeChecks | None,
         stacks: StackCollector,

@@ -7,7 +7,7 @@ from threading import Event
 
 from jobmeter.collect import files
 from jobmeter.collect.host.filesystem import mount_points
-from jobmeter.model.task import Check, CheckStatus
+from jobmeter.model.task import CheckStatus, TaskCheck
 
 FULL, NEARLY_FULL = 0.98, 0.90
 _LOOKS, _LOOK_SECONDS = 3, 0.5
@@ -15,7 +15,7 @@ _MOST_NAMED = 10
 _DOWN = frozenset({"down", "lowerlayerdown"})
 
 
-def check_disks(proc: str = "/proc", sys: str = "/sys") -> list[Check]:
+def check_disks(proc: str = "/proc", sys: str = "/sys") -> list[TaskCheck]:
     """Check the use of each filesystem, read-only mounts, and the state of block devices."""
     text = files.read(f"{proc}/self/mountinfo") or b""
     checks = [found for point in mount_points(text) for found in _filesystem(point)]
@@ -25,15 +25,15 @@ def check_disks(proc: str = "/proc", sys: str = "/sys") -> list[Check]:
         if state:
             bad = state != "live"
             text_of = f"controller {controller.name} is {state}"
-            checks.append(Check("disks", CheckStatus.CRITICAL if bad else CheckStatus.OK, text_of))
-    return checks or [Check("disks", CheckStatus.UNAVAILABLE, "no filesystem found")]
+            checks.append(TaskCheck("disks", CheckStatus.CRITICAL if bad else CheckStatus.OK, text_of))
+    return checks or [TaskCheck("disks", CheckStatus.UNAVAILABLE, "no filesystem found")]
 
 
-def _filesystem(point: str) -> Iterator[Check]:
+def _filesystem(point: str) -> Iterator[TaskCheck]:
     try:
         found = os.statvfs(point)
     except OSError as error:
-        yield Check("disks", CheckStatus.WARNING, f"{point} does not answer: {error.strerror}")
+        yield TaskCheck("disks", CheckStatus.WARNING, f"{point} does not answer: {error.strerror}")
         return
     if not found.f_blocks:
         return
@@ -44,32 +44,32 @@ def _filesystem(point: str) -> Iterator[Check]:
     text = f"{point} is {used:.0%} full, {inodes:.0%} of its inodes are used"
     if found.f_flag & os.ST_RDONLY:
         status, text = max(status, CheckStatus.WARNING, key=list(CheckStatus).index), f"{text}, it is read-only"
-    yield Check("disks", status, text, {"used_ratio": round(used, 4), "inodes_used_ratio": round(inodes, 4)})
+    yield TaskCheck("disks", status, text, {"used_ratio": round(used, 4), "inodes_used_ratio": round(inodes, 4)})
 
 
-def _block_device(device: Path) -> Iterator[Check]:
+def _block_device(device: Path) -> Iterator[TaskCheck]:
     errors = _number(device / "device/ioerr_cnt")
     if errors is not None:
         status = CheckStatus.WARNING if errors else CheckStatus.OK
-        yield Check("disks", status, f"{device.name} counts {errors} errors", {"errors": float(errors)})
+        yield TaskCheck("disks", status, f"{device.name} counts {errors} errors", {"errors": float(errors)})
     degraded = _number(device / "md/degraded")
     if degraded is not None:
         status = CheckStatus.CRITICAL if degraded else CheckStatus.OK
-        yield Check("disks", status, f"{device.name} lacks {degraded} of its disks", {"missing": float(degraded)})
+        yield TaskCheck("disks", status, f"{device.name} lacks {degraded} of its disks", {"missing": float(degraded)})
 
 
-def check_links(sys: str = "/sys") -> list[Check]:
+def check_links(sys: str = "/sys") -> list[TaskCheck]:
     """Check links of hardware network interfaces, their errors, and InfiniBand ports."""
     interfaces = sorted(Path(sys, "class/net").glob("*"))
     checks = [_interface(interface) for interface in interfaces if (interface / "device").exists()]
     for state in sorted(Path(sys, "class/infiniband").glob("*/ports/*/state")):
         port, text = f"{state.parts[-4]} port {state.parts[-2]}", files.read_text(str(state))
         up = text.endswith("ACTIVE")
-        checks.append(Check("links", CheckStatus.OK if up else CheckStatus.CRITICAL, f"{port} is {text}"))
-    return checks or [Check("links", CheckStatus.UNAVAILABLE, "no network device found")]
+        checks.append(TaskCheck("links", CheckStatus.OK if up else CheckStatus.CRITICAL, f"{port} is {text}"))
+    return checks or [TaskCheck("links", CheckStatus.UNAVAILABLE, "no network device found")]
 
 
-def _interface(interface: Path) -> Check:
+def _interface(interface: Path) -> TaskCheck:
     state = files.read_text(str(interface / "operstate"))
     names = ("rx_errors", "tx_errors", "rx_packets", "tx_packets")
     counts = {name: _number(interface / "statistics" / name) or 0 for name in names}
@@ -83,26 +83,28 @@ def _interface(interface: Path) -> Check:
     if state in _DOWN and administered:
         status = CheckStatus.CRITICAL
     text = f"{interface.name} is {state}, {changes} changes of its carrier, {errors} errors"
-    return Check("links", status, text, {"carrier_changes": float(changes), "errors": float(errors)})
+    return TaskCheck("links", status, text, {"carrier_changes": float(changes), "errors": float(errors)})
 
 
-def check_memory(proc: str = "/proc") -> list[Check]:
+def check_memory(proc: str = "/proc") -> list[TaskCheck]:
     """Check the available memory."""
     found = files.read_pairs(f"{proc}/meminfo") or {}
     total, available = found.get(b"MemTotal"), found.get(b"MemAvailable")
     if not total or available is None:
-        return [Check("memory", CheckStatus.UNAVAILABLE, "the kernel does not say how much memory is available")]
+        return [TaskCheck("memory", CheckStatus.UNAVAILABLE, "the kernel does not say how much memory is available")]
     share = available / total
     status = CheckStatus.CRITICAL if share < 0.02 else CheckStatus.WARNING if share < 0.05 else CheckStatus.OK
-    return [Check("memory", status, f"{share:.0%} of the memory is available", {"available_ratio": round(share, 4)})]
+    return [
+        TaskCheck("memory", status, f"{share:.0%} of the memory is available", {"available_ratio": round(share, 4)})
+    ]
 
 
-def check_tasks(proc: str = "/proc", pause: Event | None = None) -> list[Check]:
+def check_tasks(proc: str = "/proc", pause: Event | None = None) -> list[TaskCheck]:
     """Find processes in uninterruptible sleep, in three samples within a second."""
     pause = pause or Event()
     waiting = _waiting(proc)
     if waiting is None:
-        return [Check("tasks", CheckStatus.UNAVAILABLE, f"{proc} cannot be read")]
+        return [TaskCheck("tasks", CheckStatus.UNAVAILABLE, f"{proc} cannot be read")]
     for _ in range(_LOOKS - 1):
         if not waiting:
             break
@@ -110,10 +112,10 @@ def check_tasks(proc: str = "/proc", pause: Event | None = None) -> list[Check]:
         again = _waiting(proc) or {}
         waiting = {pid: name for pid, name in waiting.items() if pid in again}
     if not waiting:
-        return [Check("tasks", CheckStatus.OK, "no process is blocked on a device", {"waiting": 0.0})]
+        return [TaskCheck("tasks", CheckStatus.OK, "no process is blocked on a device", {"waiting": 0.0})]
     named = ", ".join(f"{name} ({pid})" for pid, name in sorted(waiting.items())[:_MOST_NAMED])
     text = f"{len(waiting)} processes are blocked on a device: {named}"
-    return [Check("tasks", CheckStatus.WARNING, text, {"waiting": float(len(waiting))})]
+    return [TaskCheck("tasks", CheckStatus.WARNING, text, {"waiting": float(len(waiting))})]
 
 
 def _waiting(proc: str) -> dict[int, str] | None:
@@ -129,13 +131,13 @@ def _waiting(proc: str) -> dict[int, str] | None:
     return found
 
 
-def check_kernel_log(path: str = "/dev/kmsg") -> list[Check]:
+def check_kernel_log(path: str = "/dev/kmsg") -> list[TaskCheck]:
     """Check that the kernel's log can be read: without it, device errors show only in counters."""
     try:
         os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
     except OSError as error:
-        return [Check("kernel_log", CheckStatus.UNAVAILABLE, f"{path} cannot be read: {error.strerror}")]
-    return [Check("kernel_log", CheckStatus.OK, f"{path} can be read")]
+        return [TaskCheck("kernel_log", CheckStatus.UNAVAILABLE, f"{path} cannot be read: {error.strerror}")]
+    return [TaskCheck("kernel_log", CheckStatus.OK, f"{path} can be read")]
 
 
 def _number(path: Path, base: int = 10) -> int | None:

@@ -14,9 +14,9 @@ from jobmeter.collect.discover.clusters import SlurmClusters
 from jobmeter.collect.discover.containers import ContainerRuns
 from jobmeter.collect.discover.environ import local_rank, number, rank, read_environment
 from jobmeter.collect.discover.groups import PodPlace, SlurmPlace, pod_place, slurm_place
-from jobmeter.collect.discover.member import Member, Source
-from jobmeter.collect.discover.owners import JobOwners, Principal, Principals
-from jobmeter.collect.discover.rules import JobRule, Match, Subject, first_match
+from jobmeter.collect.discover.member import Member, MembershipSource
+from jobmeter.collect.discover.owners import JobOwners, Principals, ProcessOwner
+from jobmeter.collect.discover.rules import JobRule, RuleMatch, RuleSubject, first_match
 from jobmeter.collect.process.stat import ProcessStat, real_user, user_name
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.pod import job_of_pod
@@ -103,7 +103,7 @@ class NodeClassifier:
             tagged = _tagged(variables, place.groups if place else {})
             if self._accepts(tagged.owner.job, candidate):
                 return tagged
-        return parent if parent is not None and parent.source is Source.TAGS else _UNDECIDED
+        return parent if parent is not None and parent.source is MembershipSource.TAGS else _UNDECIDED
 
     def _by_slurm_group(self, candidate: "_Candidate") -> "_Decision":
         return _UNDECIDED if candidate.slurm is None else self._in_slurm(candidate, candidate.slurm)
@@ -128,9 +128,9 @@ class NodeClassifier:
 
     def _by_rule(self, candidate: "_Candidate") -> "_Decision":
         variables, parent = candidate.variables, candidate.parent
-        if parent is not None and parent.source is Source.RULE and not parent.groups:
+        if parent is not None and parent.source is MembershipSource.RULE and not parent.groups:
             return _child_of_command(parent, variables)
-        match = first_match(self._rules, Subject(self._proc, candidate.pid, candidate.groups))
+        match = first_match(self._rules, RuleSubject(self._proc, candidate.pid, candidate.groups))
         return _UNDECIDED if match is None else _by_rule(match, variables)
 
     def _by_torchrun(self, candidate: "_Candidate") -> "_Decision":
@@ -148,11 +148,11 @@ class NodeClassifier:
     def _principals(self, candidate: "_Candidate") -> Principals:
         """Return the principals of a process; empty if it has ended."""
         place = candidate.pod or candidate.slurm
-        group = tuple(Principal("group", path) for path in sorted({*place.groups.values()})[:1]) if place else ()
+        group = tuple(ProcessOwner("group", path) for path in sorted({*place.groups.values()})[:1]) if place else ()
         if candidate.pod is not None:
-            return Principal("namespace", self._containers.namespace(candidate.pod.uid)), *group
+            return ProcessOwner("namespace", self._containers.namespace(candidate.pod.uid)), *group
         uid = real_user(self._proc, candidate.pid)
-        return () if uid is None else (Principal("user", str(uid)), *group)
+        return () if uid is None else (ProcessOwner("user", str(uid)), *group)
 
     def _before_exec(self, pid: int) -> bool:
         """True if a process still is Slurm's own: a task between its fork and its exec has no rank."""
@@ -163,7 +163,7 @@ class NodeClassifier:
         job = place.job or variables.get("SLURM_JOB_ID", "")
         if place.step == "extern":
             return None
-        beside = parent is not None and parent.source is Source.SLURM and parent.groups == place.groups != {}
+        beside = parent is not None and parent.source is MembershipSource.SLURM and parent.groups == place.groups != {}
         if not place.job and parent is not None and beside and not self._clusters.is_job(parent, job):
             # Slurm 26.05: only the environment has the number, and a child may have changed its own.
             return parent
@@ -188,7 +188,7 @@ class NodeClassifier:
             return None
         return Member(
             owner=owner,
-            source=Source.SLURM,
+            source=MembershipSource.SLURM,
             cluster=cluster,
             step=place.step or variables.get("SLURM_STEP_ID", ""),
             job_start=variables.get("SLURM_JOB_START_TIME", ""),
@@ -233,7 +233,7 @@ def _tagged(variables: Variables, groups: Mapping[str, str]) -> Member:
     measured = variables.get("JOBMETER_MEASURED") == "run"
     return Member(
         owner=owner,
-        source=Source.TAGS,
+        source=MembershipSource.TAGS,
         rank=rank(variables),
         groups={} if measured else groups,
         measured=measured,
@@ -246,7 +246,7 @@ def _in_pod(place: PodPlace, run: int, variables: Variables, parent: Member | No
         return replace(parent, **_of_process(variables))
     return Member(
         owner=Owner(job_of_pod(place.uid), "worker-0", run),
-        source=Source.KUBERNETES,
+        source=MembershipSource.KUBERNETES,
         rank=rank(variables),
         groups=place.groups,
         kind="Pod",
@@ -256,12 +256,12 @@ def _in_pod(place: PodPlace, run: int, variables: Variables, parent: Member | No
     )
 
 
-def _by_rule(match: Match, variables: Variables) -> Member:
+def _by_rule(match: RuleMatch, variables: Variables) -> Member:
     # A group is one replica, however many ranks it contains: its counters cover all of them.
     own = None if match.groups else rank(variables)
     return Member(
         owner=Owner(check_job_id(match.job), check_name(f"worker-{own or 0}", "replica")),
-        source=Source.RULE,
+        source=MembershipSource.RULE,
         rank=own,
         groups=match.groups,
         name=match.name,
@@ -299,7 +299,9 @@ def _by_torchrun(variables: Variables) -> Member:
         f"worker-{group}",
         number(variables, "TORCHELASTIC_RESTART_COUNT") or 0,
     )
-    return Member(owner=owner, source=Source.TORCHRUN, rank=group, kind="PyTorchJob", **_of_process(variables))
+    return Member(
+        owner=owner, source=MembershipSource.TORCHRUN, rank=group, kind="PyTorchJob", **_of_process(variables)
+    )
 
 
 class _OfProcess(TypedDict):

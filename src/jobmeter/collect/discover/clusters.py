@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from jobmeter.collect import files
 from jobmeter.collect.discover.groups import SlurmPlace
-from jobmeter.collect.discover.member import Member, Source
+from jobmeter.collect.discover.member import Member, MembershipSource
 from jobmeter.model.cluster import JobIds, job_in_cluster
 
 VARIABLE = "SLURM_CLUSTER_NAME"
@@ -81,4 +81,4 @@ class SlurmClusters:
 
     def is_job(self, member: Member, number: str) -> bool:
         """True if a member works for a job of that number, in its own cluster."""
-        return member.source is Source.SLURM and member.owner.job == self.job_id(number, member.cluster)
+        return member.source is MembershipSource.SLURM and member.owner.job == self.job_id(number, member.cluster)

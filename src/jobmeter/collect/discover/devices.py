@@ -7,8 +7,8 @@ from typing import Protocol
 from jobmeter.collect.accelerators.names import DeviceName, gpu_name
 from jobmeter.collect.accelerators.vendor import Device
 from jobmeter.collect.accelerators.visible import VisibleVariable, ordinal_of
-from jobmeter.collect.base import Owner, Place
-from jobmeter.collect.discover.member import Member, Source
+from jobmeter.collect.base import NodeIdentity, Owner
+from jobmeter.collect.discover.member import Member, MembershipSource
 from jobmeter.model.job import AllocationSource
 from jobmeter.model.record import AllocationRecord, JobRecord, Records
 
@@ -40,13 +40,13 @@ class DeviceSet:
             return []
         variable, text = named
         openable = [device for device in self.devices if permitted is None or device.index in permitted]
-        if variable.relative and permitted is None and member.source is Source.KUBERNETES:
+        if variable.relative and permitted is None and member.source is MembershipSource.KUBERNETES:
             text = ",".join(entry for entry in text.split(",") if ordinal_of(entry) is None)
         return variable.parse(text, openable)
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class DeviceClaim:
     """Claim of a replica on a device; ``rank`` is the rank of the using process, if known."""
 
     owner: Owner
@@ -75,12 +75,12 @@ def no_device_list(member: Member) -> Sequence[int] | None:  # noqa: ARG001 - th
 
 def allocations_by_source(
     sources: Iterable[DeviceAllocator], devices: Sequence[Device], now_ms: int
-) -> dict[int, list[Claim]]:
+) -> dict[int, list[DeviceClaim]]:
     """Return the allocations of each device number by source, most trusted first."""
-    found: dict[int, list[Claim]] = {}
+    found: dict[int, list[DeviceClaim]] = {}
     for source in sources:
         for index, owners in source.owners(devices, now_ms).items():
-            found.setdefault(index, []).extend(Claim(owner, None, source.source) for owner in owners)
+            found.setdefault(index, []).extend(DeviceClaim(owner, None, source.source) for owner in owners)
     return found
 
 
@@ -88,16 +88,16 @@ def claims(
     devices: DeviceSet,
     users: Mapping[int, Sequence[Member]],
     members: Sequence[Member],
-    given: Mapping[int, Sequence[Claim]] | None = None,
+    given: Mapping[int, Sequence[DeviceClaim]] | None = None,
     permitted: Permitted = no_device_list,
-) -> dict[int, list[Claim]]:
+) -> dict[int, list[DeviceClaim]]:
     """Determine the claims on each device number.
 
     ``users`` are the members that compute on a device now; a device with users belongs only to them. ``members`` are
     all processes of jobs, for the devices that their environments name and their control groups permit. ``given`` are
     allocations by the kubelet or a prolog: they take precedence over users, environments and groups.
     """
-    found: dict[int, dict[Owner, Claim]] = {device.index: {} for device in devices.devices}
+    found: dict[int, dict[Owner, DeviceClaim]] = {device.index: {} for device in devices.devices}
     for index, present in users.items():
         for member in present:
             _claim(found[index], member, AllocationSource.PROCESS)
@@ -114,7 +114,7 @@ def claims(
 
 def _claim_visible(
     devices: DeviceSet,
-    free: Mapping[int, dict[Owner, Claim]],
+    free: Mapping[int, dict[Owner, DeviceClaim]],
     members: Iterable[Member],
     permitted: Permitted,
 ) -> None:
@@ -130,7 +130,7 @@ def _claim_visible(
 
 
 def _claim_permitted(
-    count: int, free: Mapping[int, dict[Owner, Claim]], members: Iterable[Member], permitted: Permitted
+    count: int, free: Mapping[int, dict[Owner, DeviceClaim]], members: Iterable[Member], permitted: Permitted
 ) -> None:
     """Add claims on devices that a group permits and no environment names.
 
@@ -143,25 +143,25 @@ def _claim_permitted(
         if len(allowed) < count or member.owner not in named:
             for index in left:
                 if index in allowed:
-                    free[index].setdefault(member.owner, Claim(member.owner, None, AllocationSource.CGROUP))
+                    free[index].setdefault(member.owner, DeviceClaim(member.owner, None, AllocationSource.CGROUP))
 
 
-def _claim(by_owner: dict[Owner, Claim], member: Member, source: AllocationSource) -> None:
+def _claim(by_owner: dict[Owner, DeviceClaim], member: Member, source: AllocationSource) -> None:
     claim = by_owner.get(member.owner)
     if claim is None or claim.rank is None:
-        by_owner[member.owner] = Claim(member.owner, member.process_rank, source)
+        by_owner[member.owner] = DeviceClaim(member.owner, member.process_rank, source)
 
 
 class AllocationTracker:
     """Record source that turns successive observations into intervals. One thread updates, another may read."""
 
-    def __init__(self, place: Place, device_name: DeviceName) -> None:
+    def __init__(self, place: NodeIdentity, device_name: DeviceName) -> None:
         self._place = place
         self._device_name = device_name
-        self._open: dict[tuple[Owner, int], tuple[int, Claim]] = {}
+        self._open: dict[tuple[Owner, int], tuple[int, DeviceClaim]] = {}
         self._news: list[tuple[Owner, AllocationRecord]] = []
 
-    def update(self, now_ms: int, found: Mapping[int, Sequence[Claim]]) -> None:
+    def update(self, now_ms: int, found: Mapping[int, Sequence[DeviceClaim]]) -> None:
         """Update with the current claims on the devices that could be read."""
         present = {(claim.owner, index): claim for index, some in found.items() for claim in some}
         for key, claim in present.items():
@@ -186,7 +186,7 @@ class AllocationTracker:
         project = self._place.project or None
         return Records(jobs=[JobRecord(job_id=job, project=project, allocations=some) for job, some in by_job.items()])
 
-    def _report(self, index: int, start: int, claim: Claim, end: int | None) -> None:
+    def _report(self, index: int, start: int, claim: DeviceClaim, end: int | None) -> None:
         record = AllocationRecord(
             replica=claim.owner.replica,
             node=self._place.node,

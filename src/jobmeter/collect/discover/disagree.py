@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from jobmeter.collect.accelerators.names import DeviceName
-from jobmeter.collect.base import Owner, Place
-from jobmeter.collect.discover.devices import Claim, DeviceSet, Permitted, no_device_list
+from jobmeter.collect.base import NodeIdentity, Owner
+from jobmeter.collect.discover.devices import DeviceClaim, DeviceSet, Permitted, no_device_list
 from jobmeter.collect.discover.member import Member
 from jobmeter.model.event import ALLOCATION_MISMATCH, Level
 from jobmeter.model.job import AllocationSource
@@ -30,7 +30,7 @@ class Disagreement:
 def disagreements(
     devices: DeviceSet,
     users: Mapping[int, Sequence[Member]],
-    given: Mapping[int, Sequence[Claim]] | None = None,
+    given: Mapping[int, Sequence[DeviceClaim]] | None = None,
     members: Iterable[Member] = (),
     permitted: Permitted = no_device_list,
 ) -> list[Disagreement]:
@@ -58,7 +58,7 @@ def disagreements(
 
 
 def _of_use(
-    index: int, member: Member, devices: DeviceSet, given: Sequence[Claim], allowed: Sequence[int] | None
+    index: int, member: Member, devices: DeviceSet, given: Sequence[DeviceClaim], allowed: Sequence[int] | None
 ) -> str:
     if given:
         return "" if _has(given, member.owner) else f"which {_givers(given)}"
@@ -73,7 +73,7 @@ def _of_use(
 def _of_visible(
     member: Member,
     devices: DeviceSet,
-    given: Mapping[int, Sequence[Claim]],
+    given: Mapping[int, Sequence[DeviceClaim]],
     allowed: Sequence[int] | None,
 ) -> Iterator[tuple[int, str]]:
     for index in _named(member, devices):
@@ -85,7 +85,7 @@ def _of_visible(
             yield index, f"{what}, but its control group lets it open {_names(devices, allowed)}."
 
 
-def _of_givers(device: str, claims: Sequence[Claim]) -> Iterator[tuple[Owner, str]]:
+def _of_givers(device: str, claims: Sequence[DeviceClaim]) -> Iterator[tuple[Owner, str]]:
     """Yield jobs that the less trusted source names and the first one does not."""
     first = [claim for claim in claims if claim.source == claims[0].source]
     jobs = {claim.owner.job for claim in first}
@@ -95,11 +95,11 @@ def _of_givers(device: str, claims: Sequence[Claim]) -> Iterator[tuple[Owner, st
             yield claim.owner, f"{giver} gave it {device}, which {_givers(first)}."
 
 
-def _has(given: Iterable[Claim], owner: Owner) -> bool:
+def _has(given: Iterable[DeviceClaim], owner: Owner) -> bool:
     return any((claim.owner.job, claim.owner.replica) == (owner.job, owner.replica) for claim in given)
 
 
-def _givers(given: Sequence[Claim]) -> str:
+def _givers(given: Sequence[DeviceClaim]) -> str:
     names = sorted({f"{claim.owner.replica} of {claim.owner.job}" for claim in given})
     return f"{_GIVERS[given[0].source]} gave to {', '.join(names[:3])}"
 
@@ -132,7 +132,7 @@ def _named(member: Member, devices: DeviceSet) -> list[int]:
 class DisagreementWatch:
     """Record source: an event for each disagreement that lasts. One thread updates, another may read."""
 
-    def __init__(self, place: Place, device_name: DeviceName) -> None:
+    def __init__(self, place: NodeIdentity, device_name: DeviceName) -> None:
         self._place = place
         self._device_name = device_name
         self._scans: dict[tuple[Owner, int], int] = {}

@@ -9,7 +9,7 @@ from jobmeter.collect.base import Owner
 from jobmeter.collect.process.stat import ProcessStat
 
 
-class Source(StrEnum):
+class MembershipSource(StrEnum):
     """Source of a membership: the starter of the job."""
 
     TAGS = "tags"
@@ -34,7 +34,7 @@ class Member:
     """
 
     owner: Owner
-    source: Source
+    source: MembershipSource
     rank: int | None = None
     process_rank: int | None = None
     local_rank: int | None = None

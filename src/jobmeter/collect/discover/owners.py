@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from jobmeter.collect.base import Place
+from jobmeter.collect.base import NodeIdentity
 from jobmeter.collect.discover.member import Process
 from jobmeter.collect.process.stat import user_name
 from jobmeter.collect.state_file import StateFile
@@ -32,7 +32,7 @@ _FILE = "owners.json"
 _log = logging.getLogger(__name__)
 
 
-class Principal(NamedTuple):
+class ProcessOwner(NamedTuple):
     """Mark that groups processes: ``kind`` is ``user``, ``namespace`` or ``group``."""
 
     kind: str
@@ -44,7 +44,7 @@ class Principal(NamedTuple):
         return f"{self.kind} {self.name}" if self.name else "a pod"
 
 
-Principals = tuple[Principal, ...]
+Principals = tuple[ProcessOwner, ...]
 """Marks of a process; the first one is reported."""
 
 
@@ -56,16 +56,16 @@ class _Owner(msgspec.Struct):
     assigned: bool = False
 
     @property
-    def first(self) -> Principal:
-        return Principal(*self.principals[0])
+    def first(self) -> ProcessOwner:
+        return ProcessOwner(*self.principals[0])
 
 
 class Refusal(NamedTuple):
     """Refusal: a process named a job of another owner."""
 
     job: str
-    claimant: Principal
-    owner: Principal
+    claimant: ProcessOwner
+    owner: ProcessOwner
 
 
 class JobOwners:
@@ -87,8 +87,8 @@ class JobOwners:
         self._changed = False
         self._displaced: set[str] = set()
         self._now_ms = 0
-        self._refusals: dict[Principal, Refusal] = {}
-        self._reported: dict[Principal, int] = {}
+        self._refusals: dict[ProcessOwner, Refusal] = {}
+        self._reported: dict[ProcessOwner, int] = {}
 
     def assign(self, job: str, principals: Principals) -> None:
         """Set the owner of a job from a control group that only a scheduler creates."""
@@ -107,7 +107,7 @@ class JobOwners:
             self._put(job, principals)
             return True
         owner.used_ms = self._now_ms
-        if {*principals}.isdisjoint(Principal(*one) for one in owner.principals):
+        if {*principals}.isdisjoint(ProcessOwner(*one) for one in owner.principals):
             self._refusals.setdefault(principals[0], Refusal(job, principals[0], owner.first))
             return False
         return True
@@ -159,7 +159,7 @@ class JobOwners:
 class OwnerReporter:
     """Record source: an event of the node for each user whose processes name another user's job."""
 
-    def __init__(self, place: Place, owners: JobOwners, processes: Callable[[], Iterable[Process]]) -> None:
+    def __init__(self, place: NodeIdentity, owners: JobOwners, processes: Callable[[], Iterable[Process]]) -> None:
         self._place = place
         self._owners = owners
         self._processes = processes

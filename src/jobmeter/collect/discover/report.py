@@ -9,7 +9,7 @@ from typing import Any
 from jobmeter import __version__
 from jobmeter.collect import files
 from jobmeter.collect.accelerators.vendor import Device
-from jobmeter.collect.base import Owner, Place
+from jobmeter.collect.base import NodeIdentity, Owner
 from jobmeter.collect.discover.member import Member, Process
 from jobmeter.model.device import DeviceState
 from jobmeter.model.job import JobState
@@ -36,7 +36,7 @@ class JobReporter:
     """
 
     def __init__(
-        self, place: Place, processes: Callable[[], Iterable[Process]], epoch_ms: Callable[[int], int]
+        self, place: NodeIdentity, processes: Callable[[], Iterable[Process]], epoch_ms: Callable[[int], int]
     ) -> None:
         """``epoch_ms`` converts milliseconds since the start of the machine to epoch milliseconds."""
         self._place = place
@@ -97,7 +97,7 @@ class NodeReporter:
 
     def __init__(
         self,
-        place: Place,
+        place: NodeIdentity,
         devices: Callable[[], Mapping[str, Device]],
         proc_root: str = "/proc",
         interval_ms: int | None = None,

@@ -71,7 +71,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
+class RuleMatch:
     """Job that a rule assigns to a process. ``groups`` are the job's own, empty for a command."""
 
     job: str
@@ -89,7 +89,7 @@ class _Place(NamedTuple):
     fields: Fields
 
 
-class Subject:
+class RuleSubject:
     """Process as seen by rules. Each part is read once, when the first rule needs it."""
 
     def __init__(self, proc_root: str, pid: int, groups: Groups, invocations: str = _INVOCATIONS) -> None:
@@ -134,7 +134,7 @@ class JobRule:
     kind: str
     user: str
 
-    def match(self, subject: Subject) -> Match | None:
+    def match(self, subject: RuleSubject) -> RuleMatch | None:
         """Return the job of a process by this rule; None without a match."""
         if self.by == "command":
             found = self.patterns[0].wildcards(subject.command)
@@ -148,7 +148,7 @@ class JobRule:
                 fields = fields or place.fields
         return None if fields is None else self._made(fields, own)
 
-    def _place(self, subject: Subject, controller: str, path: str) -> _Place | None:
+    def _place(self, subject: RuleSubject, controller: str, path: str) -> _Place | None:
         """Find the part of a path that the rule matches."""
         if self.by == "cgroup":
             return self._beginning(path)
@@ -166,12 +166,12 @@ class JobRule:
         name = "/".join(parts)
         return _Place(len(name), name, _numbered([text for some in found for text in some or ()]))
 
-    def _made(self, fields: Fields, groups: Groups) -> Match:
+    def _made(self, fields: Fields, groups: Groups) -> RuleMatch:
         def filled(template: str) -> str:
             text = _NAMED.sub(lambda match: fields[match[1]], template)
             return _UNSAFE.sub("-", text).strip("-")
 
-        return Match(filled(self.job), filled(self.name), self.kind, self.user, groups)
+        return RuleMatch(filled(self.job), filled(self.name), self.kind, self.user, groups)
 
 
 def read_rules(path: Path) -> tuple[JobRule, ...]:
@@ -190,7 +190,7 @@ def read_rules(path: Path) -> tuple[JobRule, ...]:
     return tuple(_rule(entry, f"{path}, rule {number}") for number, entry in enumerate(entries, 1))
 
 
-def first_match(rules: Sequence[JobRule], subject: Subject) -> Match | None:
+def first_match(rules: Sequence[JobRule], subject: RuleSubject) -> RuleMatch | None:
     """Return the job of a process by the first rule that matches."""
     matches = (rule.match(subject) for rule in rules)
     return next((match for match in matches if match is not None), None)

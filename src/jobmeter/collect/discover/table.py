@@ -4,10 +4,10 @@ import os
 from dataclasses import dataclass
 from threading import Lock
 
-from jobmeter.collect.discover.member import Classifier, Member, Process, Source
+from jobmeter.collect.discover.member import Classifier, Member, MembershipSource, Process
 from jobmeter.collect.process.stat import Key, ProcessStat, all_pids, read_stat
 from jobmeter.collect.process_events.forks import ForkCount
-from jobmeter.collect.process_events.taskstats import Final
+from jobmeter.collect.process_events.taskstats import TaskExit
 from jobmeter.collect.process_events.watch import Gone, ProcessWatch
 
 _SCANS = 2
@@ -24,7 +24,7 @@ class Left:
     """
 
     process: Process
-    final: Final | None
+    final: TaskExit | None
     waited_seconds: float
 
 
@@ -132,7 +132,7 @@ class ProcessTable:
         if scans < _SCANS and not (scans and stat.ended):
             parent = self._parent(stat) or self._watch.inherited(stat.key.pid)
             before = self._members.get(stat.key)
-            if parent is None and before is not None and before.source is Source.TAGS:
+            if parent is None and before is not None and before.source is MembershipSource.TAGS:
                 parent = before  # its parent has ended since
             self._members[stat.key] = self._classifier.member(stat, parent)
             self._scans[stat.key] = scans = scans + 1

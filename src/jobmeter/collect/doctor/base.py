@@ -7,7 +7,7 @@ from enum import StrEnum
 from jobmeter.collect.checks.runner import CheckRunner
 
 
-class Status(StrEnum):
+class SourceStatus(StrEnum):
     """Status of a source of measurements.
 
     ``OK``: read. ``LIMITED``: partially read. ``ABSENT``: not read, because this machine has none, or this version has
@@ -26,7 +26,7 @@ class Check:
 
     area: str
     name: str
-    status: Status
+    status: SourceStatus
     text: str
     advice: str = ""
 
@@ -35,7 +35,7 @@ def run_checks(checks: Mapping[tuple[str, str], Callable[[], Iterable[Check]]], 
     """Run checks by area and name, each for at most ``patience`` seconds, and return their results in order."""
     runner: CheckRunner[tuple[str, str], Check] = CheckRunner(
         patience,
-        lambda key, error: Check(*key, Status.PROBLEM, f"a check failed: {error}"[:1_000]),
-        lambda key, text: Check(*key, Status.PROBLEM, text),
+        lambda key, error: Check(*key, SourceStatus.PROBLEM, f"a check failed: {error}"[:1_000]),
+        lambda key, text: Check(*key, SourceStatus.PROBLEM, text),
     )
     return runner.run(checks)

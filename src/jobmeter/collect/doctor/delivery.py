@@ -9,7 +9,7 @@ import msgspec
 
 from jobmeter.client.transport import API, Response, Transport
 from jobmeter.collect import files
-from jobmeter.collect.doctor.base import Check, Status
+from jobmeter.collect.doctor.base import Check, SourceStatus
 from jobmeter.collect.machine import Machine
 from jobmeter.errors import ForbiddenError, JobmeterError, UnauthenticatedError
 from jobmeter.model.answers import WhoAmI
@@ -28,17 +28,19 @@ def check_server(transport: Transport | None, clock: Clock) -> Iterator[Check]:
     """Check the server, the key and the clocks; None if no server is given."""
     if transport is None:
         text = "no server is given, and none runs on the data folder"
-        yield Check(_AREA, "server", Status.ABSENT, text, "give --server (JOBMETER_SERVER), or start `jobmeter serve`")
+        yield Check(
+            _AREA, "server", SourceStatus.ABSENT, text, "give --server (JOBMETER_SERVER), or start `jobmeter serve`"
+        )
         return
     begin = clock.now_ms()
     try:
         health = transport.request("GET", "/healthz")
     except JobmeterError as error:
         advice = "see its address, its certificate (--ca-file) and firewalls; samples wait in the spool meanwhile"
-        yield Check(_AREA, "server", Status.PROBLEM, error.message, advice)
+        yield Check(_AREA, "server", SourceStatus.PROBLEM, error.message, advice)
         return
     took = clock.now_ms() - begin
-    yield Check(_AREA, "server", Status.OK, f"{transport.server} answers within {took} ms")
+    yield Check(_AREA, "server", SourceStatus.OK, f"{transport.server} answers within {took} ms")
     yield _check_stored(transport)
     yield _check_key(transport)
     yield _check_clock(health, begin, clock.now_ms())
@@ -48,43 +50,43 @@ def _check_stored(transport: Transport) -> Check:
     try:
         text = transport.request("GET", "/readyz").body.decode("utf-8", "replace").strip()
     except JobmeterError as error:
-        return Check(_AREA, "stored", Status.PROBLEM, f"the server is not ready: {error.message}", "see its log")
+        return Check(_AREA, "stored", SourceStatus.PROBLEM, f"the server is not ready: {error.message}", "see its log")
     if text != "ready":
         advice = "`jobmeter status` lists the damaged parts; see the server's log for the remedy"
-        return Check(_AREA, "stored", Status.LIMITED, f"the server says: {text}", advice)
-    return Check(_AREA, "stored", Status.OK, "the server has no damaged data")
+        return Check(_AREA, "stored", SourceStatus.LIMITED, f"the server says: {text}", advice)
+    return Check(_AREA, "stored", SourceStatus.OK, "the server has no damaged data")
 
 
 def _check_key(transport: Transport) -> Check:
     if not transport.key:
         advice = "create one with `jobmeter key create --name nodes --role writer` and give it as JOBMETER_KEY"
-        return Check(_AREA, "key", Status.PROBLEM, "no key is given", advice)
+        return Check(_AREA, "key", SourceStatus.PROBLEM, "no key is given", advice)
     try:
         who = msgspec.json.decode(transport.request("GET", f"{API}/whoami").body, type=WhoAmI)
     except (UnauthenticatedError, ForbiddenError) as error:
         advice = "see `jobmeter key list` on the server: the key was revoked, or belongs to another server"
-        return Check(_AREA, "key", Status.PROBLEM, f"the server does not accept the key: {error.message}", advice)
+        return Check(_AREA, "key", SourceStatus.PROBLEM, f"the server does not accept the key: {error.message}", advice)
     except (JobmeterError, msgspec.DecodeError) as error:
-        return Check(_AREA, "key", Status.PROBLEM, f"the server does not report the key's owner: {error}")
+        return Check(_AREA, "key", SourceStatus.PROBLEM, f"the server does not report the key's owner: {error}")
     text = f"key {who.name!r}, {who.role}, {f'project {who.project}' if who.project else 'all projects'}"
     if who.role not in _WRITERS:
         advice = "an agent needs a key with the role writer"
-        return Check(_AREA, "key", Status.PROBLEM, f"{text}: it may not write", advice)
-    return Check(_AREA, "key", Status.OK, text)
+        return Check(_AREA, "key", SourceStatus.PROBLEM, f"{text}: it may not write", advice)
+    return Check(_AREA, "key", SourceStatus.OK, text)
 
 
 def _check_clock(answer: Response, begin: int, end: int) -> Check:
     try:
         theirs = round(parsedate_to_datetime(answer.headers["date"]).timestamp() * 1000)
     except (KeyError, ValueError):
-        return Check(_AREA, "clock", Status.LIMITED, "the server does not report its time")
+        return Check(_AREA, "clock", SourceStatus.LIMITED, "the server does not report its time")
     # The header has whole seconds, so any moment of that second agrees.
     ahead = begin - theirs - 999 if begin > theirs + 999 else min(end - theirs, 0)
     text = f"this clock says {iso(end)}, the server's {iso(theirs)}"
     if abs(ahead) < _SKEW_MS:
-        return Check(_AREA, "clock", Status.OK, f"both clocks agree within {_SKEW_MS // 1000} s")
+        return Check(_AREA, "clock", SourceStatus.OK, f"both clocks agree within {_SKEW_MS // 1000} s")
     text = f"{text}: {abs(ahead) / 1000:.0f} s {'ahead' if ahead > 0 else 'behind'}"
-    status = Status.PROBLEM if ahead >= _REFUSED_MS else Status.LIMITED
+    status = SourceStatus.PROBLEM if ahead >= _REFUSED_MS else SourceStatus.LIMITED
     return Check(_AREA, "clock", status, text, "run a time daemon (chrony, systemd-timesyncd) on both machines")
 
 
@@ -94,16 +96,18 @@ def check_spool(machine: Machine, directory: Path, clock: Clock) -> Iterator[Che
     place = next((one for one in (directory, *directory.parents) if one.is_dir()), Path("/"))
     if not os.access(place, os.W_OK | os.X_OK):
         text = f"{place} is not writable for this user"
-        yield Check(_AREA, "disk", Status.PROBLEM, text, "give the agent its own folder with --spool")
+        yield Check(_AREA, "disk", SourceStatus.PROBLEM, text, "give the agent its own folder with --spool")
         return
     found = os.statvfs(place)
     free = found.f_bavail * found.f_frsize
     text = f"{free / 2**20:,.0f} MiB are free where the spool is ({place})"
     if free < _ROOM or (found.f_files and not found.f_favail) or found.f_flag & os.ST_RDONLY:
         why = "it is read-only" if found.f_flag & os.ST_RDONLY else f"a spool may take {_ROOM // 2**20} MiB"
-        yield Check(_AREA, "disk", Status.PROBLEM, f"{text}; {why}", "free space, or give another folder with --spool")
+        yield Check(
+            _AREA, "disk", SourceStatus.PROBLEM, f"{text}; {why}", "free space, or give another folder with --spool"
+        )
         return
-    yield Check(_AREA, "disk", Status.OK, text)
+    yield Check(_AREA, "disk", SourceStatus.OK, text)
 
 
 def _check_waiting(machine: Machine, directory: Path, clock: Clock) -> Check:
@@ -112,10 +116,10 @@ def _check_waiting(machine: Machine, directory: Path, clock: Clock) -> Check:
         refused = len(list((directory / "rejected").glob("*.frames")))
         lock = (directory / "lock").stat()
     except FileNotFoundError:
-        return Check(_AREA, "spool", Status.OK, f"{directory} is empty: no agent has used it yet")
+        return Check(_AREA, "spool", SourceStatus.OK, f"{directory} is empty: no agent has used it yet")
     except OSError as error:
         text = f"{directory} cannot be read: {error.strerror}"
-        return Check(_AREA, "spool", Status.LIMITED, text, "run it as the agent's own user")
+        return Check(_AREA, "spool", SourceStatus.LIMITED, text, "run it as the agent's own user")
     holder = lock_holder(machine, lock)
     used = f"the agent with pid {holder} uses it" if holder else "no agent uses it now"
     size = sum(one.st_size for one in waiting)
@@ -124,13 +128,13 @@ def _check_waiting(machine: Machine, directory: Path, clock: Clock) -> Check:
     if refused:
         text += f", {refused} refused bodies are quarantined"
         advice = f"the reasons are in {directory}/rejected/*.txt"
-        return Check(_AREA, "spool", Status.PROBLEM, text, advice)
+        return Check(_AREA, "spool", SourceStatus.PROBLEM, text, advice)
     if waiting and not holder:
-        return Check(_AREA, "spool", Status.LIMITED, text, "start the agent: it delivers them first")
+        return Check(_AREA, "spool", SourceStatus.LIMITED, text, "start the agent: it delivers them first")
     if waiting and clock.now_ms() - oldest > _OLD_MS:
         advice = "see the agent's log for the reason"
-        return Check(_AREA, "spool", Status.PROBLEM, f"{text}, the oldest since {iso(oldest)}", advice)
-    return Check(_AREA, "spool", Status.OK, text)
+        return Check(_AREA, "spool", SourceStatus.PROBLEM, f"{text}, the oldest since {iso(oldest)}", advice)
+    return Check(_AREA, "spool", SourceStatus.OK, text)
 
 
 def lock_holder(machine: Machine, lock: os.stat_result) -> int:

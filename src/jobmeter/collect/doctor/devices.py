@@ -7,8 +7,8 @@ from typing import Any
 from jobmeter.collect.accelerators import registry
 from jobmeter.collect.accelerators.names import DeviceNames
 from jobmeter.collect.accelerators.unmeasured import UnmeasuredVendor
-from jobmeter.collect.accelerators.vendor import Accelerator, Driver, Problem, Vendor
-from jobmeter.collect.doctor.base import Check, Status
+from jobmeter.collect.accelerators.vendor import Accelerator, DeviceProblem, Driver, Vendor
+from jobmeter.collect.doctor.base import Check, SourceStatus
 from jobmeter.collect.machine import Machine
 from jobmeter.model.device import DeviceState
 from jobmeter.model.time import SystemClock
@@ -32,10 +32,10 @@ def device_checks(
 def _check_unmeasured(machine: Machine, vendor: UnmeasuredVendor) -> list[Check]:
     count = vendor.count(machine)
     if not count:
-        return [Check(_AREA, vendor.name, Status.ABSENT, f"the machine has no {vendor.noun}")]
+        return [Check(_AREA, vendor.name, SourceStatus.ABSENT, f"the machine has no {vendor.noun}")]
     text = f"the machine has {count} {vendor.plural}, and this version has no collector for them"
     advice = f"scrape {vendor.exporter} into the server's remote write"
-    return [Check(_AREA, vendor.name, Status.ABSENT, text, advice)]
+    return [Check(_AREA, vendor.name, SourceStatus.ABSENT, text, advice)]
 
 
 def _check_vendor(machine: Machine, vendor: Vendor[Any], patience: float) -> list[Check]:
@@ -45,16 +45,18 @@ def _check_vendor(machine: Machine, vendor: Vendor[Any], patience: float) -> lis
     return [check]
 
 
-def check_found(machine: Machine, vendor: Vendor[Any], found: Sequence[Accelerator], problem: Problem | None) -> Check:
+def check_found(
+    machine: Machine, vendor: Vendor[Any], found: Sequence[Accelerator], problem: DeviceProblem | None
+) -> Check:
     """Check the devices that a driver shows, and the reason why it cannot be used."""
     noun = vendor.noun
     if problem is not None:
         if not found and not vendor.is_present(machine):
-            return Check(_AREA, vendor.name, Status.ABSENT, f"the machine has no {vendor.title} {noun}")
+            return Check(_AREA, vendor.name, SourceStatus.ABSENT, f"the machine has no {vendor.title} {noun}")
         text = f"no {noun} is measured: {problem.text} ({problem.state})"
-        return Check(_AREA, vendor.name, Status.PROBLEM, text, vendor.advice.get(problem.state, vendor.help))
+        return Check(_AREA, vendor.name, SourceStatus.PROBLEM, text, vendor.advice.get(problem.state, vendor.help))
     if not found:
-        return Check(_AREA, vendor.name, Status.ABSENT, f"the driver shows no {vendor.title} {noun}")
+        return Check(_AREA, vendor.name, SourceStatus.ABSENT, f"the driver shows no {vendor.title} {noun}")
     device_name = DeviceNames(registry.VENDORS, machine).of(vendor)
     states = [(device, DeviceState.HANGS if device.busy else device.state) for device in found]
     missing = [(device, state) for device, state in states if state is not DeviceState.MEASURED]
@@ -63,11 +65,11 @@ def check_found(machine: Machine, vendor: Vendor[Any], found: Sequence[Accelerat
         each = "; ".join(f"{device_name(device.index)}: {_why(device, state)}" for device, state in missing[:_MOST])
         more = f"; and {len(missing) - _MOST} more" if len(missing) > _MOST else ""
         text = f"{len(found) - len(missing)} of {len(found)} {noun}s are measured ({products}); {each}{more}"
-        return Check(_AREA, vendor.name, Status.PROBLEM, text, vendor.advice.get(missing[0][1], vendor.help))
+        return Check(_AREA, vendor.name, SourceStatus.PROBLEM, text, vendor.advice.get(missing[0][1], vendor.help))
     if len(files := vendor.files(machine)) > len(found):
         text = f"{len(found)} of {len(files)} {noun}s answer ({products})"
-        return Check(_AREA, vendor.name, Status.PROBLEM, text, vendor.help)
-    return Check(_AREA, vendor.name, Status.OK, f"{len(found)} {noun}s ({products})")
+        return Check(_AREA, vendor.name, SourceStatus.PROBLEM, text, vendor.help)
+    return Check(_AREA, vendor.name, SourceStatus.OK, f"{len(found)} {noun}s ({products})")
 
 
 def _why(device: Accelerator, state: DeviceState) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from jobmeter.collect import files
 from jobmeter.collect.cgroup.paths import UNIFIED, Hierarchies
-from jobmeter.collect.doctor.base import Check, Status
+from jobmeter.collect.doctor.base import Check, SourceStatus
 from jobmeter.collect.machine import Machine
 
 _AREA = "kernel"
@@ -39,18 +39,20 @@ def check_groups(machine: Machine) -> Check:
         text = f"version 2: {', '.join(offered) or 'no controller'}"
     else:
         text = "no control groups are mounted: jobs are measured by adding up their processes"
-        return Check(_AREA, "cgroups", Status.LIMITED, text, "mount cgroup2 at /sys/fs/cgroup")
+        return Check(_AREA, "cgroups", SourceStatus.LIMITED, text, "mount cgroup2 at /sys/fs/cgroup")
     if missing:
         advice = "add them to cgroup.subtree_control (systemd: CPUAccounting=, MemoryAccounting=, IOAccounting=)"
-        return Check(_AREA, "cgroups", Status.LIMITED, f"{text}; missing: {', '.join(missing)}", advice)
-    return Check(_AREA, "cgroups", Status.OK, text)
+        return Check(_AREA, "cgroups", SourceStatus.LIMITED, f"{text}; missing: {', '.join(missing)}", advice)
+    return Check(_AREA, "cgroups", SourceStatus.OK, text)
 
 
 def _check_pressure(machine: Machine) -> Check:
     if files.read_text(f"{machine.proc}/pressure/cpu"):
-        return Check(_AREA, "pressure", Status.OK, "the kernel counts how long tasks wait for CPU, memory and disks")
+        return Check(
+            _AREA, "pressure", SourceStatus.OK, "the kernel counts how long tasks wait for CPU, memory and disks"
+        )
     text = "the kernel does not count how long tasks wait for CPU, memory and disks"
-    return Check(_AREA, "pressure", Status.ABSENT, text, "boot with psi=1, where the kernel has CONFIG_PSI")
+    return Check(_AREA, "pressure", SourceStatus.ABSENT, text, "boot with psi=1, where the kernel has CONFIG_PSI")
 
 
 def _check_log(machine: Machine) -> Check:
@@ -59,25 +61,25 @@ def _check_log(machine: Machine) -> Check:
         os.close(os.open(device, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
     except FileNotFoundError:
         text = f"there is no {device}: errors of GPUs (XID) and out-of-memory kills show in counters alone"
-        return Check(_AREA, "log", Status.ABSENT, text, "in a container: give it the device /dev/kmsg")
+        return Check(_AREA, "log", SourceStatus.ABSENT, text, "in a container: give it the device /dev/kmsg")
     except OSError as error:
         text = f"{device} cannot be read ({error.strerror}): errors of GPUs (XID) are not recorded"
-        return Check(_AREA, "log", Status.LIMITED, text, "give it CAP_SYSLOG, or set kernel.dmesg_restrict=0")
-    return Check(_AREA, "log", Status.OK, f"{device} can be read")
+        return Check(_AREA, "log", SourceStatus.LIMITED, text, "give it CAP_SYSLOG, or set kernel.dmesg_restrict=0")
+    return Check(_AREA, "log", SourceStatus.OK, f"{device} can be read")
 
 
 def _check_journal(machine: Machine) -> Check:
     places = [Path(machine.run, "log/journal"), Path(machine.var, "log/journal")]
     found = [place for place in places if place.is_dir() and (not os.access(place, os.R_OK) or any(place.iterdir()))]
     if not found:
-        return Check(_AREA, "journal", Status.ABSENT, "this machine has no journal of systemd")
+        return Check(_AREA, "journal", SourceStatus.ABSENT, "this machine has no journal of systemd")
     if shutil.which("journalctl") is None:
         text = f"there is a journal in {found[0]} and no journalctl to read it"
-        return Check(_AREA, "journal", Status.LIMITED, text, "install systemd's journalctl where the agent runs")
+        return Check(_AREA, "journal", SourceStatus.LIMITED, text, "install systemd's journalctl where the agent runs")
     if not any(os.access(folder, os.R_OK | os.X_OK) for place in found for folder in _inside(place)):
         text = f"the journal in {found[0]} may not be read by this user"
-        return Check(_AREA, "journal", Status.LIMITED, text, "put the user into the group systemd-journal")
-    return Check(_AREA, "journal", Status.OK, f"the journal in {found[0]} can be read")
+        return Check(_AREA, "journal", SourceStatus.LIMITED, text, "put the user into the group systemd-journal")
+    return Check(_AREA, "journal", SourceStatus.OK, f"the journal in {found[0]} can be read")
 
 
 def _inside(place: Path) -> list[Path]:
@@ -87,12 +89,12 @@ def _inside(place: Path) -> list[Path]:
 def _check_performance(machine: Machine) -> Check:
     level = files.read_text(f"{machine.proc}/sys/kernel/perf_event_paranoid")
     text = "this version does not read performance counters (instructions, caches)"
-    return Check(_AREA, "perf", Status.ABSENT, f"{text}; perf_event_paranoid is {level}" if level else text)
+    return Check(_AREA, "perf", SourceStatus.ABSENT, f"{text}; perf_event_paranoid is {level}" if level else text)
 
 
 def _check_energy(machine: Machine) -> Check:
     zones = sorted(Path(machine.sys, "class/powercap").glob("intel-rapl:*"))
     if not zones:
-        return Check(_AREA, "rapl", Status.ABSENT, "the kernel offers no energy counters of processors (RAPL)")
+        return Check(_AREA, "rapl", SourceStatus.ABSENT, "the kernel offers no energy counters of processors (RAPL)")
     text = f"the kernel offers {len(zones)} energy counters of processors (RAPL), but this version does not read them"
-    return Check(_AREA, "rapl", Status.ABSENT, text)
+    return Check(_AREA, "rapl", SourceStatus.ABSENT, text)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from jobmeter.collect.doctor.base import Check, Status
+from jobmeter.collect.doctor.base import Check, SourceStatus
 from jobmeter.plugins import PluginKind, load_plugins
 
 _AREA = "plug-ins"
@@ -13,6 +13,6 @@ def check_plugins() -> Iterator[Check]:
     plugins = [plugin for kind in PluginKind for plugin in load_plugins(kind)]
     for one in plugins:
         text = one.problem if one.error else f"{one.name} of {one.package}"
-        yield Check(_AREA, one.kind, Status.PROBLEM if one.error else Status.OK, text)
+        yield Check(_AREA, one.kind, SourceStatus.PROBLEM if one.error else SourceStatus.OK, text)
     if not plugins:
-        yield Check(_AREA, "none", Status.ABSENT, "no installed package has a plug-in")
+        yield Check(_AREA, "none", SourceStatus.ABSENT, "no installed package has a plug-in")

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
-from jobmeter.collect.doctor.base import Check, Status
+from jobmeter.collect.doctor.base import Check, SourceStatus
 from jobmeter.collect.process_events.connector import Connector
 from jobmeter.collect.process_events.counts import counts_file
 from jobmeter.collect.process_events.taskstats import TaskStats
@@ -29,13 +29,13 @@ def check_events(
     """Check the kernel's events of processes; reports what an agent on this spool has missed."""
     no_begins, no_ends = _problem(begins), _problem(ends)
     if no_begins:
-        status, advice = Status.LIMITED, _ADVICE
+        status, advice = SourceStatus.LIMITED, _ADVICE
         text = f"processes that begin and end between two samples are missed: their events cannot be read ({no_begins})"
     elif no_ends:
-        status, advice = Status.LIMITED, _ADVICE
+        status, advice = SourceStatus.LIMITED, _ADVICE
         text = f"short processes are found, but their last usage cannot be read ({no_ends})"
     else:
-        status, advice = Status.OK, ""
+        status, advice = SourceStatus.OK, ""
         text = "the kernel reports processes that begin and end between two samples, with their usage"
     counts = counts_file(spool).load()
     if counts is not None:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 
 from jobmeter.collect import files
-from jobmeter.collect.doctor.base import Check, Status
+from jobmeter.collect.doctor.base import Check, SourceStatus
 from jobmeter.collect.machine import Machine
 
 _SYS_PTRACE = 19
@@ -36,9 +36,9 @@ def check_rights(machine: Machine, uid: int | None = None) -> Iterator[Check]:
     if missing:
         reads = "; ".join(f"{name}: {what}" for name, what in CAPABILITIES.values() if name in missing)
         advice = f"give the service AmbientCapabilities={' '.join(missing)}, or accept unprivileged mode"
-        yield Check(_AREA, "capabilities", Status.LIMITED, f"{who}, without {reads}", advice)
+        yield Check(_AREA, "capabilities", SourceStatus.LIMITED, f"{who}, without {reads}", advice)
     else:
-        yield Check(_AREA, "capabilities", Status.OK, f"{who}, with all rights that the agent uses")
+        yield Check(_AREA, "capabilities", SourceStatus.OK, f"{who}, with all rights that the agent uses")
     yield _check_environments(machine)
 
 
@@ -60,11 +60,11 @@ def _check_environments(machine: Machine) -> Check:
     text = f"the environment of {read} of {len(users)} processes can be read"
     if hidden:
         advice = "mount /proc with gid=GROUP and put the agent's user into that group, or run it as root"
-        return Check(_AREA, "processes", Status.LIMITED, f"{text}; /proc is mounted with {hidden}", advice)
+        return Check(_AREA, "processes", SourceStatus.LIMITED, f"{text}; /proc is mounted with {hidden}", advice)
     if read < len(users) * 0.9:
         text = f"{text}: jobs of other users are found only by their control groups, without ranks"
-        return Check(_AREA, "processes", Status.LIMITED, text, "give it CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH")
-    return Check(_AREA, "processes", Status.OK, text)
+        return Check(_AREA, "processes", SourceStatus.LIMITED, text, "give it CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH")
+    return Check(_AREA, "processes", SourceStatus.OK, text)
 
 
 def _hidden(machine: Machine) -> str:

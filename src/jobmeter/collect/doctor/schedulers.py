@@ -10,9 +10,9 @@ import msgspec
 
 from jobmeter.collect import files
 from jobmeter.collect.discover.clusters import own_cluster
-from jobmeter.collect.doctor.base import Check, Status
+from jobmeter.collect.doctor.base import Check, SourceStatus
 from jobmeter.collect.machine import Machine
-from jobmeter.collect.scheduler.flink.rest import Rest
+from jobmeter.collect.scheduler.flink.rest import FlinkRest
 from jobmeter.errors import ConfigurationError, JobmeterError
 
 _AREA = "schedulers"
@@ -47,14 +47,16 @@ def _check_slurm(machine: Machine, environment: Mapping[str, str]) -> Check:
     if scontrol is None:
         if "no " not in node:
             text = f"{node}: its jobs are measured; Slurm's commands are not on the path"
-            return Check(_AREA, "slurm", Status.OK, text, "run `jobmeter scheduler slurm` where they are")
-        return Check(_AREA, "slurm", Status.ABSENT, "neither slurmd nor Slurm's commands are here")
+            return Check(_AREA, "slurm", SourceStatus.OK, text, "run `jobmeter scheduler slurm` where they are")
+        return Check(_AREA, "slurm", SourceStatus.ABSENT, "neither slurmd nor Slurm's commands are here")
     said, failed = _ping(scontrol, environment)
     if failed:
         advice = "set SLURM_CONF to the cluster's slurm.conf, and see whether slurmctld and munged run"
-        status = Status.PROBLEM if "no " not in node or "SLURM_CONF" in environment else Status.ABSENT
+        status = SourceStatus.PROBLEM if "no " not in node or "SLURM_CONF" in environment else SourceStatus.ABSENT
         return Check(_AREA, "slurm", status, f"{node}; the controller does not answer: {said}", advice)
-    return Check(_AREA, "slurm", Status.OK, f"{node}; {said}", "one `jobmeter scheduler slurm` a cluster reads it")
+    return Check(
+        _AREA, "slurm", SourceStatus.OK, f"{node}; {said}", "one `jobmeter scheduler slurm` a cluster reads it"
+    )
 
 
 def _ping(scontrol: str, environment: Mapping[str, str]) -> tuple[str, bool]:
@@ -82,19 +84,21 @@ def _check_kubernetes(machine: Machine, environment: Mapping[str, str], kubeconf
     here = "kubelet runs here" if node else "no kubelet runs here"
     if node and not os.access(f"{machine.var}/log/containers", os.R_OK | os.X_OK):
         text = f"{here}, and /var/log/containers cannot be read: restarts of containers are not distinguished"
-        return Check(_AREA, "kubernetes", Status.LIMITED, text, "in a pod: mount /var/log/containers and /var/log/pods")
+        return Check(
+            _AREA, "kubernetes", SourceStatus.LIMITED, text, "in a pod: mount /var/log/containers and /var/log/pods"
+        )
     if not (kubeconfig or environment.get("KUBECONFIG") or environment.get("KUBERNETES_SERVICE_HOST")):
         text = f"{here}; no API server is named (KUBECONFIG, --kubeconfig, or a pod's own account)"
-        return Check(_AREA, "kubernetes", Status.OK if node else Status.ABSENT, text)
+        return Check(_AREA, "kubernetes", SourceStatus.OK if node else SourceStatus.ABSENT, text)
     try:
         version = _kubernetes_version(kubeconfig)
     except ConfigurationError as error:
-        return Check(_AREA, "kubernetes", Status.PROBLEM, f"{here}; {error.message}", "see `kubectl config view`")
+        return Check(_AREA, "kubernetes", SourceStatus.PROBLEM, f"{here}; {error.message}", "see `kubectl config view`")
     except (JobmeterError, msgspec.DecodeError) as error:
         advice = "see `kubectl get --raw /version` with the same configuration"
-        return Check(_AREA, "kubernetes", Status.PROBLEM, f"{here}; {error}", advice)
+        return Check(_AREA, "kubernetes", SourceStatus.PROBLEM, f"{here}; {error}", advice)
     advice = "one `jobmeter scheduler kubernetes` a cluster watches it"
-    return Check(_AREA, "kubernetes", Status.OK, f"{here}; the API server answers ({version})", advice)
+    return Check(_AREA, "kubernetes", SourceStatus.OK, f"{here}; the API server answers ({version})", advice)
 
 
 def _kubernetes_version(kubeconfig: str | None) -> str:
@@ -106,18 +110,22 @@ def _kubernetes_version(kubeconfig: str | None) -> str:
 def _check_flink(address: str | None) -> Check:
     named = address is not None
     try:
-        rest = Rest(address or FLINK)
+        rest = FlinkRest(address or FLINK)
         overview = rest.get("/overview", _Overview)
     except JobmeterError as error:
         if not named:
             text = f"no job manager answers at {FLINK}, and none is named (FLINK_REST, --flink)"
-            return Check(_AREA, "flink", Status.ABSENT, text)
-        return Check(_AREA, "flink", Status.PROBLEM, error.message, "see whether the job manager's REST port is open")
+            return Check(_AREA, "flink", SourceStatus.ABSENT, text)
+        return Check(
+            _AREA, "flink", SourceStatus.PROBLEM, error.message, "see whether the job manager's REST port is open"
+        )
     if overview is None or not overview.flink_version:
         text = f"what answers at {rest.address} is no job manager"
-        return Check(_AREA, "flink", Status.PROBLEM if named else Status.ABSENT, text)
+        return Check(_AREA, "flink", SourceStatus.PROBLEM if named else SourceStatus.ABSENT, text)
     text = f"Flink {overview.flink_version} at {rest.address}, {overview.taskmanagers} task managers"
-    return Check(_AREA, "flink", Status.OK, text, f"one `jobmeter scheduler flink --rest {rest.address}` reads it")
+    return Check(
+        _AREA, "flink", SourceStatus.OK, text, f"one `jobmeter scheduler flink --rest {rest.address}` reads it"
+    )
 
 
 def runs(machine: Machine, program: bytes) -> bool:

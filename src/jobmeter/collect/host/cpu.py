@@ -3,7 +3,7 @@
 import os
 
 from jobmeter.collect import files
-from jobmeter.collect.base import Place, Samples
+from jobmeter.collect.base import NodeIdentity, Samples
 from jobmeter.model.sample import Sample
 
 _MODES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
@@ -19,7 +19,7 @@ class CpuCollector:
     name = "host.cpu"
     metrics = ("node.cpu.time", "node.cpu.count", *_PROCESSES.values())
 
-    def __init__(self, place: Place, proc_root: str = "/proc", ticks_per_second: int = 0) -> None:
+    def __init__(self, place: NodeIdentity, proc_root: str = "/proc", ticks_per_second: int = 0) -> None:
         self._place = place
         self._path = f"{proc_root}/stat"
         self._ticks = ticks_per_second or os.sysconf("SC_CLK_TCK")

@@ -7,7 +7,7 @@ device behind them in /sys/block are read.
 import os
 
 from jobmeter.collect import files
-from jobmeter.collect.base import Place, Samples
+from jobmeter.collect.base import NodeIdentity, Samples
 from jobmeter.model.sample import Sample
 
 _SECTOR = 512
@@ -20,7 +20,7 @@ class DiskCollector:
     name = "host.disk"
     metrics = tuple(metric for metric, _, _ in _COLUMNS)
 
-    def __init__(self, place: Place, proc_root: str = "/proc", sys_root: str = "/sys") -> None:
+    def __init__(self, place: NodeIdentity, proc_root: str = "/proc", sys_root: str = "/sys") -> None:
         self._place = place
         self._path = f"{proc_root}/diskstats"
         self._sys = sys_root

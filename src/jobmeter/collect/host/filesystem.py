@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable
 
 from jobmeter.collect import files
-from jobmeter.collect.base import Place, Samples
+from jobmeter.collect.base import NodeIdentity, Samples
 from jobmeter.model.sample import Sample
 
 _LOCAL = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "bcachefs", "jfs", "vfat", "exfat"})
@@ -41,7 +41,7 @@ class FilesystemCollector:
 
     def __init__(
         self,
-        place: Place,
+        place: NodeIdentity,
         proc_root: str = "/proc",
         statvfs: Callable[[str], os.statvfs_result] = os.statvfs,
         patience: float = 2.0,

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from jobmeter.collect import files
-from jobmeter.collect.base import Place, Samples
+from jobmeter.collect.base import NodeIdentity, Samples
 from jobmeter.collect.host.network import hardware
 from jobmeter.model.sample import Sample
 
@@ -24,7 +24,7 @@ class LinkCollector:
     name = "host.links"
     metrics = ("node.network.speed", "node.rdma.speed", *_DATA.values())
 
-    def __init__(self, place: Place, sys_root: str = "/sys") -> None:
+    def __init__(self, place: NodeIdentity, sys_root: str = "/sys") -> None:
         self._place = place
         self._sys = sys_root
 

@@ -1,7 +1,7 @@
 """Load averages: /proc/loadavg."""
 
 from jobmeter.collect import files
-from jobmeter.collect.base import Place, Samples
+from jobmeter.collect.base import NodeIdentity, Samples
 from jobmeter.model.sample import Sample
 
 
@@ -11,7 +11,7 @@ class LoadCollector:
     name = "host.load"
     metrics = ("node.load1", "node.load5", "node.load15")
 
-    def __init__(self, place: Place, proc_root: str = "/proc") -> None:
+    def __init__(self, place: NodeIdentity, proc_root: str = "/proc") -> None:
         self._place = place
         self._path = f"{proc_root}/loadavg"
 

@@ -3,7 +3,7 @@
 import os
 
 from jobmeter.collect import files
-from jobmeter.collect.base import Place, Samples
+from jobmeter.collect.base import NodeIdentity, Samples
 from jobmeter.model.sample import Sample
 
 _MEMINFO = {
@@ -27,7 +27,7 @@ class MemoryCollector:
     name = "host.memory"
     metrics = (*_MEMINFO.values(), *_VMSTAT.values(), *_SWAPPED.values())
 
-    def __init__(self, place: Place, proc_root: str = "/proc") -> None:
+    def __init__(self, place: NodeIdentity, proc_root: str = "/proc") -> None:
         self._place = place
         self._root = proc_root
 

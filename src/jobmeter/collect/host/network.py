@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable, Mapping
 
 from jobmeter.collect import files
-from jobmeter.collect.base import Place, Samples
+from jobmeter.collect.base import NodeIdentity, Samples
 from jobmeter.model.sample import Sample
 
 _COLUMNS = (
@@ -52,7 +52,7 @@ class NetworkCollector:
     name = "host.network"
     metrics = (*dict.fromkeys(metric for metric, _, _ in _COLUMNS), *_TCP.values())
 
-    def __init__(self, place: Place, proc_root: str = "/proc", sys_root: str = "/sys") -> None:
+    def __init__(self, place: NodeIdentity, proc_root: str = "/proc", sys_root: str = "/sys") -> None:
         self._place = place
         # The first process is in the machine's own network namespace, even when this one is not.
         self._folders = (f"{proc_root}/1/net", f"{proc_root}/net")

@@ -3,7 +3,7 @@
 import re
 
 from jobmeter.collect import files
-from jobmeter.collect.base import Place, Samples
+from jobmeter.collect.base import NodeIdentity, Samples
 from jobmeter.model.sample import Sample
 
 _METRICS = {"cpu": "node.pressure.cpu", "memory": "node.pressure.memory", "io": "node.pressure.io"}
@@ -22,7 +22,7 @@ class PressureCollector:
     name = "host.pressure"
     metrics = tuple(_METRICS.values())
 
-    def __init__(self, place: Place, proc_root: str = "/proc") -> None:
+    def __init__(self, place: NodeIdentity, proc_root: str = "/proc") -> None:
         self._place = place
         self._root = proc_root
 

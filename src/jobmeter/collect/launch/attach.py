@@ -10,18 +10,18 @@ from pathlib import Path
 from threading import Event, Thread
 
 from jobmeter.collect import files
-from jobmeter.collect.base import Owner, Place, Samples
+from jobmeter.collect.base import NodeIdentity, Owner, Samples
 from jobmeter.collect.cgroup.paths import Hierarchies
 from jobmeter.collect.clock import SampleClock
 from jobmeter.collect.deliver import Delivery, Requester
 from jobmeter.collect.discover.environ import read_environment
-from jobmeter.collect.discover.member import Member, Source
+from jobmeter.collect.discover.member import Member, MembershipSource
 from jobmeter.collect.host.network import NetworkCollector
 from jobmeter.collect.incidents import IncidentWatch
 from jobmeter.collect.launch.exits import ProcessEnd
 from jobmeter.collect.launch.family import Family
-from jobmeter.collect.launch.figures import Figures
-from jobmeter.collect.launch.plan import Plan
+from jobmeter.collect.launch.figures import RunFigures
+from jobmeter.collect.launch.plan import LaunchPlan
 from jobmeter.collect.launch.records import JobRecorder, ReplicaLife
 from jobmeter.collect.launch.result import Result, counted_by
 from jobmeter.collect.loop import Loop
@@ -44,7 +44,7 @@ _FLUSH_SECONDS = 20.0
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class AttachTarget:
     """A process to attach to: its command line, user and start."""
 
     end: ProcessEnd
@@ -53,7 +53,7 @@ class Target:
     start_ms: int
 
 
-def find_target(pid: int, clock: SampleClock) -> Target:
+def find_target(pid: int, clock: SampleClock) -> AttachTarget:
     """Find the process of that number. Raises NotFoundError, or ConflictError if a run already measures it."""
     try:
         end = ProcessEnd(pid)
@@ -67,7 +67,7 @@ def find_target(pid: int, clock: SampleClock) -> Target:
     line = files.read(f"{_PROC}/{pid}/cmdline") or files.read(f"{_PROC}/{pid}/comm") or b""
     words = tuple(valid_text(os.fsdecode(word)) for word in line.rstrip(b"\0\n").split(b"\0"))
     started = clock.at_elapsed_ms(end.stat.key.start * 1000 // _TICKS)
-    return Target(end, words, _owner(pid), min(started, clock.now_ms()))
+    return AttachTarget(end, words, _owner(pid), min(started, clock.now_ms()))
 
 
 class Attachment:
@@ -79,9 +79,9 @@ class Attachment:
 
     def __init__(
         self,
-        plan: Plan,
-        target: Target,
-        place: Place,
+        plan: LaunchPlan,
+        target: AttachTarget,
+        place: NodeIdentity,
         connect: Callable[[], Requester],
         clock: SampleClock,
         *,
@@ -94,11 +94,11 @@ class Attachment:
         self._delivery = Delivery(Outbox(spool), connect, clock)
         self._owner = Owner(plan.job, _REPLICA, plan.attempt)
         family = Family(plan.job)
-        family.add(target.end.stat.key.pid, Member(owner=self._owner, source=Source.TAGS, rank=0))
+        family.add(target.end.stat.key.pid, Member(owner=self._owner, source=MembershipSource.TAGS, rank=0))
         self._collectors = job_collectors(place, family, clock, alone=True)
         self._measurement = Measurement(place, self._collectors, self._delivery, clock, plan.job)
         self._network = NetworkCollector(place)
-        self._figures = Figures()
+        self._figures = RunFigures()
         self._incidents = IncidentWatch()
         self._life = ReplicaLife(_REPLICA, 0, target.start_ms)
         self._detached = False

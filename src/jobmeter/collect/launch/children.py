@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Exit:
+class ChildExit:
     """A process that was waited for: ``status`` as a shell shows it, 128 + n for signal n."""
 
     pid: int
@@ -103,7 +103,7 @@ class Children:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
-    def wait(self, timeout: float, ending: Callable[[int], None]) -> list[Exit]:
+    def wait(self, timeout: float, ending: Callable[[int], None]) -> list[ChildExit]:
         """Pass on signals until some process ended or ``timeout`` seconds are over. Returns the ended processes.
 
         ``ending`` is called with the id of each process before it disappears from /proc.
@@ -140,8 +140,8 @@ class Children:
         if self._own_group or not by_terminal:
             self.send(number)
 
-    def _reap(self, ending: Callable[[int], None]) -> list[Exit]:
-        ended: list[Exit] = []
+    def _reap(self, ending: Callable[[int], None]) -> list[ChildExit]:
+        ended: list[ChildExit] = []
         while True:
             try:
                 waiting = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -155,7 +155,9 @@ class Children:
                 self._running.discard(pid)
                 code = os.waitstatus_to_exitcode(status)
                 ended.append(
-                    Exit(pid, code if code >= 0 else 128 - code, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024.0)
+                    ChildExit(
+                        pid, code if code >= 0 else 128 - code, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024.0
+                    )
                 )
 
 

@@ -11,7 +11,7 @@ from jobmeter.model.time import floor_to
 _MOST_POINTS = 512
 
 
-class Steps:
+class StepFigures:
     """Amounts and weights in steps aligned to the epoch, like a job's summary on the server.
 
     The number of steps is bounded; they grow longer. Each has one pair for every ``part`` added there.
@@ -62,8 +62,8 @@ class Figure:
     several series is the mean of their steps; the peak of anything but a rate is the highest value.
     """
 
-    rate: Steps | None = None
-    values: Steps | None = None
+    rate: StepFigures | None = None
+    values: StepFigures | None = None
     adds_up: bool = False
     points: list[float] = field(default_factory=list)
     _peak: float = 0.0
@@ -130,7 +130,7 @@ class _Counter:
     rated: float
 
 
-class Figures:
+class RunFigures:
     """Usage of a job by figure: ``cpu`` (cores), ``memory``, ``gpu``, ``disk.read``, ... Not thread-safe."""
 
     def __init__(self) -> None:
@@ -179,7 +179,7 @@ class Figures:
         if name not in self.by_name:
             adds_up = name in _SUMS.values()
             gauge = adds_up or name in _MEANS.values()
-            self.by_name[name] = Figure(values=Steps(), adds_up=adds_up) if gauge else Figure(rate=Steps())
+            self.by_name[name] = Figure(values=StepFigures(), adds_up=adds_up) if gauge else Figure(rate=StepFigures())
         return self.by_name[name]
 
     def _step(self, series: Series, time_ms: int, value: float) -> tuple[float, float] | None:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Event, Lock, Thread
 
-from jobmeter.collect.base import Place
+from jobmeter.collect.base import NodeIdentity
 from jobmeter.collect.launch.lines import LineSplitter, Timed
-from jobmeter.collect.launch.plan import Plan
+from jobmeter.collect.launch.plan import LaunchPlan
 from jobmeter.collect.outbox import Outbox
 from jobmeter.model.event import Level
 from jobmeter.model.line_level import level_in
@@ -45,7 +45,7 @@ class LogSender:
     the samples. A line reports the gap, and ``dropped`` counts it.
     """
 
-    def __init__(self, plan: Plan, place: Place, outbox: Outbox, *, now_ns: Callable[[], int]) -> None:
+    def __init__(self, plan: LaunchPlan, place: NodeIdentity, outbox: Outbox, *, now_ns: Callable[[], int]) -> None:
         self.sent = 0
         self.dropped = 0
         self._plan = plan

@@ -40,7 +40,7 @@ class _Channel:
     ours: int
 
 
-class Output:
+class CommandOutput:
     """The streams of all replicas. ``open`` before each start, ``start`` after the last one, ``finish`` at the end.
 
     A thread passes the bytes on, in the order in which they arrive, and then calls ``sink``; streams that go to

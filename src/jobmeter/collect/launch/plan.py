@@ -25,7 +25,7 @@ _LONGEST_NAME = 80
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class LaunchPlan:
     """A job that is to be started.
 
     ``attempt`` numbers the runs of a job id, 0 for the first; a later one sets the job's name only where it
@@ -75,7 +75,7 @@ def new_job_id(name: str, clock: Clock) -> str:
     return f"{safe}-{day}-" + "".join(secrets.choice(_ALPHABET) for _ in range(6))
 
 
-def environments(plan: Plan, base: Mapping[str, str]) -> list[dict[str, str]]:
+def environments(plan: LaunchPlan, base: Mapping[str, str]) -> list[dict[str, str]]:
     """The environment of each replica: the caller's without credentials, the job's tags, and the ranks of several.
 
     Where MLflow logs to a server, its runs get the job's tags.
@@ -104,7 +104,7 @@ def environments(plan: Plan, base: Mapping[str, str]) -> list[dict[str, str]]:
     ]
 
 
-def _run_context(plan: Plan, replica: str, variables: Mapping[str, str]) -> dict[str, str]:
+def _run_context(plan: LaunchPlan, replica: str, variables: Mapping[str, str]) -> dict[str, str]:
     if TRACKING_URI not in variables or RUN_CONTEXT in variables:
         return {}
     return {RUN_CONTEXT: msgspec.json.encode(run_tags(plan.job, replica, plan.attempt, plan.node)).decode()}

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from signal import Signals
 
-from jobmeter.collect.base import Owner, Place
-from jobmeter.collect.launch.plan import Plan
+from jobmeter.collect.base import NodeIdentity, Owner
+from jobmeter.collect.launch.plan import LaunchPlan
 from jobmeter.collect.text import short_text, valid_text
 from jobmeter.model.event import Level
 from jobmeter.model.job import JobState
@@ -72,7 +72,7 @@ class JobRecorder:
     """Makes the records of one job."""
 
     def __init__(
-        self, plan: Plan, place: Place, limits: Mapping[str, float], start: int, lease: Lease | None = None
+        self, plan: LaunchPlan, place: NodeIdentity, limits: Mapping[str, float], start: int, lease: Lease | None = None
     ) -> None:
         self._plan = plan
         self._lease = lease

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from jobmeter.collect.jobs import JobsCollector
-from jobmeter.collect.launch.figures import Figures
+from jobmeter.collect.launch.figures import RunFigures
 from jobmeter.collect.process.memory import MemoryMeasure
 from jobmeter.model.job import JobState
 
@@ -24,7 +24,7 @@ class Result:
     reason: str
     start_ms: int
     end_ms: int
-    figures: Figures
+    figures: RunFigures
     undelivered: str
     lines: int | None = None
     lines_dropped: int | None = None

@@ -8,22 +8,22 @@ from signal import SIGTERM
 from threading import Event, Thread
 from typing import TypeVar
 
-from jobmeter.collect.base import Owner, Place, Samples
+from jobmeter.collect.base import NodeIdentity, Owner, Samples
 from jobmeter.collect.cgroup.paths import Groups, Hierarchies, groups_of
 from jobmeter.collect.clock import SampleClock
 from jobmeter.collect.deliver import Delivery, Requester
-from jobmeter.collect.discover.member import Member, Source
+from jobmeter.collect.discover.member import Member, MembershipSource
 from jobmeter.collect.host.network import NetworkCollector
 from jobmeter.collect.incidents import RunIncidents
-from jobmeter.collect.launch.children import Children, Exit
+from jobmeter.collect.launch.children import ChildExit, Children
 from jobmeter.collect.launch.family import Family
-from jobmeter.collect.launch.figures import Figures
+from jobmeter.collect.launch.figures import RunFigures
 from jobmeter.collect.launch.groups import OwnGroups
 from jobmeter.collect.launch.lease import RunLease
 from jobmeter.collect.launch.logs import LogSender
 from jobmeter.collect.launch.memory import OomWatch
-from jobmeter.collect.launch.output import Output
-from jobmeter.collect.launch.plan import Plan, environments
+from jobmeter.collect.launch.output import CommandOutput
+from jobmeter.collect.launch.plan import LaunchPlan, environments
 from jobmeter.collect.launch.records import JobRecorder, ReplicaLife, end_state, exit_status
 from jobmeter.collect.launch.result import Result, counted_by
 from jobmeter.collect.loop import Loop
@@ -54,7 +54,7 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
-class Guard:
+class RunLimits:
     """Calls functions that may fail, and reports the first failure of each kind of work. Safe from any thread."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
@@ -92,11 +92,11 @@ class _FinalStat:
     waited_seconds: float
 
 
-class Session:
+class JobRun:
     """Runs one plan. To be made and used in the main thread, once.
 
     The command ends as it would without Jobmeter: a failure to measure, record or report is printed, and the rest
-    continues. All such work is called through a ``Guard``.
+    continues. All such work is called through a ``RunLimits``.
 
     ``connect`` finds the server; it is called in a thread of its own, where it may start one. ``say`` prints a line of
     information, ``warn`` one of warning, while the command runs. ``patience`` is how many seconds the end may wait for
@@ -105,8 +105,8 @@ class Session:
 
     def __init__(
         self,
-        plan: Plan,
-        place: Place,
+        plan: LaunchPlan,
+        place: NodeIdentity,
         connect: Callable[[], Requester],
         clock: SampleClock,
         *,
@@ -121,18 +121,18 @@ class Session:
         self._say = say
         self._warn: Callable[[str], None] | None = warn
         self._patience = patience
-        self._guard = Guard(warn)
+        self._guard = RunLimits(warn)
         self._children = Children()
         self._hierarchies = Hierarchies()
         outbox = Outbox(spool)
         self._logs = LogSender(plan, place, outbox, now_ns=clock.now_ns) if plan.logs else None
-        self._output = Output(self._take) if self._logs else None
+        self._output = CommandOutput(self._take) if self._logs else None
         self._delivery = Delivery(outbox, lambda: self._connected(connect), clock)
         self._family = Family(plan.job, plan.attempt)
         self._collectors = job_collectors(place, self._family, clock, alone=True)
         self._measurement = Measurement(place, self._collectors, self._delivery, clock, plan.job)
         self._network = NetworkCollector(place)
-        self._figures = Figures()
+        self._figures = RunFigures()
         self._incidents = RunIncidents(self._was_killed)
         self._roots: dict[int, _Root] = {}
         self._final_stats: dict[int, _FinalStat] = {}
@@ -233,7 +233,7 @@ class Session:
             life = ReplicaLife(name, rank, start)
             owner = Owner(self._plan.job, name, self._plan.attempt)
             groups = self._entered(name, pid)
-            member = Member(owner=owner, source=Source.TAGS, rank=rank, groups=groups)
+            member = Member(owner=owner, source=MembershipSource.TAGS, rank=rank, groups=groups)
             self._family.add(pid, member)
             self._roots[pid] = _Root(life, member, groups)
             self._figures.begin(self._place.of_replica("cpu.time", owner), start)
@@ -316,14 +316,14 @@ class Session:
             stat.key, read_io(_PROC, pid), member.owner if member else None, stat.waited_ticks / _TICKS
         )
 
-    def _ended(self, ended: Exit) -> None:
+    def _ended(self, ended: ChildExit) -> None:
         root = self._roots.get(ended.pid)
         if root:
             root.life.exit_code = ended.status
             root.life.end = max(self._clock.now_ms(), root.life.start)
         self._guard("counting ended processes", lambda: self._count_ended(ended), None)
 
-    def _count_ended(self, ended: Exit) -> None:
+    def _count_ended(self, ended: ChildExit) -> None:
         """Count the final figures of a replica's first process, or of an adopted orphan."""
         look = self._final_stats.pop(ended.pid, None)
         if look is None or look.owner is None:

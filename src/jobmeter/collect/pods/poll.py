@@ -8,7 +8,7 @@ from urllib.parse import quote
 import msgspec
 
 from jobmeter.client.transport import API
-from jobmeter.collect.base import Place
+from jobmeter.collect.base import NodeIdentity
 from jobmeter.collect.deliver import Requester
 from jobmeter.collect.pods.jobs import PodJobs
 from jobmeter.errors import JobmeterError, NotFoundError
@@ -25,7 +25,7 @@ class PodPoller:
     Without such pods it sends nothing. It stops if the server has no such endpoint.
     """
 
-    def __init__(self, place: Place, connect: Callable[[], Requester], pods: PodJobs, interval_ms: int) -> None:
+    def __init__(self, place: NodeIdentity, connect: Callable[[], Requester], pods: PodJobs, interval_ms: int) -> None:
         self._place = place
         self._connect = connect
         self._pods = pods

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from jobmeter.collect.base import Owner
-from jobmeter.collect.cgroup.outside import Place
+from jobmeter.collect.cgroup.outside import CgroupPlace
 from jobmeter.collect.discover.member import Process
 from jobmeter.collect.process.stat import Key, read_io
-from jobmeter.collect.process.totals import Reading, Totals
+from jobmeter.collect.process.totals import ProcessReading, ProcessTotals
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +47,14 @@ class Departed:
     groups: Mapping[str, str]
 
 
-_NAMES = {Place.INSIDE: "cpu", Place.OUTSIDE: "outside"}
+_NAMES = {CgroupPlace.INSIDE: "cpu", CgroupPlace.OUTSIDE: "outside"}
 
 
 class Account(NamedTuple):
     """CPU time of a replica by place."""
 
     owner: Owner
-    place: Place = Place.INSIDE
+    place: CgroupPlace = CgroupPlace.INSIDE
 
 
 class ProcessCounters:
@@ -68,9 +68,9 @@ class ProcessCounters:
     def __init__(self, proc_root: str, ticks_per_second: int = 0) -> None:
         self._proc = proc_root
         self._ticks = ticks_per_second or os.sysconf("SC_CLK_TCK")
-        self._cpu: Totals[Key, Account] = Totals(1)
-        self._io: Totals[Key, Owner] = Totals(2)
-        self._places: dict[Key, Place] = {}
+        self._cpu: ProcessTotals[Key, Account] = ProcessTotals(1)
+        self._io: ProcessTotals[Key, Owner] = ProcessTotals(2)
+        self._places: dict[Key, CgroupPlace] = {}
         self._accounts: dict[Key, Account] = {}
 
     def update(
@@ -78,7 +78,7 @@ class ProcessCounters:
         processes: Iterable[Process],
         ended: Iterable[Ended],
         departed: Iterable[Departed] = (),
-        places: Mapping[Key, Place] | None = None,
+        places: Mapping[Key, CgroupPlace] | None = None,
         joined: Collection[Key] = frozenset(),
     ) -> None:
         """Update with the current processes, and the final figures of reaped or departed ones.
@@ -87,18 +87,18 @@ class ProcessCounters:
         """
         processes, ended, places = list(processes), list(ended), dict(places or {})
         keys = {process.stat.key.pid: process.stat.key for process in processes}
-        cpu: dict[Key, Reading[Key, Account]] = {}
-        io: dict[Key, Reading[Key, Owner]] = {}
+        cpu: dict[Key, ProcessReading[Key, Account]] = {}
+        io: dict[Key, ProcessReading[Key, Owner]] = {}
         for process in processes:
             stat, owner = process.stat, process.member.owner
             parent = keys.get(stat.parent)
-            account = Account(owner, self._place(stat.key, parent, cpu) if stat.key in places else Place.INSIDE)
+            account = Account(owner, self._place(stat.key, parent, cpu) if stat.key in places else CgroupPlace.INSIDE)
             used, waited = (stat.cpu_ticks / self._ticks,), (stat.waited_ticks / self._ticks,)
             late = stat.key in joined
-            cpu[stat.key] = Reading(account, used, parent, waited, late=late)
+            cpu[stat.key] = ProcessReading(account, used, parent, waited, late=late)
             moved = read_io(self._proc, stat.key.pid)
             if moved is not None:
-                io[stat.key] = Reading(owner, moved, parent, late=late)
+                io[stat.key] = ProcessReading(owner, moved, parent, late=late)
         departed = [one for one in departed if one.key not in cpu]
         numbers = {key.pid: key for key in (*self._accounts, *(one.key for one in departed))} | keys
         self._cpu.update(
@@ -108,10 +108,10 @@ class ProcessCounters:
         )
         self._io.update(
             io,
-            {final.key: Reading(final.owner, final.io) for final in ended if final.io is not None},
+            {final.key: ProcessReading(final.owner, final.io) for final in ended if final.io is not None},
             # For other processes their last reading is newer, with the usage that their children passed on.
             {
-                one.key: Reading(one.owner, one.io, numbers.get(one.parent))
+                one.key: ProcessReading(one.owner, one.io, numbers.get(one.parent))
                 for one in departed
                 if one.io is not None and one.key not in self._accounts
             },
@@ -144,22 +144,22 @@ class ProcessCounters:
 
     def forget(self, owners: set[Owner]) -> None:
         """Drop the counts of finished replicas."""
-        self._cpu.forget([Account(owner, place) for owner in owners for place in Place])
+        self._cpu.forget([Account(owner, place) for owner in owners for place in CgroupPlace])
         self._io.forget(owners)
 
-    def _place(self, key: Key, parent: Key | None, found: Mapping[Key, Reading[Key, Account]]) -> Place:
+    def _place(self, key: Key, parent: Key | None, found: Mapping[Key, ProcessReading[Key, Account]]) -> CgroupPlace:
         """Return the earlier place of a process that is outside: at the last update, or where the process began."""
         if key in self._accounts:
-            return self._places.get(key, Place.INSIDE)
-        return found[parent].owner.place if parent is not None and parent in found else Place.INSIDE
+            return self._places.get(key, CgroupPlace.INSIDE)
+        return found[parent].owner.place if parent is not None and parent in found else CgroupPlace.INSIDE
 
-    def _final(self, ended: Ended) -> Reading[Key, Account]:
+    def _final(self, ended: Ended) -> ProcessReading[Key, Account]:
         waited = None if ended.waited_seconds is None else (ended.waited_seconds,)
-        place = self._places.get(ended.key, Place.INSIDE)
-        return Reading(Account(ended.owner, place), (ended.cpu_seconds,), waited=waited)
+        place = self._places.get(ended.key, CgroupPlace.INSIDE)
+        return ProcessReading(Account(ended.owner, place), (ended.cpu_seconds,), waited=waited)
 
-    def _departed(self, one: Departed, numbers: Mapping[int, Key]) -> Reading[Key, Account]:
+    def _departed(self, one: Departed, numbers: Mapping[int, Key]) -> ProcessReading[Key, Account]:
         parent, waited = numbers.get(one.parent), one.waited_seconds
         beside = self._accounts.get(one.key) or (self._accounts.get(parent) if parent else None)
-        place = self._places.get(one.key, beside.place if beside else Place.INSIDE)
-        return Reading(Account(one.owner, place), (one.own_seconds + waited,), parent, (waited,))
+        place = self._places.get(one.key, beside.place if beside else CgroupPlace.INSIDE)
+        return ProcessReading(Account(one.owner, place), (one.own_seconds + waited,), parent, (waited,))

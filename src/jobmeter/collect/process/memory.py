@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from jobmeter.collect import files
-from jobmeter.collect.budget import Budget
+from jobmeter.collect.budget import MeasuringBudget
 from jobmeter.collect.process.stat import Key, ProcessStat, read_high_water, read_stat
 
 SHARE = 0.0025
@@ -61,7 +61,7 @@ class ProcessMemory:
     ) -> None:
         """``clock`` returns elapsed seconds, ``cpu`` CPU seconds of this thread."""
         self._proc = proc_root
-        self._budget = Budget(SHARE, BURST_SECONDS, clock, cpu)
+        self._budget = MeasuringBudget(SHARE, BURST_SECONDS, clock, cpu)
         self._proportional = _Kind(self._pss)
         self._highest = _Kind(self._mark)
         self._turn = 0

@@ -27,7 +27,7 @@ _REMEMBERED = 4_096
 
 
 @dataclass(frozen=True, slots=True)
-class Reading(Generic[K, O]):
+class ProcessReading(Generic[K, O]):
     """Counts of one process, its owner, and its parent, which will take over its counts.
 
     ``waited`` is the part of ``values`` that was taken over from children; absent if unknown. A process that is
@@ -45,8 +45,8 @@ class Reading(Generic[K, O]):
 class _Missing(Generic[K, O]):
     """Process that is gone: its last counts, all readings of that time, and its heir."""
 
-    reading: Reading[K, O]
-    base: Mapping[K, Reading[K, O]]
+    reading: ProcessReading[K, O]
+    base: Mapping[K, ProcessReading[K, O]]
     heir: K | None = None
 
 
@@ -57,14 +57,14 @@ class _Retained:
     values: Values
 
 
-class Totals(Generic[K, O]):
+class ProcessTotals(Generic[K, O]):
     """Sums by owner. ``width`` is the number of counters of each process. Not thread-safe."""
 
     def __init__(self, width: int) -> None:
         self._zero: Values = (0.0,) * width
-        self._last: dict[K, Reading[K, O]] = {}
+        self._last: dict[K, ProcessReading[K, O]] = {}
         self._missing: dict[K, _Missing[K, O]] = {}
-        self._closed: dict[K, tuple[Reading[K, O], _Retained]] = {}
+        self._closed: dict[K, tuple[ProcessReading[K, O], _Retained]] = {}
         self._gone: dict[O, Values] = {}
         self._foreign: dict[K, Values] = {}
         self._highest: dict[O, Values] = {}
@@ -76,9 +76,9 @@ class Totals(Generic[K, O]):
 
     def update(
         self,
-        live: Mapping[K, Reading[K, O]],
-        ended: Mapping[K, Reading[K, O]] | None = None,
-        left: Mapping[K, Reading[K, O]] | None = None,
+        live: Mapping[K, ProcessReading[K, O]],
+        ended: Mapping[K, ProcessReading[K, O]] | None = None,
+        left: Mapping[K, ProcessReading[K, O]] | None = None,
     ) -> None:
         """Update with the current counts.
 
@@ -123,7 +123,7 @@ class Totals(Generic[K, O]):
             self._floors.pop(owner, None)
             self._highest.pop(owner, None)
 
-    def _begin_reading(self, key: K, reading: Reading[K, O]) -> None:
+    def _begin_reading(self, key: K, reading: ProcessReading[K, O]) -> None:
         """Assign earlier usage of a process that joins an owner to its previous owner, or to nobody."""
         missing = self._missing.get(key)
         before = missing.reading if missing else self._last.get(key)
@@ -136,7 +136,10 @@ class Totals(Generic[K, O]):
             self._foreign[key] = _add(self._foreign.get(key, self._zero), own)
 
     def _divide_missing(
-        self, gone: dict[K, _Missing[K, O]], now: Mapping[K, Reading[K, O]], final: Mapping[K, Reading[K, O]]
+        self,
+        gone: dict[K, _Missing[K, O]],
+        now: Mapping[K, ProcessReading[K, O]],
+        final: Mapping[K, ProcessReading[K, O]],
     ) -> dict[K, _Missing[K, O]]:
         """Add counts of ended processes that no heir took over to their owners. Returns the undecided processes."""
         together: defaultdict[tuple[K | None, int], list[K]] = defaultdict(list)
@@ -185,7 +188,7 @@ class Totals(Generic[K, O]):
         retained.values = _subtract(retained.values, back)
         self._gone[reading.owner] = _subtract(self._gone.get(reading.owner, self._zero), back)
 
-    def _heir(self, missing: _Missing[K, O], now: Mapping[K, Reading[K, O]]) -> K | None:
+    def _heir(self, missing: _Missing[K, O], now: Mapping[K, ProcessReading[K, O]]) -> K | None:
         """Return the nearest living ancestor; None without one."""
         parent = missing.reading.parent if missing.heir is None else missing.heir
         steps = len(missing.base) + len(self._last)
@@ -195,7 +198,7 @@ class Totals(Generic[K, O]):
             steps -= 1
         return parent
 
-    def _own(self, key: K, reading: Reading[K, O]) -> Values:
+    def _own(self, key: K, reading: ProcessReading[K, O]) -> Values:
         return _subtract(reading.values, self._foreign.get(key, self._zero))
 
     def _sum_own(self, keys: Iterable[K], gone: Mapping[K, _Missing[K, O]]) -> Values:
@@ -205,7 +208,7 @@ class Totals(Generic[K, O]):
         self._gone[owner] = _add(self._gone.get(owner, self._zero), values)
 
 
-def _waited(reading: Reading[K, O]) -> Values:
+def _waited(reading: ProcessReading[K, O]) -> Values:
     return reading.values if reading.waited is None else reading.waited
 
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 
 from jobmeter.collect.process_events import netlink
-from jobmeter.collect.process_events.netlink import ACCEPT, DROP, EventSocket, Step
+from jobmeter.collect.process_events.netlink import ACCEPT, DROP, EventSocket, NetlinkStep
 
 FORK, EXEC, EXIT = 1, 2, 0x8000_0000
 _ANSWER = 0
@@ -33,25 +33,25 @@ def _number(value: int) -> int:
 
 
 _BEGINS = (
-    Step(netlink.LOAD, _EVENT),
-    Step(netlink.IF_EQUAL, _number(EXEC), true=ACCEPT),
-    Step(netlink.IF_EQUAL, _number(_ANSWER), true=ACCEPT),
-    Step(netlink.IF_EQUAL, _number(FORK), true="fork"),
+    NetlinkStep(netlink.LOAD, _EVENT),
+    NetlinkStep(netlink.IF_EQUAL, _number(EXEC), true=ACCEPT),
+    NetlinkStep(netlink.IF_EQUAL, _number(_ANSWER), true=ACCEPT),
+    NetlinkStep(netlink.IF_EQUAL, _number(FORK), true="fork"),
 )
 # The number of a process's first thread is the number of the process. Other threads are not of interest.
 _ENDS = (
-    Step(netlink.IF_EQUAL, _number(EXIT), false=DROP),
-    Step(netlink.LOAD, _DATA),
-    Step(netlink.TO_INDEX),
-    Step(netlink.LOAD, _DATA + 4),
-    Step(netlink.IF_EQUAL_INDEX, true=ACCEPT, false=DROP),
+    NetlinkStep(netlink.IF_EQUAL, _number(EXIT), false=DROP),
+    NetlinkStep(netlink.LOAD, _DATA),
+    NetlinkStep(netlink.TO_INDEX),
+    NetlinkStep(netlink.LOAD, _DATA + 4),
+    NetlinkStep(netlink.IF_EQUAL_INDEX, true=ACCEPT, false=DROP),
 )
-_NO_ENDS = (Step(netlink.IF_ABOVE, 0, true=DROP),)
+_NO_ENDS = (NetlinkStep(netlink.IF_ABOVE, 0, true=DROP),)
 _FORKS = (
-    Step(netlink.LOAD, _DATA + 8, label="fork"),
-    Step(netlink.TO_INDEX),
-    Step(netlink.LOAD, _DATA + 12),
-    Step(netlink.IF_EQUAL_INDEX, true=ACCEPT, false=DROP),
+    NetlinkStep(netlink.LOAD, _DATA + 8, label="fork"),
+    NetlinkStep(netlink.TO_INDEX),
+    NetlinkStep(netlink.LOAD, _DATA + 12),
+    NetlinkStep(netlink.IF_EQUAL_INDEX, true=ACCEPT, false=DROP),
 )
 
 

@@ -32,7 +32,7 @@ _RETURN, _EVERYTHING = 0x06, 0xFFFF_FFFF
 ACCEPT, DROP = "accept", "drop"
 
 
-class Step(NamedTuple):
+class NetlinkStep(NamedTuple):
     """Instruction of a classic BPF program, which the kernel runs for each message: kernel.org, networking/filter.
 
     A comparison continues at the step labelled ``true`` or ``false``; empty is the next one.
@@ -71,7 +71,7 @@ class EventSocket:
     ``overruns`` counts how often the kernel dropped events because too many waited.
     """
 
-    def __init__(self, family: int, groups: int, size: int, program: Sequence[Step] = ()) -> None:
+    def __init__(self, family: int, groups: int, size: int, program: Sequence[NetlinkStep] = ()) -> None:
         """``size``: bytes of the longest message. Raises OSError if it is not permitted or not available."""
         self.overruns = 0
         self._socket = socket.socket(
@@ -102,7 +102,7 @@ class EventSocket:
             slot.header.vectors = vectors + at * ctypes.sizeof(_Vector)
             slot.header.vector_count = 1
 
-    def attach(self, program: Sequence[Step]) -> None:
+    def attach(self, program: Sequence[NetlinkStep]) -> None:
         """Let the kernel drop what the program does not accept, before it is put into the buffer."""
         code = _assembled(program)
         memory = ctypes.create_string_buffer(code)
@@ -153,9 +153,9 @@ class EventSocket:
             self._socket.close()
 
 
-def _assembled(program: Sequence[Step]) -> bytes:
+def _assembled(program: Sequence[NetlinkStep]) -> bytes:
     """Assemble the program as ``struct sock_filter``, with an end for accepted and one for dropped messages."""
-    steps = [*program, Step(_RETURN, _EVERYTHING, label=ACCEPT), Step(_RETURN, 0, label=DROP)]
+    steps = [*program, NetlinkStep(_RETURN, _EVERYTHING, label=ACCEPT), NetlinkStep(_RETURN, 0, label=DROP)]
     places = {step.label: at for at, step in enumerate(steps) if step.label}
 
     def jump(at: int, label: str) -> int:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from jobmeter.collect import files
 from jobmeter.collect.process_events import netlink
-from jobmeter.collect.process_events.netlink import ACCEPT, DROP, EventSocket, Step
+from jobmeter.collect.process_events.netlink import ACCEPT, DROP, EventSocket, NetlinkStep
 
 _GENERIC = struct.Struct("=BBH")
 """``struct genlmsghdr``: command, version, reserved."""
@@ -38,7 +38,7 @@ _ANSWER_MS = 1_000
 _KIB = 1_024
 
 
-class Final(NamedTuple):
+class TaskExit(NamedTuple):
     """Figures of a process that has ended, without its children.
 
     ``lived_seconds`` is the time since its start. ``io`` is absent if each of several threads had its own.
@@ -65,8 +65,8 @@ class TaskStats:
             self._flagged = version >= _FLAGGED_SINCE
             if self._flagged:
                 # Most ends are ends of single threads, which are irrelevant here.
-                flag = Step(netlink.LOAD_BYTE, self._at + _FLAG)
-                self._socket.attach((flag, Step(netlink.IF_BITS, _LAST_THREAD, true=ACCEPT, false=DROP)))
+                flag = NetlinkStep(netlink.LOAD_BYTE, self._at + _FLAG)
+                self._socket.attach((flag, NetlinkStep(netlink.IF_BITS, _LAST_THREAD, true=ACCEPT, false=DROP)))
         except OSError:
             self._socket.close()
             raise
@@ -80,7 +80,7 @@ class TaskStats:
         """Return the descriptor, which is readable while ends wait."""
         return self._socket.fileno()
 
-    def ends(self) -> Iterator[Final]:
+    def ends(self) -> Iterator[TaskExit]:
         """Yield the waiting ends, oldest first, at most 256."""
         buffer, stride = self._socket.buffer, self._socket.stride
         for slot in range(self._socket.receive()):
@@ -94,7 +94,7 @@ class TaskStats:
                 io = None
             elif self._flagged and not flags & _LAST_THREAD:
                 continue
-            yield Final(pid, ran / 1e9, lived / 1e6, float(most * _KIB), io)
+            yield TaskExit(pid, ran / 1e9, lived / 1e6, float(most * _KIB), io)
 
     def close(self) -> None:
         """Stop listening."""

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from threading import Event, Lock, Thread
 from typing import TypeVar
 
-from jobmeter.collect.budget import Budget
+from jobmeter.collect.budget import MeasuringBudget
 from jobmeter.collect.clock import elapsed_ns
 from jobmeter.collect.discover.member import Member, Process
 from jobmeter.collect.process.stat import ProcessStat
 from jobmeter.collect.process_events.connector import EXEC, EXIT, FORK, Connector
-from jobmeter.collect.process_events.taskstats import Final, TaskStats
+from jobmeter.collect.process_events.taskstats import TaskExit, TaskStats
 
 SHARE, BURST_SECONDS = 0.005, 0.02
 """Share of one core for events over time, and the CPU time that may be used at once."""
@@ -60,7 +60,7 @@ class Gone:
     parent: int
     member: Member
     stat: ProcessStat | None
-    final: Final | None
+    final: TaskExit | None
     waited_seconds: float
     ended: float
 
@@ -113,7 +113,7 @@ class ProcessWatch:
         self._stop = Event()
         self._connector: Connector | None = None
         self._stats: TaskStats | None = None
-        self._budget = Budget(SHARE, BURST_SECONDS)
+        self._budget = MeasuringBudget(SHARE, BURST_SECONDS)
         self.problem = "it was not started"
         """Reason why the kernel's events are not read; empty if they are."""
         self.problem_of_ends = "it was not started"
@@ -305,7 +305,7 @@ class ProcessWatch:
             del self._roots[child]
         return unseen
 
-    def _end(self, pid: int, final: Final | None) -> None:
+    def _end(self, pid: int, final: TaskExit | None) -> None:
         life = self._lives.pop(pid, None)
         if (root := self._roots.pop(pid, None)) is not None:
             self._unseen[root].children.discard(pid)

@@ -48,7 +48,7 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class SchedulerKind:
     """Kind of scheduler.
 
     ``make`` takes the cluster's name, the values of ``options`` by name (None: not given), and a folder for its state

@@ -13,7 +13,7 @@ REPORT_MS = MINUTE
 _log = logging.getLogger(__name__)
 
 
-class Health:
+class SchedulerHealth:
     """Health of a scheduler. For one thread. ``kind`` is the scheduler's kind, ``slurm`` for example."""
 
     def __init__(self, kind: str, cluster: str, interval_ms: int, outbox: Outbox, clock: Clock) -> None:

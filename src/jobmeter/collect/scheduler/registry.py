@@ -2,7 +2,7 @@
 
 from importlib import import_module
 
-from jobmeter.collect.scheduler.base import Kind
+from jobmeter.collect.scheduler.base import SchedulerKind
 
 SUMMARIES = {
     "slurm": "Jobs of a Slurm cluster.",
@@ -12,9 +12,9 @@ SUMMARIES = {
 """Summary of each kind by name: kind ``x`` is ``KIND`` of ``jobmeter.collect.scheduler.x.kind``."""
 
 
-def scheduler_kind(name: str) -> Kind:
+def scheduler_kind(name: str) -> SchedulerKind:
     """Return the kind of that name, imported on demand. Raises KeyError for an unknown name."""
     if name not in SUMMARIES:
         raise KeyError(name)
-    kind: Kind = import_module(f"jobmeter.collect.scheduler.{name}.kind").KIND
+    kind: SchedulerKind = import_module(f"jobmeter.collect.scheduler.{name}.kind").KIND
     return kind

@@ -7,7 +7,7 @@ import msgspec
 
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.scheduler.base import Scheduler
-from jobmeter.collect.scheduler.health import Health
+from jobmeter.collect.scheduler.health import SchedulerHealth
 from jobmeter.errors import JobmeterError, UnavailableError
 from jobmeter.model.cluster import job_in_cluster
 from jobmeter.model.record import Records
@@ -22,10 +22,12 @@ _MOST_IN_FRAME = 500
 _MOST_SAMPLES = 10_000
 
 
-class Watch:
+class SchedulerWatch:
     """Polls at most once per interval; less often while the scheduler does not answer. ``health`` gets each result."""
 
-    def __init__(self, scheduler: Scheduler, outbox: Outbox, clock: Clock, interval_ms: int, health: Health) -> None:
+    def __init__(
+        self, scheduler: Scheduler, outbox: Outbox, clock: Clock, interval_ms: int, health: SchedulerHealth
+    ) -> None:
         self._scheduler = scheduler
         self._outbox = outbox
         self._clock = clock

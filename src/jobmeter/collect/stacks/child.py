@@ -12,7 +12,7 @@ _NICE = 19
 _CHUNK = 65_536
 
 
-class Output(NamedTuple):
+class ChildOutput(NamedTuple):
     """Output of a program. ``problem`` says why a part is missing; empty for the whole output."""
 
     out: bytes
@@ -20,7 +20,7 @@ class Output(NamedTuple):
     problem: str = ""
 
 
-def run_aside(command: Sequence[str], seconds: float, most: int, given: int | None = None) -> Output:
+def run_aside(command: Sequence[str], seconds: float, most: int, given: int | None = None) -> ChildOutput:
     """Run a program and return at most ``most`` bytes of its output. ``given`` is the descriptor that it reads from.
 
     Past the time, or the bytes, the program is killed. Raises OSError where it cannot be executed.
@@ -46,7 +46,7 @@ def run_aside(command: Sequence[str], seconds: float, most: int, given: int | No
                 pipe.close()
 
 
-def _read(process: "subprocess.Popen[bytes]", seconds: float, most: int) -> Output:
+def _read(process: "subprocess.Popen[bytes]", seconds: float, most: int) -> ChildOutput:
     found: dict[str, bytearray] = {"out": bytearray(), "error": bytearray()}
     end = time.monotonic() + seconds
     problem = ""
@@ -65,4 +65,4 @@ def _read(process: "subprocess.Popen[bytes]", seconds: float, most: int) -> Outp
                 key.data.extend(part)
             if max(map(len, found.values())) > most:
                 problem = f"more than {most} bytes of output"
-    return Output(bytes(found["out"][:most]), bytes(found["error"][:most]), problem)
+    return ChildOutput(bytes(found["out"][:most]), bytes(found["error"][:most]), problem)

@@ -10,7 +10,7 @@ import msgspec
 
 from jobmeter.collect.stacks.child import run_aside
 from jobmeter.collect.text import valid_text
-from jobmeter.model.stacks import LONGEST_TEXT, MOST_FRAMES, MOST_THREADS, Frame, ThreadStack
+from jobmeter.model.stacks import LONGEST_TEXT, MOST_FRAMES, MOST_THREADS, StackFrame, ThreadStack
 
 _SECONDS = 5.0
 _MOST = 4 * 1024 * 1024
@@ -72,10 +72,10 @@ def clipped(text: str) -> str:
     return valid_text(text)[:LONGEST_TEXT]
 
 
-def _frame(frame: dict[str, Any]) -> Frame:
+def _frame(frame: dict[str, Any]) -> StackFrame:
     line = frame.get("line")
     file = str(frame.get("filename") or frame.get("short_filename") or "")
-    return Frame(clipped(str(frame.get("name") or "")), clipped(file), line if isinstance(line, int) else 0)
+    return StackFrame(clipped(str(frame.get("name") or "")), clipped(file), line if isinstance(line, int) else 0)
 
 
 def _reason(error: str) -> str:

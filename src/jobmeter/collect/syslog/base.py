@@ -8,7 +8,7 @@ Position = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class SystemLogEntry:
     """Line. ``time_ns`` is absent if the source has no times; ``pid`` is the process that it concerns."""
 
     text: str
@@ -20,15 +20,15 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class LogReading:
     """Consecutive lines, and the position after them. ``more``: further lines wait already."""
 
-    entries: list[Entry]
+    entries: list[SystemLogEntry]
     end: Position
     more: bool = False
 
 
-class Source(Protocol):
+class SystemLogSource(Protocol):
     """Source of lines in order. Called by one thread. A failure raises OSError, and is retried."""
 
     @property
@@ -41,7 +41,7 @@ class Source(Protocol):
         """Stream of its lines."""
         ...
 
-    def read(self, position: Position | None, until: Position | None = None) -> Reading | None:
+    def read(self, position: Position | None, until: Position | None = None) -> LogReading | None:
         """Return a bounded number of lines after a position (None: the first reading); None without lines.
 
         ``until`` returns exactly the lines up to there of an earlier reading, as far as they still exist. Calls follow

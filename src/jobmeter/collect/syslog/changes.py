@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from jobmeter.collect.syslog.inotify import CREATE, DELETE, MOVED_FROM, MOVED_TO, Change
+from jobmeter.collect.syslog.inotify import CREATE, DELETE, MOVED_FROM, MOVED_TO, FileChange
 from jobmeter.collect.syslog.successors import Followed
 
 _MOST_NAMES = 10_000
@@ -83,7 +83,7 @@ class Changes:
         """True for a path at which a new file waits to be opened."""
         return path in self._due
 
-    def apply(self, changes: Iterable[Change]) -> None:
+    def apply(self, changes: Iterable[FileChange]) -> None:
         """Apply events, in order."""
         self._quiet = False
         for change in changes:

@@ -3,8 +3,8 @@
 import os
 from pathlib import Path
 
-from jobmeter.collect.syslog.base import Entry, Position, Reading
-from jobmeter.collect.syslog.lines import LineCutter, Piece
+from jobmeter.collect.syslog.base import LogReading, Position, SystemLogEntry
+from jobmeter.collect.syslog.lines import LineCutter, LinePiece
 from jobmeter.collect.syslog.opening import LogOpener
 from jobmeter.collect.syslog.rotation import Spot, identity, identity_of, is_whole, rotated, spot_at, spot_of
 from jobmeter.collect.syslog.successors import Followed, Successors
@@ -59,7 +59,7 @@ class FileSource:
         absent = self._descriptor is None and not self._later and identity(self.path) is None
         return absent and self._done is not None
 
-    def read(self, position: Position | None, until: Position | None = None) -> Reading | None:
+    def read(self, position: Position | None, until: Position | None = None) -> LogReading | None:
         """Return the next lines."""
         if position is None:
             return self._first()
@@ -107,7 +107,7 @@ class FileSource:
         self._use(None)
         self._later.close()
 
-    def _first(self) -> Reading | None:
+    def _first(self) -> LogReading | None:
         self._later.follow(self.path, None)
         found = self._later.take()
         if found is None:
@@ -125,7 +125,7 @@ class FileSource:
                 return True
         return False
 
-    def _truncated(self) -> Reading | None:
+    def _truncated(self) -> LogReading | None:
         """Handle truncation: continue in the copy that was made before, or at the beginning."""
         descriptor, spot = self._opened(), self._place()
         if is_whole(descriptor, spot):
@@ -141,7 +141,7 @@ class FileSource:
         self._use(None)
         return self._start_over("")
 
-    def _forward(self) -> Reading | None:
+    def _forward(self) -> LogReading | None:
         descriptor, spot = self._opened(), self._place()
         for _ in range(_CHUNKS):
             data = os.pread(descriptor, _CHUNK, spot.offset + self._cutter.pending)
@@ -154,7 +154,7 @@ class FileSource:
                 return self._at(descriptor, end, _entries(pieces), more=len(data) == _CHUNK or bool(self._later))
         return None
 
-    def _ended(self, descriptor: int, spot: Spot) -> Reading | None:
+    def _ended(self, descriptor: int, spot: Spot) -> LogReading | None:
         """Return the next reading at the end of a file: None, unless another one replaced it."""
         current = identity(self.path)
         if current == spot.file:
@@ -173,22 +173,22 @@ class FileSource:
             self._done = spot.file
         return following
 
-    def _late(self, descriptor: int, spot: Spot) -> Reading | None:
+    def _late(self, descriptor: int, spot: Spot) -> LogReading | None:
         """Read files that were found late, after their successor was begun, and then continue with it."""
         self._descriptor = None
         self._later.put_back(descriptor, spot.offset)
         return self._start_over("")
 
-    def _start_over(self, note: str) -> Reading | None:
+    def _start_over(self, note: str) -> LogReading | None:
         """Open the file whose lines come next."""
         self._later.gather(None)
         found = self._later.take()
         if found is None:
             return None
         self._use(found[0])
-        return self._at(*found, [Entry(note, severity=4)] if note else [])
+        return self._at(*found, [SystemLogEntry(note, severity=4)] if note else [])
 
-    def _again(self, spot: Spot, end: Spot) -> Reading | None:
+    def _again(self, spot: Spot, end: Spot) -> LogReading | None:
         """Return the lines of an earlier reading, between two positions."""
         begin = spot.offset if spot.file == end.file else 0
         if not self._resume(end) or not is_whole(self._opened(), end):
@@ -202,11 +202,11 @@ class FileSource:
         last = cutter.finish()
         self._cutter = LineCutter()
         self._spot = end
-        return Reading(_entries([*pieces, *([last] if last else [])]), end.position())
+        return LogReading(_entries([*pieces, *([last] if last else [])]), end.position())
 
-    def _at(self, descriptor: int, offset: int, entries: list[Entry], *, more: bool = False) -> Reading:
+    def _at(self, descriptor: int, offset: int, entries: list[SystemLogEntry], *, more: bool = False) -> LogReading:
         self._spot = spot_at(descriptor, offset)
-        return Reading(entries, self._spot.position(), more or not entries)
+        return LogReading(entries, self._spot.position(), more or not entries)
 
     def _use(self, descriptor: int | None) -> None:
         """Switch to another file, or to none."""
@@ -236,8 +236,8 @@ def stream_of(path: Path) -> str:
     return f"file:{name}"[:MAX_SYSTEM_NAME]
 
 
-def _entries(pieces: list[Piece]) -> list[Entry]:
-    return [Entry(piece.text, severity=_severity(piece.text)) for piece in pieces]
+def _entries(pieces: list[LinePiece]) -> list[SystemLogEntry]:
+    return [SystemLogEntry(piece.text, severity=_severity(piece.text)) for piece in pieces]
 
 
 def _severity(text: str) -> int | None:

@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FileChange:
     """Event of a name in a directory. ``cookie`` is equal on both sides of a move.
 
     ``lost``: the kernel dropped events.
@@ -71,7 +71,7 @@ class Inotify:
                 self._fail(error.errno, f"{directory} cannot be watched: {error.strerror}")
         return None
 
-    def read(self) -> list[Change]:
+    def read(self) -> list[FileChange]:
         """Return the next events; empty without any."""
         try:
             data = os.read(self._descriptor, _BUFFER)
@@ -83,14 +83,14 @@ class Inotify:
             at += _HEAD.size + length
             name = os.fsdecode(data[at - length : at].rstrip(b"\0"))
             if mask & _OVERFLOW:
-                found.append(Change(lost=True))
+                found.append(FileChange(lost=True))
             elif mask & _IGNORED:
                 self._directories.pop(number, None)
             elif mask & _SELF_GONE:
                 self._forget(number)
             elif (directory := self._directories.get(number)) is not None:
                 kind = mask & (CREATE | MOVED_FROM | MOVED_TO | DELETE)
-                found.append(Change(directory, name, kind, cookie, is_directory=bool(mask & _IS_DIRECTORY)))
+                found.append(FileChange(directory, name, kind, cookie, is_directory=bool(mask & _IS_DIRECTORY)))
         return found or self.read()
 
     def wait(self, seconds: float) -> bool:

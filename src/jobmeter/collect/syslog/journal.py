@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from jobmeter.collect.syslog.base import Entry, Position, Reading
-from jobmeter.collect.syslog.lines import LineCutter, Piece
+from jobmeter.collect.syslog.base import LogReading, Position, SystemLogEntry
+from jobmeter.collect.syslog.lines import LineCutter, LinePiece
 from jobmeter.model.log import MAX_SYSTEM_NAME, is_cut
 from jobmeter.model.syslog import facility_name
 
@@ -45,13 +45,13 @@ class JournalSource:
         self._kernel = kernel
         self._process: subprocess.Popen[bytes] | None = None
         self._cutter = LineCutter(4 * 2**20)
-        self._waiting: list[tuple[Entry | None, str]] = []
+        self._waiting: list[tuple[SystemLogEntry | None, str]] = []
         self._at = ""
 
-    def read(self, position: Position | None, until: Position | None = None) -> Reading | None:
+    def read(self, position: Position | None, until: Position | None = None) -> LogReading | None:
         """Return the next lines."""
         if position is None:
-            return Reading([], {"cursor": self._newest()}, more=True)
+            return LogReading([], {"cursor": self._newest()}, more=True)
         cursor = str(position["cursor"])
         if self._process is None or cursor != self._at or until is not None:
             # A repeated reading ends with the journal: its last line may have been removed.
@@ -66,7 +66,7 @@ class JournalSource:
         if not found:
             return None
         self._at = found[-1][1]
-        return Reading([entry for entry, _ in found if entry is not None], {"cursor": self._at}, more)
+        return LogReading([entry for entry, _ in found if entry is not None], {"cursor": self._at}, more)
 
     def close(self) -> None:
         """End the process of journalctl."""
@@ -120,11 +120,11 @@ class JournalSource:
                 return len(data) == _CHUNK
         return False
 
-    def _take(self, piece: Piece) -> None:
+    def _take(self, piece: LinePiece) -> None:
         before = self._waiting[-1][1] if self._waiting else self._at
         if is_cut(piece.text):
             self._waiting.append(
-                (Entry(f"[jobmeter: a line of {piece.length} bytes is left out here]", severity=4), before)
+                (SystemLogEntry(f"[jobmeter: a line of {piece.length} bytes is left out here]", severity=4), before)
             )
             return
         try:
@@ -138,11 +138,11 @@ class JournalSource:
             self._waiting.append((_entry(fields, cursor), cursor))
 
 
-def _entry(fields: dict[str, Any], cursor: str) -> Entry:
+def _entry(fields: dict[str, Any], cursor: str) -> SystemLogEntry:
     number = _NUMBER.search(cursor)
     micros = int(fields.get("__REALTIME_TIMESTAMP") or 0)
     tag = "".join(filter(str.isprintable, _text(fields.get("SYSLOG_IDENTIFIER"))))[:MAX_SYSTEM_NAME]
-    return Entry(
+    return SystemLogEntry(
         _text(fields.get("MESSAGE")),
         micros * 1_000 + (int(number[1], 16) % 1_000 if number else 0),
         severity=_number(fields.get("PRIORITY"), 7),

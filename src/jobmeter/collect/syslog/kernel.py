@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jobmeter.collect.files import boot_id
-from jobmeter.collect.syslog.base import Entry, Position, Reading
+from jobmeter.collect.syslog.base import LogReading, Position, SystemLogEntry
 from jobmeter.model.syslog import facility_name
 
 DEVICE = Path("/dev/kmsg")
@@ -23,7 +23,7 @@ _PID = re.compile(r"\bpid[=:' ]{1,3}(\d{1,9})|[Pp]rocess (\d{1,9}) \(", re.ASCII
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class KernelRecord:
     """Record: ``priority`` is facility * 8 + severity, ``micros`` the time since the kernel began."""
 
     priority: int
@@ -32,7 +32,7 @@ class Record:
     text: str
 
 
-def parse_record(data: bytes) -> Record | None:
+def parse_record(data: bytes) -> KernelRecord | None:
     """Parse the record in a read of the device; None for an invalid one.
 
     Property lines after the first line are left out.
@@ -43,10 +43,10 @@ def parse_record(data: bytes) -> Record | None:
         return None
     line = _ESCAPE.sub(lambda match: bytes([int(match[1], 16)]), message.split(b"\n", 1)[0])
     priority, sequence, micros = (int(field) for field in fields[:3])
-    return Record(priority, sequence, micros, line.decode(errors="replace"))
+    return KernelRecord(priority, sequence, micros, line.decode(errors="replace"))
 
 
-class Device:
+class KernelLog:
     """Device ``/dev/kmsg``, from the oldest record that the kernel still has."""
 
     def __init__(self, path: Path = DEVICE) -> None:
@@ -87,28 +87,28 @@ class KernelSource:
         now_ns: Callable[[], int],
         since_boot_ns: Callable[[], int],
         *,
-        connect: Callable[[], Device] = Device,
+        connect: Callable[[], KernelLog] = KernelLog,
         boot: Callable[[], str] = boot_id,
     ) -> None:
         self._now_ns = now_ns
         self._since_boot_ns = since_boot_ns
         self._connect = connect
         self._boot = boot()
-        self._device: Device | None = None
+        self._device: KernelLog | None = None
         self._last = -1
 
-    def read(self, position: Position | None, until: Position | None = None) -> Reading | None:
+    def read(self, position: Position | None, until: Position | None = None) -> LogReading | None:
         """Return the next lines."""
         if position is None or position.get("boot") != self._boot:
             if until is not None:
                 return None  # the records of an earlier start are gone
-            return Reading([], {"boot": self._boot, "sequence": -1, "anchor": self._anchor()}, more=True)
+            return LogReading([], {"boot": self._boot, "sequence": -1, "anchor": self._anchor()}, more=True)
         if self._device is None or self._last != int(position["sequence"]):
             self.close()
             self._device = self._connect()
         last, anchor = int(position["sequence"]), int(position["anchor"])
         most = None if until is None else int(until["sequence"])
-        entries: list[Entry] = []
+        entries: list[SystemLogEntry] = []
         for _ in range(_RECORDS):
             record = self._next()
             if record is None:
@@ -132,16 +132,18 @@ class KernelSource:
             self._device.close()
             self._device = None
 
-    def _reading(self, entries: list[Entry], last: int, anchor: int, until: Position | None, *, more: bool) -> Reading:
+    def _reading(
+        self, entries: list[SystemLogEntry], last: int, anchor: int, until: Position | None, *, more: bool
+    ) -> LogReading:
         self._last = last
         if until is not None:
             self.close()
-            return Reading(entries, until, more)
+            return LogReading(entries, until, more)
         now = self._anchor()
         anchor = now if abs(now - anchor) > _DRIFT_NS else anchor
-        return Reading(entries, {"boot": self._boot, "sequence": last, "anchor": anchor}, more)
+        return LogReading(entries, {"boot": self._boot, "sequence": last, "anchor": anchor}, more)
 
-    def _next(self) -> Record | None:
+    def _next(self) -> KernelRecord | None:
         while self._device is not None:
             try:
                 data = self._device.read()
@@ -159,14 +161,14 @@ class KernelSource:
         return self._now_ns() - self._since_boot_ns()
 
 
-def _time_ns(record: Record, anchor: int) -> int:
+def _time_ns(record: KernelRecord, anchor: int) -> int:
     # Records of one microsecond get different times, in order.
     return anchor // 1_000_000 * 1_000_000 + record.micros * 1_000 + record.sequence % 1_000
 
 
-def _entry(record: Record, anchor: int) -> Entry:
+def _entry(record: KernelRecord, anchor: int) -> SystemLogEntry:
     found = _PID.search(record.text)
-    return Entry(
+    return SystemLogEntry(
         record.text,
         _time_ns(record, anchor),
         severity=record.priority & 7,
@@ -175,6 +177,6 @@ def _entry(record: Record, anchor: int) -> Entry:
     )
 
 
-def _missing(record: Record, count: int, anchor: int) -> Entry:
+def _missing(record: KernelRecord, count: int, anchor: int) -> SystemLogEntry:
     text = f"[jobmeter: {count} records of the kernel are missing here, they were overwritten before they were read]"
-    return Entry(text, _time_ns(record, anchor) - 1, severity=4, facility="kern")
+    return SystemLogEntry(text, _time_ns(record, anchor) - 1, severity=4, facility="kern")

@@ -6,7 +6,7 @@ from jobmeter.model.log import MAX_TEXT_BYTES, cut_bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class LinePiece:
     """Text of a line, and its bytes in the file, including its end."""
 
     text: str
@@ -26,7 +26,7 @@ class LineCutter:
         """Bytes of the line that has no end yet."""
         return self._length
 
-    def feed(self, data: bytes) -> list[Piece]:
+    def feed(self, data: bytes) -> list[LinePiece]:
         """Return the lines that end in these bytes."""
         *whole, rest = data.split(b"\n")
         found = []
@@ -36,7 +36,7 @@ class LineCutter:
         self._add(rest)
         return found
 
-    def finish(self) -> Piece | None:
+    def finish(self) -> LinePiece | None:
         """Return the unfinished line, if the file will not grow."""
         return self._take(0) if self._length else None
 
@@ -44,10 +44,10 @@ class LineCutter:
         self._length += len(part)
         self._begun += part[: max(0, self._most + 1 - len(self._begun))]
 
-    def _take(self, end: int) -> Piece:
+    def _take(self, end: int) -> LinePiece:
         begun, length = bytes(self._begun), self._length
         self._begun.clear()
         self._length = 0
         if length > self._most:
-            return Piece(cut_bytes(begun, length), length + end)
-        return Piece(begun.removesuffix(b"\r").decode(errors="replace"), length + end)
+            return LinePiece(cut_bytes(begun, length), length + end)
+        return LinePiece(begun.removesuffix(b"\r").decode(errors="replace"), length + end)

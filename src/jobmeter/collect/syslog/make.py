@@ -5,11 +5,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobmeter.collect.base import Owner, Place
+from jobmeter.collect.base import NodeIdentity, Owner
 from jobmeter.collect.clock import SampleClock, elapsed_ns
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.syslog.journal import JournalSource, has_journal
-from jobmeter.collect.syslog.kernel import DEVICE, Device, KernelSource
+from jobmeter.collect.syslog.kernel import DEVICE, KernelLog, KernelSource
 from jobmeter.collect.syslog.opening import allow_open_files
 from jobmeter.collect.syslog.reader import LogSettings, SystemLogReader
 from jobmeter.collect.syslog.successors import MOST_WAITING_IN_ALL
@@ -17,7 +17,7 @@ from jobmeter.collect.syslog.watch import MOST_FILES, FileWatch
 from jobmeter.model.time import NS_PER_MS
 
 if TYPE_CHECKING:
-    from jobmeter.collect.syslog.base import Source
+    from jobmeter.collect.syslog.base import SystemLogSource
 
 _OPEN_FILES = MOST_FILES + MOST_WAITING_IN_ALL + 1_024
 _log = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 def system_logs(
     settings: LogSettings | None,
-    place: Place,
+    place: NodeIdentity,
     outbox: Outbox,
     clock: SampleClock,
     *,
@@ -35,7 +35,7 @@ def system_logs(
     """Create the reader of the configured system logs that this machine has; None without any."""
     if settings is None:
         return None
-    sources: list[Source] = []
+    sources: list[SystemLogSource] = []
     if settings.kernel and _can_open_kernel_log():
         sources.append(KernelSource(lambda: clock.now_ms() * NS_PER_MS, elapsed_ns))
     if settings.journal and has_journal():
@@ -60,7 +60,7 @@ def system_logs(
 def _can_open_kernel_log() -> bool:
     """True if the device opens: its mode is not reliable if ``kernel.dmesg_restrict`` is set."""
     try:
-        Device(DEVICE).close()
+        KernelLog(DEVICE).close()
     except OSError as error:
         _log.info("%s cannot be read (%s): kernel lines are read from the journal instead, if present", DEVICE, error)
         return False

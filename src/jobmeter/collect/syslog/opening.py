@@ -31,7 +31,7 @@ _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _log = logging.getLogger(__name__)
 
 
-class RefusedError(OSError):
+class FileRefusedError(OSError):
     """Path that another user may have redirected to a file that is not theirs, or that is not a regular file."""
 
 
@@ -44,13 +44,13 @@ def open_trusted(path: Path) -> int:
         end = walk.to(path)
         status = os.fstat(end)
         if not stat.S_ISREG(status.st_mode):
-            raise RefusedError("it is not a regular file")
+            raise FileRefusedError("it is not a regular file")
         if strangers := walk.strangers - {status.st_uid}:
-            raise RefusedError(f"a symbolic link of user {min(strangers)} leads to a file of user {status.st_uid}")
+            raise FileRefusedError(f"a symbolic link of user {min(strangers)} leads to a file of user {status.st_uid}")
         if walk.is_exposed(status.st_uid) and not status.st_mode & stat.S_IROTH:
-            raise RefusedError("others can put files into its folder, and not everybody may read it")
+            raise FileRefusedError("others can put files into its folder, and not everybody may read it")
         if status.st_nlink > 1 and walk.is_shared(status.st_uid):
-            raise RefusedError("it has several hard links, in a folder that others can write to")
+            raise FileRefusedError("it has several hard links, in a folder that others can write to")
         # The checked inode, whatever has its name by now.
         return os.open(f"/proc/self/fd/{end}", _READ)
 
@@ -125,7 +125,7 @@ class _Walk:
         if status.st_uid not in self._trusted:
             self.strangers.add(status.st_uid)
         elif status.st_nlink > 1 and self.is_shared(status.st_uid):
-            raise RefusedError("a symbolic link has several names, one in a folder that others can write to")
+            raise FileRefusedError("a symbolic link has several names, one in a folder that others can write to")
 
 
 def allow_open_files(most: int) -> None:

@@ -17,7 +17,7 @@ MOST_ENTRIES = 100_000
 _MAGIC = re.compile(r"[*?\[]")
 
 
-class Budget:
+class MatchBudget:
     """Remaining number of names that may be read."""
 
     def __init__(self, most: int = MOST_ENTRIES) -> None:
@@ -55,7 +55,7 @@ class LogPattern:
         self._folders = (*folders, "**") if last == "**" else tuple(folders)
         self.name = NamePattern("*" if last == "**" else last)
 
-    def directories(self, budget: Budget) -> Iterator[str]:
+    def directories(self, budget: MatchBudget) -> Iterator[str]:
         """Yield the folders in which a file may match, each once."""
         seen: set[str] = set()
         for directory in _expand("/", self._folders, budget):
@@ -63,7 +63,7 @@ class LogPattern:
                 seen.add(directory)
                 yield directory
 
-    def names(self, directory: str, budget: Budget) -> Iterator[str]:
+    def names(self, directory: str, budget: MatchBudget) -> Iterator[str]:
         """Yield the names in a folder that match."""
         if not _MAGIC.search(self.name.text):
             if os.path.lexists(f"{directory}/{self.name.text}"):
@@ -82,7 +82,7 @@ def _is_text(name: str) -> bool:
     return True
 
 
-def _expand(base: str, parts: tuple[str, ...], budget: Budget) -> Iterator[str]:
+def _expand(base: str, parts: tuple[str, ...], budget: MatchBudget) -> Iterator[str]:
     if not parts:
         yield base
         return
@@ -112,7 +112,7 @@ def _is_folder(entry: "os.DirEntry[str]") -> bool:
         return False
 
 
-def _entries(directory: str, budget: Budget) -> "list[os.DirEntry[str]]":
+def _entries(directory: str, budget: MatchBudget) -> "list[os.DirEntry[str]]":
     found = []
     try:
         with os.scandir(directory) as entries:

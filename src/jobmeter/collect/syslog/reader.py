@@ -8,10 +8,10 @@ from threading import Event, Thread
 
 import msgspec
 
-from jobmeter.collect.base import Owner, Place
+from jobmeter.collect.base import NodeIdentity, Owner
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.state_file import StateFile
-from jobmeter.collect.syslog.base import Entry, Position, Reading, Source
+from jobmeter.collect.syslog.base import LogReading, Position, SystemLogEntry, SystemLogSource
 from jobmeter.collect.syslog.files import stream_of
 from jobmeter.collect.syslog.watch import FileWatch, is_gone
 from jobmeter.model.event import Level
@@ -51,7 +51,7 @@ class SourcePosition(msgspec.Struct):
     intent: Intent | None = None
 
 
-class Checkpoint(msgspec.Struct):
+class LogCheckpoint(msgspec.Struct):
     """Positions of all sources. ``last_ns`` is the newest time given to a line of a source without times."""
 
     places: dict[str, SourcePosition] = {}
@@ -79,9 +79,9 @@ class SystemLogReader:
 
     def __init__(  # noqa: PLR0913 - one for each part
         self,
-        sources: Sequence[Source],
+        sources: Sequence[SystemLogSource],
         watch: FileWatch,
-        place: Place,
+        place: NodeIdentity,
         outbox: Outbox,
         *,
         now_ns: Callable[[], int],
@@ -101,9 +101,9 @@ class SystemLogReader:
         self._rate = lines_a_second
         self._owner_of = owner_of
         unreadable = "the positions in %s cannot be read (%s): sources are read from where they begin"
-        self._file = StateFile(state, msgspec.json.Decoder(Checkpoint), unreadable)
+        self._file = StateFile(state, msgspec.json.Decoder(LogCheckpoint), unreadable)
         self._looked_ns = self._file.written_ns()
-        self._saved = self._file.load() or Checkpoint()
+        self._saved = self._file.load() or LogCheckpoint()
         self._unsaved = False
         self._unsaveable = False
         self._waits = False
@@ -220,7 +220,7 @@ class SystemLogReader:
             self._failing.discard(key)
             self._unsaved = True
 
-    def _turn(self, source: Source) -> bool:
+    def _turn(self, source: SystemLogSource) -> bool:
         """Read a source once. True if another reading may follow now."""
         place = self._saved.places.get(source.key)
         intent = place.intent if place else None
@@ -241,7 +241,7 @@ class SystemLogReader:
         self._hand_on(source, reading)
         return reading.more
 
-    def _hand_on(self, source: Source, reading: Reading) -> None:
+    def _hand_on(self, source: SystemLogSource, reading: LogReading) -> None:
         entries = reading.entries
         if entries:
             now = self._monotonic()
@@ -258,7 +258,7 @@ class SystemLogReader:
         self._saved.places[source.key] = SourcePosition(reading.end)
         self._unsaved = True
 
-    def _repeat(self, source: Source, place: SourcePosition, intent: Intent) -> None:
+    def _repeat(self, source: SystemLogSource, place: SourcePosition, intent: Intent) -> None:
         """Send again the lines that may have been sent before the agent died."""
         reading = source.read(place.position, intent.end)
         if reading is not None and reading.entries:
@@ -266,19 +266,19 @@ class SystemLogReader:
         self._saved.places[source.key] = SourcePosition(intent.end)
         self._unsaved = True
 
-    def _put(self, source: Source, entries: list[Entry], intent: Intent) -> None:
+    def _put(self, source: SystemLogSource, entries: list[SystemLogEntry], intent: Intent) -> None:
         lines = [self._line(source, entry, intent.first_ns + at) for at, entry in enumerate(entries[: intent.taken])]
         missing = len(entries) - intent.taken
         if missing > 0:
             self.dropped += missing
             text = f"[jobmeter: {missing} lines are missing here, they came faster than {self._rate:g} a second]"
-            note = Entry(text, entries[-1].time_ns, severity=4, facility=entries[-1].facility)
+            note = SystemLogEntry(text, entries[-1].time_ns, severity=4, facility=entries[-1].facility)
             lines.append(self._line(source, note, intent.first_ns + len(entries)))
         if lines and not self._outbox.put(logs_frame(lines)):
             self._waits = True
         self.sent += len(lines)
 
-    def _line(self, source: Source, entry: Entry, time_ns: int) -> LogLine:
+    def _line(self, source: SystemLogSource, entry: SystemLogEntry, time_ns: int) -> LogLine:
         owner = self._owner_of(entry.pid) if entry.pid is not None else None
         return LogLine(
             time_ns=time_ns if entry.time_ns is None else entry.time_ns,

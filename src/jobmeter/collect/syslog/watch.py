@@ -9,7 +9,7 @@ from jobmeter.collect.syslog.changes import Changes
 from jobmeter.collect.syslog.files import FileSource
 from jobmeter.collect.syslog.inotify import Inotify
 from jobmeter.collect.syslog.opening import LogOpener
-from jobmeter.collect.syslog.patterns import MOST_ENTRIES, Budget, LogPattern, NamePattern
+from jobmeter.collect.syslog.patterns import MOST_ENTRIES, LogPattern, MatchBudget, NamePattern
 from jobmeter.collect.syslog.rotation import identity, live_names, rotated
 from jobmeter.collect.syslog.successors import Followed
 from jobmeter.model.time import NS_PER_MS, SystemClock
@@ -85,7 +85,7 @@ class FileWatch:
         stored = _by_folder(key.removeprefix(_FILE) for key in remembered)
         owners: dict[tuple[int, int], Path] = {}
         for pattern in self._patterns:
-            budget = Budget()
+            budget = MatchBudget()
             for directory in pattern.directories(budget):
                 names.setdefault(directory, set()).add(pattern.name)
                 if self._inotify is not None:

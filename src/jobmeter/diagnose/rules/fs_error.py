@@ -4,7 +4,7 @@ import re
 
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.causes import line_evidence
-from jobmeter.diagnose.incidents import Report, incidents, shown
+from jobmeter.diagnose.incidents import IncidentReport, incidents, shown
 from jobmeter.diagnose.rule import Findings, Rule
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import counted
@@ -24,14 +24,14 @@ _DEVICE = re.compile(
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Each device with errors once; worst where the filesystem gave up."""
-    by_device: dict[tuple[str, str], list[Report]] = {}
+    by_device: dict[tuple[str, str], list[IncidentReport]] = {}
     worse: set[tuple[str, str]] = set()
     for line in case.kernel:
         text = line.text[:4_000]
         gave_up = _WORSE.search(text)
         if gave_up or _ERROR.search(text):
             place = line.node, _device(text)
-            by_device.setdefault(place, []).append(Report.of_line(line, line_evidence(line)))
+            by_device.setdefault(place, []).append(IncidentReport.of_line(line, line_evidence(line)))
             worse.update([place] if gave_up else [])
     for (node, device), reports in by_device.items():
         happened = incidents(reports)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.causes import event_evidence, line_evidence
-from jobmeter.diagnose.incidents import Report, incidents
+from jobmeter.diagnose.incidents import IncidentReport, incidents
 from jobmeter.diagnose.lives import Death, deaths
 from jobmeter.diagnose.rule import MOST_LINES, Findings, Rule, Weight, quoted
 from jobmeter.diagnose.thresholds import Numbers
@@ -31,7 +31,7 @@ _DEVICE = re.compile(r"CUDA|HIP|NPU|GPU|OutOfMemoryError")
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """The kernel's counter, its log lines, and what an agent or a scheduler reports of the end."""
     counted_kills = dict(_counted(case))
-    reports: dict[str, list[Report]] = {}
+    reports: dict[str, list[IncidentReport]] = {}
     for name, report in _reports(case, numbers):
         reports.setdefault(name, []).append(report)
     for name in dict.fromkeys((*counted_kills, *reports)):
@@ -54,20 +54,20 @@ def _counted(case: Case) -> Iterator[tuple[str, tuple[int, list[Evidence]]]]:
             yield signal.replica, (count, [signal.evidence(text, count, 0.0, "{process}", time=first)])
 
 
-def _reports(case: Case, numbers: Numbers) -> Iterator[tuple[str, Report]]:
+def _reports(case: Case, numbers: Numbers) -> Iterator[tuple[str, IncidentReport]]:
     """Each report of a kill with its replica, "" for the job."""
     for event in case.events:
         if event.source != "state" and _REASON.search(event.reason):
-            yield event.replica, Report.of_event(event, event_evidence(event))
+            yield event.replica, IncidentReport.of_event(event, event_evidence(event))
     for replica in case.view.replicas:
         if _REASON.search(replica.reason):
             end = case.span.end_ms if replica.end is None else replica.end
             status = Evidence(kind="status", text=quoted(replica.reason), time=end, replica=replica.name)
-            yield replica.name, Report("status", end, status, (replica.name, replica.attempt))
+            yield replica.name, IncidentReport("status", end, status, (replica.name, replica.attempt))
     for name, line in _lines(case, numbers):
         found = _LINE.search(line.text[:4_000])
         form = _VARYING.sub("", found[0]) if found else ""
-        yield name, Report.of_line(line, line_evidence(line), form)
+        yield name, IncidentReport.of_line(line, line_evidence(line), form)
 
 
 def _lines(case: Case, numbers: Numbers) -> Iterator[tuple[str, LogLine]]:

@@ -4,7 +4,7 @@ import re
 
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.causes import line_evidence
-from jobmeter.diagnose.incidents import Report, incidents, shown
+from jobmeter.diagnose.incidents import IncidentReport, incidents, shown
 from jobmeter.diagnose.rule import Findings, Rule
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import often
@@ -31,14 +31,14 @@ _FABRIC = re.compile(r"(?:ib|mlx[45]_\d|hfi|opa|bond-ib)", re.ASCII)
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Each link that went down as often as the threshold says; one of the fabric is worse than one of Ethernet."""
-    downs: dict[tuple[str, str], list[Report]] = {}
+    downs: dict[tuple[str, str], list[IncidentReport]] = {}
     for line in case.kernel:
         text = line.text[:4_000]
         match = _DOWN.search(text) or _CABLE.search(text)
         link = next(name for name in match.groups() if name) if match else ""
         if match and not _NO_FABRIC.match(link):
             driver = _VARYING.sub("", text[: match.start()])
-            downs.setdefault((line.node, link), []).append(Report.of_line(line, line_evidence(line), driver))
+            downs.setdefault((line.node, link), []).append(IncidentReport.of_line(line, line_evidence(line), driver))
     for (node, link), reports in downs.items():
         happened = incidents(reports)
         if len(happened) < numbers["downs"]:

@@ -21,7 +21,7 @@ _TEXTS = {
 }
 
 
-class Fault(NamedTuple):
+class LinkFault(NamedTuple):
     """A fault of a device's link from ``start`` to ``end``, epoch ms; ``alone`` False where all links are so."""
 
     signal: Signal
@@ -41,7 +41,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
         yield rule.finding(device(own[0].signal), severity, span, [one.evidence for one in own], 0.9)
 
 
-def _slow_links(case: Case, numbers: Numbers) -> Iterator[Fault]:
+def _slow_links(case: Case, numbers: Numbers) -> Iterator[LinkFault]:
     for metric, text in _TEXTS.items():
         signals = case.signals(metric, numbers)
         low = _low(case, metric, signals, numbers)
@@ -51,14 +51,14 @@ def _slow_links(case: Case, numbers: Numbers) -> Iterator[Fault]:
             value = float(np.median(signal.during(stretch)))
             sentence = f"{case.name_of(signal)} {text.format(value, limit)} while it works"
             evidence = signal.evidence(sentence, value, limit, CATALOG[signal.metric].unit, time=stretch.start)
-            yield Fault(signal, evidence, stretch.start, stretch.end, alone)
+            yield LinkFault(signal, evidence, stretch.start, stretch.end, alone)
 
 
-def _replays(case: Case, numbers: Numbers) -> Iterator[Fault]:
+def _replays(case: Case, numbers: Numbers) -> Iterator[LinkFault]:
     for signal, rate, (start, end) in growth_storm(case, _REPLAY, numbers):
         sentence = f"{case.name_of(signal)} repeats {rate:.0f} PCIe packets a minute; {numbers['rate']:.0f} are many"
         evidence = signal.evidence(sentence, rate, numbers["rate"], "{error}/min", time=start)
-        yield Fault(signal, evidence, start, end, alone=True)
+        yield LinkFault(signal, evidence, start, end, alone=True)
 
 
 def _low(case: Case, metric: str, signals: Sequence[Signal], numbers: Numbers) -> list[tuple[Signal, float, Stretch]]:

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.causes import line_evidence
-from jobmeter.diagnose.incidents import Report, incidents, shown
+from jobmeter.diagnose.incidents import IncidentReport, incidents, shown
 from jobmeter.diagnose.rule import Findings, Rule, quoted
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import often
@@ -21,7 +21,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:  # noqa: ARG001 
 
     A device whose address no agent said may be any of the node.
     """
-    reports: dict[tuple[Subject, XidReport], list[Report]] = {}
+    reports: dict[tuple[Subject, XidReport], list[IncidentReport]] = {}
     for node, xid, report in _reports(case):
         address = pci_address(xid.device)
         subject = case.subject_at(node, [address])
@@ -47,17 +47,17 @@ def _is_of_job(case: Case, subject: Subject, time: int) -> bool:
     return not had_some or bool(case.owner_of(node, device, time))
 
 
-def _reports(case: Case) -> Iterator[tuple[str, XidReport, Report]]:
+def _reports(case: Case) -> Iterator[tuple[str, XidReport, IncidentReport]]:
     # A job can print anything: its own lines are no report of the driver.
     for line in case.kernel:
         xid = read_xid(line.text)
         if xid:
-            yield line.node or line.replica, xid, Report.of_line(line, line_evidence(line))
+            yield line.node or line.replica, xid, IncidentReport.of_line(line, line_evidence(line))
     for event in (*case.events, *case.faults):
         xid = read_xid(f"{event.reason}: {event.message}")
         if xid and event.type is EventType.DEVICE_FAULT and event.source is EventSource.NODE:
             evidence = Evidence(kind="event", text=quoted(event.message), time=event.time, replica=event.replica)
-            yield event.node or event.replica, xid, Report.of_event(event, evidence)
+            yield event.node or event.replica, xid, IncidentReport.of_event(event, evidence)
 
 
 RULE = Rule(

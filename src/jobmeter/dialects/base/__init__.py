@@ -109,7 +109,7 @@ def execute(question: Question[R]) -> Generator[Question[Any], Any, R]:
     return result
 
 
-class Run(Generic[R]):
+class OperationRun(Generic[R]):
     """A running operation: it waits for the result of a question, or has ended."""
 
     def __init__(self, steps: Generator[Question[Any], Any, R]) -> None:
@@ -150,8 +150,8 @@ class Run(Generic[R]):
 
 
 def drive(steps: Generator[Question[Any], Any, R], answer: Callable[[Question[Any]], Any]) -> R:
-    """Run an operation to its end; see ``Run.finish``."""
-    return Run(steps).finish(answer)
+    """Run an operation to its end; see ``OperationRun.finish``."""
+    return OperationRun(steps).finish(answer)
 
 
 def only(answer: Answer) -> Steps:

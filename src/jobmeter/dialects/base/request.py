@@ -1,9 +1,10 @@
 """Declared requests: one struct for each operation. Its validation, defaults and documentation derive from the fields.
 
 A field is ``Annotated[int, Meta(ge=1, le=100, description="Jobs of a page.")] = 20``. Its type decides how a value is
-read: ``str``, ``int``, ``bool``, ``Literal``, ``tuple[str, ...]``, ``dict[str, str]``, or a ``Kind`` beside the Meta.
-Its name on the wire is the struct's ``rename``, or that of ``msgspec.field``. It comes from the path where the path
-names it, else from the query or the body. A ``Reader`` knows how one vendor writes values and refuses them.
+read: ``str``, ``int``, ``bool``, ``Literal``, ``tuple[str, ...]``, ``dict[str, str]``, or a ``ParameterKind`` beside
+the Meta. Its name on the wire is the struct's ``rename``, or that of ``msgspec.field``. It comes from the path where
+the path names it, else from the query or the body. A ``ParameterReader`` knows how one vendor writes values and
+refuses them.
 """
 
 import re
@@ -68,13 +69,13 @@ class In(msgspec.Struct, frozen=True):
 QUERY, BODY, HEADER = In("query"), In("body"), In("header")
 
 
-class Slot(msgspec.Struct, frozen=True, kw_only=True):
+class ParameterSlot(msgspec.Struct, frozen=True, kw_only=True):
     """A field of a request: its name on the wire, its place, its type, its bounds and its default."""
 
     attribute: str
     name: str
     where: Where
-    kind: "Kind"
+    kind: "ParameterKind"
     meta: msgspec.Meta
     required: bool
     default: Any = None
@@ -95,14 +96,14 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True):
         return Parameter(self.name, self.where, " ".join(filter(None, parts)), self.required, invalid, example)
 
 
-class Kind:
+class ParameterKind:
     """A way to read a value; the base class reads a text."""
 
-    def form(self, slot: Slot) -> str:
+    def form(self, slot: ParameterSlot) -> str:
         """Return a sentence about the possible values; empty for none."""
         return f"At most {slot.meta.max_length} characters." if slot.meta.max_length else ""
 
-    def examples(self, slot: Slot) -> tuple[Sequence[str], str]:  # noqa: ARG002
+    def examples(self, slot: ParameterSlot) -> tuple[Sequence[str], str]:  # noqa: ARG002
         """Return values that the form excludes, and a valid one."""
         return (), "x"
 
@@ -110,14 +111,14 @@ class Kind:
         """Return the default for the reference page; empty for none."""
         return "" if default in _NO_DEFAULTS else f"`{default}`"
 
-    def read(self, reader: "Reader", slot: Slot, values: Mapping[str, Any]) -> Any:  # noqa: ANN401 - of any kind
+    def read(self, reader: "ParameterReader", slot: ParameterSlot, values: Mapping[str, Any]) -> Any:  # noqa: ANN401 - of any kind
         """Return the value of a slot. Raises InvalidRequestError naming it."""
         value = reader.value(values, slot)
         if value is None:
             return reader.absent(slot) if slot.required else slot.default
         return self.convert(reader, slot, value)
 
-    def convert(self, reader: "Reader", slot: Slot, value: Any) -> Any:  # noqa: ANN401
+    def convert(self, reader: "ParameterReader", slot: ParameterSlot, value: Any) -> Any:  # noqa: ANN401
         """Convert a value that is present."""
         text = reader.text(slot, value)
         if slot.meta.max_length is not None and len(text) > slot.meta.max_length:
@@ -128,17 +129,17 @@ class Kind:
 _NO_DEFAULTS: Sequence[Any] = (None, "", (), {}, [])
 
 
-class Whole(Kind):
+class Whole(ParameterKind):
     """A whole number within the bounds of the Meta."""
 
-    def form(self, slot: Slot) -> str:
+    def form(self, slot: ParameterSlot) -> str:
         """Return the bounds that are no mere limits of size."""
         low, high = slot.bounds
         if high < _SHOWN_BOUND:
             return f"{low} to {high}."
         return f"At least {low}." if low > 0 else ""
 
-    def examples(self, slot: Slot) -> tuple[Sequence[str], str]:
+    def examples(self, slot: ParameterSlot) -> tuple[Sequence[str], str]:
         """Return the numbers beside the bounds and a fraction, and the least number."""
         low, high = slot.bounds
         return (str(low - 1), str(high + 1), "1.5"), str(low)
@@ -147,12 +148,12 @@ class Whole(Kind):
         """Return the number."""
         return "" if default is None else str(default)
 
-    def convert(self, reader: "Reader", slot: Slot, value: Any) -> Any:  # noqa: ANN401
+    def convert(self, reader: "ParameterReader", slot: ParameterSlot, value: Any) -> Any:  # noqa: ANN401
         """Return the number."""
         return reader.whole(slot, value)
 
 
-class Choice(Kind):
+class Choice(ParameterKind):
     """A choice of words, in any letter case unless ``exact``; the value is the word's meaning."""
 
     def __init__(self, meanings: Mapping[str, Any] | Iterable[str], *, shown: bool = True, exact: bool = False) -> None:
@@ -161,12 +162,12 @@ class Choice(Kind):
         self._shown = shown
         self.fold: Callable[[str], str] = str if exact else str.casefold
 
-    def form(self, slot: Slot) -> str:  # noqa: ARG002
+    def form(self, slot: ParameterSlot) -> str:  # noqa: ARG002
         """List the words."""
         words = f"One of {listed(self.meanings)}." if len(self.meanings) > 1 else f"{listed(self.meanings)}."
         return words if self._shown else ""
 
-    def examples(self, slot: Slot) -> tuple[Sequence[str], str]:  # noqa: ARG002
+    def examples(self, slot: ParameterSlot) -> tuple[Sequence[str], str]:  # noqa: ARG002
         """Return a word that is not among them, and the first one."""
         return ("no such word",), next(iter(self.meanings))
 
@@ -174,7 +175,7 @@ class Choice(Kind):
         """Return the word for the default."""
         return next((f"`{word}`" for word, meaning in self.meanings.items() if meaning == default), "")
 
-    def convert(self, reader: "Reader", slot: Slot, value: Any) -> Any:  # noqa: ANN401
+    def convert(self, reader: "ParameterReader", slot: ParameterSlot, value: Any) -> Any:  # noqa: ANN401
         """Return the meaning of a word."""
         return reader.choice(slot, value, self)
 
@@ -185,19 +186,19 @@ class Flag(Choice):
     def __init__(self) -> None:
         super().__init__(_FLAGS, shown=False)
 
-    def form(self, slot: Slot) -> str:
+    def form(self, slot: ParameterSlot) -> str:
         """Name both words, unless the default shows one."""
         return "" if slot.default is not None else "`true` or `false`."
 
 
-class Names(Kind):
+class ParameterNames(ParameterKind):
     """Several texts, at most ``max_length`` of the Meta."""
 
-    def form(self, slot: Slot) -> str:
+    def form(self, slot: ParameterSlot) -> str:
         """Return the most members."""
         return f"At most {slot.meta.max_length}." if slot.meta.max_length else ""
 
-    def read(self, reader: "Reader", slot: Slot, values: Mapping[str, Any]) -> Any:  # noqa: ANN401
+    def read(self, reader: "ParameterReader", slot: ParameterSlot, values: Mapping[str, Any]) -> Any:  # noqa: ANN401
         """Return the texts as a tuple."""
         found = reader.names(slot, values)
         most = slot.meta.max_length
@@ -206,27 +207,27 @@ class Names(Kind):
         return found or (reader.absent(slot) if slot.required else slot.default)
 
 
-class Time(Kind):
+class Time(ParameterKind):
     """A time; the value is epoch milliseconds."""
 
-    def examples(self, slot: Slot) -> tuple[Sequence[str], str]:  # noqa: ARG002
+    def examples(self, slot: ParameterSlot) -> tuple[Sequence[str], str]:  # noqa: ARG002
         """Return a word, and a time."""
         return ("no such time",), "2026-11-20T15:33:56Z"
 
-    def convert(self, reader: "Reader", slot: Slot, value: Any) -> Any:  # noqa: ANN401
+    def convert(self, reader: "ParameterReader", slot: ParameterSlot, value: Any) -> Any:  # noqa: ANN401
         """Return epoch milliseconds."""
         return reader.time(slot, value)
 
 
-class Typed(Names):
+class Typed(ParameterNames):
     """A JSON value of another type, ``shape``, which msgspec converts."""
 
     def __init__(self, shape: Any) -> None:  # noqa: ANN401 - any type
         self.shape = shape
 
-    read = Kind.read
+    read = ParameterKind.read
 
-    def examples(self, slot: Slot) -> tuple[Sequence[str], str]:  # noqa: ARG002
+    def examples(self, slot: ParameterSlot) -> tuple[Sequence[str], str]:  # noqa: ARG002
         """Return no invalid value, and an empty list or object."""
         return (), "[]" if get_origin(self.shape) is list else "{}"
 
@@ -234,7 +235,7 @@ class Typed(Names):
         """Return an empty text."""
         return ""
 
-    def convert(self, reader: "Reader", slot: Slot, value: Any) -> Any:  # noqa: ANN401
+    def convert(self, reader: "ParameterReader", slot: ParameterSlot, value: Any) -> Any:  # noqa: ANN401
         """Return the value of that type."""
         found = reader.typed(slot, value, self.shape)
         if slot.meta.max_length is not None and len(found) > slot.meta.max_length:
@@ -242,18 +243,18 @@ class Typed(Names):
         return found
 
 
-class Header(Kind):
+class Header(ParameterKind):
     """A header, empty if it is absent."""
 
-    def read(self, reader: "Reader", slot: Slot, values: Mapping[str, Any]) -> str:  # noqa: ARG002
+    def read(self, reader: "ParameterReader", slot: ParameterSlot, values: Mapping[str, Any]) -> str:  # noqa: ARG002
         """Return an empty text: the operation reads the header itself."""
         return ""
 
 
-class Raw(Kind):
+class Raw(ParameterKind):
     """The whole body, in an encoding of its own."""
 
-    def read(self, reader: "Reader", slot: Slot, values: Mapping[str, Any]) -> bytes:  # noqa: ARG002
+    def read(self, reader: "ParameterReader", slot: ParameterSlot, values: Mapping[str, Any]) -> bytes:  # noqa: ARG002
         """Return nothing: the operation decodes the body of the call itself."""
         return b""
 
@@ -261,46 +262,46 @@ class Raw(Kind):
 RAW = Raw()
 
 
-class Reader:
+class ParameterReader:
     """Reads the values of calls in one wire style. Its methods have the usual rules; a vendor's reader has others."""
 
     def values(self, call: Call, context: Context) -> Mapping[str, Any]:
         """Return the raw values by name: of the query and the path."""
         return {**dict(reversed(call.parameters)), **context.path}
 
-    def value(self, values: Mapping[str, Any], slot: Slot) -> Any:  # noqa: ANN401 - as it was sent
+    def value(self, values: Mapping[str, Any], slot: ParameterSlot) -> Any:  # noqa: ANN401 - as it was sent
         """Return the raw value; None if it is absent. An empty text is absent, except in a path."""
         value = values.get(slot.name)
         return None if value == "" and slot.where != "path" else value
 
-    def absent(self, slot: Slot) -> Any:  # noqa: ANN401 - of any kind
+    def absent(self, slot: ParameterSlot) -> Any:  # noqa: ANN401 - of any kind
         """Raise the error for a required parameter that is absent, or return a value for the operation to check."""
         raise MissingFieldError(f"{slot.name} is required", slot.name)
 
-    def too_long(self, slot: Slot) -> InvalidRequestError:
+    def too_long(self, slot: ParameterSlot) -> InvalidRequestError:
         """Return the error for a text with too many characters."""
         return InvalidRequestError(f"{slot.name} may have {slot.meta.max_length} characters", slot.name)
 
-    def wrong(self, slot: Slot, value: Any, rule: str) -> InvalidRequestError:  # noqa: ANN401
+    def wrong(self, slot: ParameterSlot, value: Any, rule: str) -> InvalidRequestError:  # noqa: ANN401
         """Return the error for a value that is not ``rule``: "a whole number from 1 to 9"."""
         return InvalidRequestError(f"{slot.name} {str(value)[:64]!r} is not {rule}", slot.name)
 
-    def too_many(self, slot: Slot, count: int) -> InvalidRequestError:
+    def too_many(self, slot: ParameterSlot, count: int) -> InvalidRequestError:
         """Return the error for a list with too many members."""
         return InvalidRequestError(f"{slot.name} may have {slot.meta.max_length} members, it has {count}", slot.name)
 
-    def text(self, slot: Slot, value: Any) -> str:  # noqa: ANN401, ARG002
+    def text(self, slot: ParameterSlot, value: Any) -> str:  # noqa: ANN401, ARG002
         """Return a text."""
         return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
-    def whole(self, slot: Slot, value: Any) -> int:  # noqa: ANN401
+    def whole(self, slot: ParameterSlot, value: Any) -> int:  # noqa: ANN401
         """Return a whole number within the bounds of the slot."""
         text, (low, high) = self.text(slot, value), slot.bounds
         if not _INTEGER.fullmatch(text) or not low <= int(text) <= high:
             raise self.wrong(slot, text, f"a whole number from {low} to {high}")
         return int(text)
 
-    def choice(self, slot: Slot, value: Any, choice: Choice) -> Any:  # noqa: ANN401
+    def choice(self, slot: ParameterSlot, value: Any, choice: Choice) -> Any:  # noqa: ANN401
         """Return the meaning of a word."""
         word = self.text(slot, value)
         if choice.fold(word) not in choice.folded:
@@ -308,17 +309,17 @@ class Reader:
             raise self.wrong(slot, word, f"one of {words}" if len(choice.meanings) > 1 else words)
         return choice.folded[choice.fold(word)]
 
-    def time(self, slot: Slot, value: Any) -> int:  # noqa: ANN401
+    def time(self, slot: ParameterSlot, value: Any) -> int:  # noqa: ANN401
         """Return epoch milliseconds."""
         return parse_time(self.text(slot, value), slot.name)
 
-    def names(self, slot: Slot, values: Mapping[str, Any]) -> tuple[str, ...]:
+    def names(self, slot: ParameterSlot, values: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the members of a comma-separated text, or of a list in a JSON body."""
         value = values.get(slot.name) or ""
         parts = value if isinstance(value, list) else self.text(slot, value).split(",")
         return tuple(part.strip() for part in map(str, parts) if part.strip())
 
-    def typed(self, slot: Slot, value: Any, shape: Any) -> Any:  # noqa: ANN401
+    def typed(self, slot: ParameterSlot, value: Any, shape: Any) -> Any:  # noqa: ANN401
         """Return a JSON value of another type."""
         try:
             return msgspec.convert(value, shape)
@@ -331,7 +332,7 @@ def listed(names: Iterable[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 
-def slots_of(shape: type[Request], method: str, path: str) -> tuple[Slot, ...]:
+def slots_of(shape: type[Request], method: str, path: str) -> tuple[ParameterSlot, ...]:
     """Return the slots of a request: first the path's, then the others in the order of the fields."""
     hints = get_type_hints(shape, include_extras=True)
     names = dict(zip(shape.__struct_fields__, shape.__struct_encode_fields__, strict=True))
@@ -347,7 +348,7 @@ def slots_of(shape: type[Request], method: str, path: str) -> tuple[Slot, ...]:
         factory = one.default_factory
         default = one.default if factory is msgspec.NODEFAULT else factory()
         found.append(
-            Slot(
+            ParameterSlot(
                 attribute=one.name,
                 name=name,
                 where=where,
@@ -360,25 +361,25 @@ def slots_of(shape: type[Request], method: str, path: str) -> tuple[Slot, ...]:
     return tuple(sorted(found, key=lambda slot: in_path.get(slot.name, len(path))))
 
 
-def _annotation(hint: Any) -> tuple[Kind, msgspec.Meta, In | None]:  # noqa: ANN401 - any annotation
+def _annotation(hint: Any) -> tuple[ParameterKind, msgspec.Meta, In | None]:  # noqa: ANN401 - any annotation
     """Return the kind, the Meta and the place of an annotation."""
     shape, *parts = get_args(hint) if get_origin(hint) is Annotated else (hint,)
     meta = next((one for one in parts if isinstance(one, msgspec.Meta)), msgspec.Meta())
     place = next((one for one in parts if isinstance(one, In)), None)
-    kind = next((one for one in parts if isinstance(one, Kind)), None)
+    kind = next((one for one in parts if isinstance(one, ParameterKind)), None)
     if place is HEADER:
         kind = Header()
     return kind or _kind_of(shape), meta, place
 
 
-def _kind_of(shape: Any) -> Kind:  # noqa: ANN401 - any type
+def _kind_of(shape: Any) -> ParameterKind:  # noqa: ANN401 - any type
     if get_origin(shape) in {Union, UnionType}:
         (shape,) = (one for one in get_args(shape) if one is not type(None))
     if get_origin(shape) is Literal:
         return Choice(get_args(shape))
     if shape == tuple[str, ...]:
-        return Names()
-    plain: Mapping[Any, Kind] = {str: Kind(), int: Whole(), bool: Flag(), bytes: RAW}
+        return ParameterNames()
+    plain: Mapping[Any, ParameterKind] = {str: ParameterKind(), int: Whole(), bool: Flag(), bytes: RAW}
     return plain.get(shape) or Typed(shape)
 
 
@@ -401,7 +402,7 @@ class Operations:
     ``rate`` is the rate limit of all operations.
     """
 
-    reader: Reader = field(default_factory=Reader)
+    reader: ParameterReader = field(default_factory=ParameterReader)
     rate: Rate | None = None
 
     def __call__(self, route: str, action: str, **options: Unpack[Options]) -> Callable[[type[R]], type[R]]:
@@ -428,7 +429,9 @@ class Operations:
         return declare
 
 
-def _starter(reader: Reader, shape: type[Request], slots: Sequence[Slot]) -> Callable[[Call, Context], Steps]:
+def _starter(
+    reader: ParameterReader, shape: type[Request], slots: Sequence[ParameterSlot]
+) -> Callable[[Call, Context], Steps]:
     reads = [(slot.attribute, slot.kind.read, slot) for slot in slots]
 
     def start(call: Call, context: Context) -> Steps:

@@ -15,7 +15,7 @@ from msgspec import Meta
 from jobmeter.access.call import Call
 from jobmeter.access.limit import Rate
 from jobmeter.dialects.base import Answer, Context, execute
-from jobmeter.dialects.base.request import Operations, Reader, Request, Slot
+from jobmeter.dialects.base.request import Operations, ParameterReader, ParameterSlot, Request
 from jobmeter.dialects.baseten.bodies import job_body
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.job import Job, SizesQuestion
@@ -36,7 +36,7 @@ _WORDS: Mapping[Any, str] = {
 }
 
 
-class _Reader(Reader):
+class _Reader(ParameterReader):
     def values(self, call: Call, context: Context) -> Mapping[str, Any]:
         """Return the raw values of the query or the body, and of the path."""
         if call.method == "GET":
@@ -47,23 +47,23 @@ class _Reader(Reader):
             raise InvalidRequestError("the body is not a JSON object", "body") from error
         return {**(body or {}), **context.path}
 
-    def value(self, values: Mapping[str, Any], slot: Slot) -> Any:  # noqa: ANN401 - as it was sent
+    def value(self, values: Mapping[str, Any], slot: ParameterSlot) -> Any:  # noqa: ANN401 - as it was sent
         """Return the raw value; None if it is absent."""
         return values.get(slot.name)
 
-    def text(self, slot: Slot, value: Any) -> str:  # noqa: ANN401
+    def text(self, slot: ParameterSlot, value: Any) -> str:  # noqa: ANN401
         """Return a text."""
         found: str = self.typed(slot, value, str)
         return found
 
-    def whole(self, slot: Slot, value: Any) -> int:  # noqa: ANN401
+    def whole(self, slot: ParameterSlot, value: Any) -> int:  # noqa: ANN401
         """Return a whole number, from a text, an integer, or a float without a fraction."""
         number, (low, high) = _whole(value), slot.bounds
         if number is None or not low <= number <= high:
             raise InvalidRequestError(f"{slot.name} must be a whole number from {low} to {high}", slot.name)
         return number
 
-    def typed(self, slot: Slot, value: Any, shape: Any) -> Any:  # noqa: ANN401
+    def typed(self, slot: ParameterSlot, value: Any, shape: Any) -> Any:  # noqa: ANN401
         """Return a JSON value of that type."""
         try:
             return msgspec.convert(value, shape)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from jobmeter.dialects.mlflow.metrics import Point
+from jobmeter.dialects.mlflow.metrics import LoggedPoint
 from jobmeter.dialects.mlflow.runs import Run, info
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 
@@ -47,7 +47,7 @@ _AND = re.compile(r"\s+AND\s+", re.IGNORECASE)
 _DIRECTION = re.compile(r"\s+(ASC|DESC)\s*", re.IGNORECASE)
 
 
-class Column(NamedTuple):
+class SearchColumn(NamedTuple):
     """Compared or sorted part of a run."""
 
     kind: str
@@ -57,11 +57,11 @@ class Column(NamedTuple):
 class Clause(NamedTuple):
     """Condition on one column."""
 
-    column: Column
+    column: SearchColumn
     comparator: str
     value: Any = None
 
-    def fits(self, run: Run, metrics: Mapping[str, Point]) -> bool:
+    def fits(self, run: Run, metrics: Mapping[str, LoggedPoint]) -> bool:
         """Return True if the run meets the condition. An absent value meets only IS NULL."""
         found = value_of(self.column, run, metrics)
         if self.comparator in _NULLS:
@@ -75,10 +75,10 @@ class Clause(NamedTuple):
         return _COMPARE[self.comparator](found, self.value)
 
 
-class Order(NamedTuple):
+class SearchOrder(NamedTuple):
     """Column to sort by."""
 
-    column: Column
+    column: SearchColumn
     ascending: bool
 
 
@@ -102,7 +102,7 @@ def parse(text: str) -> list[Clause]:
     return clauses
 
 
-def parse_order(texts: Sequence[str]) -> list[Order]:
+def parse_order(texts: Sequence[str]) -> list[SearchOrder]:
     """Read orders, the most significant first. Raises InvalidRequestError."""
     if len(texts) > MAX_ORDER:
         raise LimitExceededError(f"A search may have {MAX_ORDER} orders.", "order_by")
@@ -113,16 +113,18 @@ def parse_order(texts: Sequence[str]) -> list[Order]:
         direction = _DIRECTION.fullmatch(rest + " ") if rest.strip() else None
         if match is None or (rest.strip() and direction is None):
             raise InvalidRequestError(f"Invalid order_by clause {text[:100]!r}. Could not be parsed.", "order_by")
-        orders.append(Order(_column(match), direction is None or direction[1].upper() == "ASC"))
+        orders.append(SearchOrder(_column(match), direction is None or direction[1].upper() == "ASC"))
     return orders
 
 
-def metric_keys(columns: Iterable[Column]) -> frozenset[str]:
+def metric_keys(columns: Iterable[SearchColumn]) -> frozenset[str]:
     """Return the names of the metrics among columns."""
     return frozenset(column.key for column in columns if column.kind == METRIC)
 
 
-def sort(runs: Iterable[Run], orders: Sequence[Order], metrics: Mapping[str, Mapping[str, Point]]) -> list[Run]:
+def sort(
+    runs: Iterable[Run], orders: Sequence[SearchOrder], metrics: Mapping[str, Mapping[str, LoggedPoint]]
+) -> list[Run]:
     """Sort runs by the orders, then the newest start first, then by id. Absent values come last."""
     found = sorted(runs, key=lambda run: (-run.start, run.id))
     for order in reversed(orders):
@@ -130,7 +132,7 @@ def sort(runs: Iterable[Run], orders: Sequence[Order], metrics: Mapping[str, Map
     return found
 
 
-def value_of(column: Column, run: Run, metrics: Mapping[str, Point]) -> Any:  # noqa: ANN401 - a text or a number
+def value_of(column: SearchColumn, run: Run, metrics: Mapping[str, LoggedPoint]) -> Any:  # noqa: ANN401 - a text or a number
     """Return the value of a column; None if the run lacks it."""
     if column.kind == METRIC:
         point = metrics.get(column.key)
@@ -140,7 +142,7 @@ def value_of(column: Column, run: Run, metrics: Mapping[str, Point]) -> Any:  # 
     return (run.params if column.kind == PARAM else run.tags).get(column.key)
 
 
-def _rank(order: Order, metrics: Mapping[str, Mapping[str, Point]], run: Run) -> tuple[bool, Any]:
+def _rank(order: SearchOrder, metrics: Mapping[str, Mapping[str, LoggedPoint]], run: Run) -> tuple[bool, Any]:
     value = value_of(order.column, run, metrics.get(run.id, {}))
     infinity = math.inf if order.ascending else -math.inf
     absent = value is None or (isinstance(value, float) and math.isnan(value))
@@ -184,7 +186,7 @@ def _like(pattern: str, *, ignore_case: bool) -> re.Pattern[str]:
     return re.compile(first + middle + last, re.DOTALL | (re.IGNORECASE if ignore_case else 0))
 
 
-def _column(match: re.Match[str]) -> Column:
+def _column(match: re.Match[str]) -> SearchColumn:
     entity, key = match["entity"], match["key"]
     quoted = key[0] in "`\"'"
     if entity is None and not quoted and "." in key:
@@ -200,14 +202,14 @@ def _column(match: re.Match[str]) -> Column:
         if key not in (*_TEXTS, *_TIMES):
             valid = ", ".join((*_TEXTS, *_TIMES))
             raise InvalidRequestError(f"Invalid attribute key {key[:64]!r} specified. Valid keys are {valid}", "filter")
-    return Column(kind, key)
+    return SearchColumn(kind, key)
 
 
-def _is_number(column: Column) -> bool:
+def _is_number(column: SearchColumn) -> bool:
     return column.kind == METRIC or (column.kind == ATTRIBUTE and column.key in _TIMES)
 
 
-def _allowed(column: Column) -> frozenset[str]:
+def _allowed(column: SearchColumn) -> frozenset[str]:
     if _is_number(column):
         return _NUMBERS
     if column.kind == ATTRIBUTE:

@@ -38,7 +38,7 @@ _SYSTEM = "system/"
 _MOST_STEP = 2**53
 
 
-class Point(NamedTuple):
+class LoggedPoint(NamedTuple):
     """Logged value: a number, or a text of ``SPECIAL``."""
 
     key: str
@@ -71,19 +71,19 @@ def write(run: Run, values: Sequence[MetricValue]) -> Generator[Question[Any], A
         raise InvalidRequestError(f"Some values were not stored because of their timestamp: {reasons}.", "timestamp")
 
 
-def spread(points: Iterable[Point]) -> list[Point]:
+def spread(points: Iterable[LoggedPoint]) -> list[LoggedPoint]:
     """Move values of one metric at the same time apart by a millisecond each, in order of time and step.
 
     Repeated values count once, so that a request sent again changes nothing.
     """
-    found: list[Point] = []
+    found: list[LoggedPoint] = []
     for point in sorted(set(points), key=lambda one: (one.key, one.time, one.step, str(one.value))):
         last = found[-1] if found and found[-1].key == point.key else None
         found.append(point if last is None or point.time > last.time else point._replace(time=last.time + 1))
     return found
 
 
-def history(run: Run, key: str) -> Generator[Question[Any], Any, list[Point]]:
+def history(run: Run, key: str) -> Generator[Question[Any], Any, list[LoggedPoint]]:
     """Return every stored value of a metric, in order of time."""
     series = (value_series(run, key), *(step_series(run, key, special) for special in ("", *SPECIAL)))
     read = yield from execute(SamplesQuestion(series=series, range=TimeRange(0, MAX_TIME_MS)))
@@ -107,13 +107,13 @@ def newest(runs: Sequence[Run], keys: frozenset[str] | None = None) -> Generator
         series += [one] if special else [one, value_series(run, key)]
     read = yield from execute(LastQuestion(series=tuple(series))) if series else _nothing()
     last = _last(read.columns) if read else {}
-    values: dict[str, dict[str, Point]] = defaultdict(dict)
+    values: dict[str, dict[str, LoggedPoint]] = defaultdict(dict)
     for run, key, special, at in sought:
         time, step = last.get(at, (-1, 0.0))
         time_of_value, value = last.get(at + 1, (-1, 0.0)) if not special else (time, special)
         before = values[run.id].get(key)
         if time >= 0 and time == time_of_value and (before is None or time > before.time):
-            values[run.id][key] = Point(key, time, round(step), value)
+            values[run.id][key] = LoggedPoint(key, time, round(step), value)
     return values
 
 
@@ -133,7 +133,7 @@ def _series(run: Run, metric: str, *labels: tuple[str, str]) -> Series:
     return Series(metric, run.project, "", run.node, "", run.job, run.replica, run.attempt, labels)
 
 
-def _point(given: MetricValue) -> Point:
+def _point(given: MetricValue) -> LoggedPoint:
     key = check_key(given.key, "key")
     if not 0 <= given.timestamp < MAX_TIME_MS - 1_000_000:
         raise InvalidRequestError(f"timestamp {given.timestamp} is not a time in milliseconds", "timestamp")
@@ -144,8 +144,10 @@ def _point(given: MetricValue) -> Point:
     except ValueError as error:
         raise InvalidRequestError(f"value {str(given.value)[:64]!r} is not a number", "value") from error
     if math.isfinite(value):
-        return Point(key, given.timestamp, given.step, value)
-    return Point(key, given.timestamp, given.step, SPECIAL[0] if math.isnan(value) else SPECIAL[1 if value > 0 else 2])
+        return LoggedPoint(key, given.timestamp, given.step, value)
+    return LoggedPoint(
+        key, given.timestamp, given.step, SPECIAL[0] if math.isnan(value) else SPECIAL[1 if value > 0 else 2]
+    )
 
 
 def _batch(rows: Mapping[Series, Mapping[int, float]]) -> SampleBatch:
@@ -158,15 +160,15 @@ def _batch(rows: Mapping[Series, Mapping[int, float]]) -> SampleBatch:
     )
 
 
-def _points(key: str, columns: SampleColumns, own: tuple[int, int], specials: Mapping[int, str]) -> list[Point]:
+def _points(key: str, columns: SampleColumns, own: tuple[int, int], specials: Mapping[int, str]) -> list[LoggedPoint]:
     rows = list(zip(columns.index.tolist(), columns.time.tolist(), columns.value.tolist(), strict=True))
     values = {time: value for at, time, value in rows if at == own[0]}
-    found: list[Point] = []
+    found: list[LoggedPoint] = []
     for at, time, step in rows:
         if at == own[1] and time in values:
-            found.append(Point(key, time, round(step), values[time]))
+            found.append(LoggedPoint(key, time, round(step), values[time]))
         elif at in specials:
-            found.append(Point(key, time, round(step), specials[at]))
+            found.append(LoggedPoint(key, time, round(step), specials[at]))
     return sorted(found, key=lambda point: (point.time, point.step))
 
 

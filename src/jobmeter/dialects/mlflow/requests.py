@@ -82,7 +82,7 @@ class RunUpdate(RunById, frozen=True, kw_only=True):
     run_name: str = ""
 
 
-class Batch(RunById, frozen=True, kw_only=True):
+class LoggedBatch(RunById, frozen=True, kw_only=True):
     """Request of ``runs/log-batch``."""
 
     metrics: list[MetricValue] = []

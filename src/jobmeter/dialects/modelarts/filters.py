@@ -18,7 +18,7 @@ from jobmeter.model.time import MAX_TIME_MS, parse_time
 OPERATORS = ("between", "like", "in", "not")
 
 
-class Filter(msgspec.Struct):
+class ModelArtsFilter(msgspec.Struct):
     """A filter as it is sent."""
 
     key: str = ""
@@ -40,7 +40,7 @@ class SearchFilter(msgspec.Struct, frozen=True):
         return SearchFilter((*self.conditions, *other.conditions), states)
 
 
-def filter_by(filters: Sequence[Filter]) -> SearchFilter:
+def filter_by(filters: Sequence[ModelArtsFilter]) -> SearchFilter:
     """Return the search of the filters. Raises RefusedError for an invalid one."""
     found = SearchFilter()
     for one in filters:
@@ -58,15 +58,15 @@ def filter_by(filters: Sequence[Filter]) -> SearchFilter:
     return found
 
 
-def _values(one: Filter) -> list[str]:
+def _values(one: ModelArtsFilter) -> list[str]:
     values = one.value if isinstance(one.value, list) else [one.value]
     return ["" if value is None else str(value).strip() for value in values]
 
 
-def _text(field: str, otherwise: str = "") -> Callable[[Filter, list[str]], SearchFilter]:
+def _text(field: str, otherwise: str = "") -> Callable[[ModelArtsFilter, list[str]], SearchFilter]:
     """Return a reader of conditions on a text; ``otherwise`` is shown for jobs that lack it."""
 
-    def read(one: Filter, values: list[str]) -> SearchFilter:
+    def read(one: ModelArtsFilter, values: list[str]) -> SearchFilter:
         operator = {"like": Operator.CONTAINS, "in": Operator.IN, "not": Operator.NOT_IN}.get(one.operator)
         if operator is None:
             raise _no_operator(one)
@@ -76,7 +76,7 @@ def _text(field: str, otherwise: str = "") -> Callable[[Filter, list[str]], Sear
     return read
 
 
-def _create_time(one: Filter, values: list[str]) -> SearchFilter:
+def _create_time(one: ModelArtsFilter, values: list[str]) -> SearchFilter:
     if one.operator != "between":
         raise _no_operator(one)
     if len(values) != 2:
@@ -94,12 +94,12 @@ def _time(value: str) -> int | None:
         raise RefusedError(UNSUPPORTED_VALUE, error.message, "filters.value") from error
 
 
-def _phase(one: Filter, values: list[str]) -> SearchFilter:
+def _phase(one: ModelArtsFilter, values: list[str]) -> SearchFilter:
     phases = _members(one, values, ALL_PHASES)
     return SearchFilter(states=frozenset(state for state, (phase, _) in PHASES.items() if phase in phases))
 
 
-def _kind(one: Filter, values: list[str]) -> SearchFilter:
+def _kind(one: ModelArtsFilter, values: list[str]) -> SearchFilter:
     # A job without a kind in its record is a plain one.
     kinds = _members(one, values, KINDS)
     others = tuple(kind for kind in KINDS if kind not in kinds)
@@ -113,7 +113,7 @@ def _kind(one: Filter, values: list[str]) -> SearchFilter:
     return SearchFilter((Condition(field, Operator.NOT_IN, others),) if others else ())
 
 
-def _members(one: Filter, values: list[str], every: Iterable[str]) -> set[str]:
+def _members(one: ModelArtsFilter, values: list[str], every: Iterable[str]) -> set[str]:
     """Return the members of a closed set that a filter selects."""
     given = [value.casefold() for value in values if value]
     if one.operator == "between":
@@ -123,11 +123,11 @@ def _members(one: Filter, values: list[str], every: Iterable[str]) -> set[str]:
     return {word for word in every if (word.casefold() in given) == (one.operator == "in")}
 
 
-def _no_operator(one: Filter) -> RefusedError:
+def _no_operator(one: ModelArtsFilter) -> RefusedError:
     return RefusedError(UNSUPPORTED_OPERATOR, f"{one.operator} is not supported for {one.key}", "filters.operator")
 
 
-_KEYS: Mapping[str, Callable[[Filter, list[str]], SearchFilter]] = {
+_KEYS: Mapping[str, Callable[[ModelArtsFilter, list[str]], SearchFilter]] = {
     "name": _text("name", "id"),
     "create_time": _create_time,
     "phase": _phase,

@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Context
-from jobmeter.dialects.base.request import Choice, Operations, Reader, Request, Slot
+from jobmeter.dialects.base.request import Choice, Operations, ParameterReader, ParameterSlot, Request
 from jobmeter.dialects.modelarts.errors import INVALID_JSON, INVALID_QUERY, RefusedError
 from jobmeter.errors import InvalidRequestError, NotFoundError
 from jobmeter.model.job import JobView
@@ -21,7 +21,7 @@ MAX_INTEGER = 2**31 - 1
 JOB_PATH = "/v2/{project_id}/training-jobs/{training_job_id}"
 
 
-class _Reader(Reader):
+class _Reader(ParameterReader):
     """Texts in the query of GET and DELETE, JSON values in any other body. An operation checks required values."""
 
     def values(self, call: Call, context: Context) -> Mapping[str, Any]:
@@ -35,28 +35,28 @@ class _Reader(Reader):
                 raise RefusedError(INVALID_JSON, f"Invalid JSON body: {error}") from error
         return {**texts, **body, **context.path}
 
-    def absent(self, slot: Slot) -> Any:  # noqa: ANN401, ARG002 - of any kind
+    def absent(self, slot: ParameterSlot) -> Any:  # noqa: ANN401, ARG002 - of any kind
         """Return an empty text."""
         return ""
 
-    def wrong(self, slot: Slot, value: Any, rule: str) -> InvalidRequestError:  # noqa: ANN401
+    def wrong(self, slot: ParameterSlot, value: Any, rule: str) -> InvalidRequestError:  # noqa: ANN401
         """Return the error, which names the parameter for itself."""
         return self._error(slot, f"{str(value)[:64]!r} is not {rule}")
 
-    def too_long(self, slot: Slot) -> InvalidRequestError:
+    def too_long(self, slot: ParameterSlot) -> InvalidRequestError:
         """Return the error for a text with too many characters."""
         return self._error(slot, f"it may have {slot.meta.max_length} characters")
 
-    def too_many(self, slot: Slot, count: int) -> InvalidRequestError:
+    def too_many(self, slot: ParameterSlot, count: int) -> InvalidRequestError:
         """Return the error for a list with too many members."""
         return self._error(slot, f"at most {slot.meta.max_length}, these are {count}")
 
-    def text(self, slot: Slot, value: Any) -> str:  # noqa: ANN401
+    def text(self, slot: ParameterSlot, value: Any) -> str:  # noqa: ANN401
         """Return a text; a body must have a JSON string."""
         found: str = self.typed(slot, value, str) if slot.where == "body" else value
         return found
 
-    def whole(self, slot: Slot, value: Any) -> int:  # noqa: ANN401
+    def whole(self, slot: ParameterSlot, value: Any) -> int:  # noqa: ANN401
         """Return a whole number; a body must have a JSON number."""
         if slot.where != "body":
             return super().whole(slot, value)
@@ -66,20 +66,20 @@ class _Reader(Reader):
             raise self._error(slot, f"{number} is not between {low} and {high}")
         return number
 
-    def choice(self, slot: Slot, value: Any, choice: Choice) -> Any:  # noqa: ANN401
+    def choice(self, slot: ParameterSlot, value: Any, choice: Choice) -> Any:  # noqa: ANN401
         """Return the meaning of a word."""
         if slot.where == "body" and self.text(slot, value).casefold() not in choice.folded:
             raise self._error(slot, f"{value[:64]!r} is neither {' nor '.join(choice.meanings)}")
         return super().choice(slot, value, choice)
 
-    def time(self, slot: Slot, value: Any) -> int:  # noqa: ANN401
+    def time(self, slot: ParameterSlot, value: Any) -> int:  # noqa: ANN401
         """Return epoch milliseconds of a time in milliseconds or ISO 8601."""
         try:
             return super().time(slot, value)
         except InvalidRequestError as error:
             raise self._error(slot, error.message) from error
 
-    def typed(self, slot: Slot, value: Any, shape: Any) -> Any:  # noqa: ANN401
+    def typed(self, slot: ParameterSlot, value: Any, shape: Any) -> Any:  # noqa: ANN401
         """Return a JSON value of that type."""
         try:
             return msgspec.convert(value, shape if slot.required else shape | None)
@@ -88,7 +88,7 @@ class _Reader(Reader):
             message = f"Invalid JSON body: {reason} - at `$.{slot.name}{inner or '`'}"
             raise RefusedError(INVALID_JSON, message) from error
 
-    def _error(self, slot: Slot, message: str) -> InvalidRequestError:
+    def _error(self, slot: ParameterSlot, message: str) -> InvalidRequestError:
         if slot.where == "query":
             return RefusedError(INVALID_QUERY, message, slot.name)
         return InvalidRequestError(message, slot.name)

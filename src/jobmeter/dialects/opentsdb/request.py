@@ -36,7 +36,7 @@ class SubQuery(PointQuery, frozen=True, kw_only=True):
     tsuids: tuple[str, ...] = ()
 
 
-class Query(msgspec.Struct, frozen=True, kw_only=True):
+class OpenTsdbQuery(msgspec.Struct, frozen=True, kw_only=True):
     """A whole request. ``range`` ends with the millisecond after its last one, because OpenTSDB includes both ends."""
 
     range: TimeRange
@@ -125,13 +125,13 @@ class QueryRequest(PostRequest, frozen=True, kw_only=True):
         return value is not None and value.strip().lower() != "false"
 
 
-def from_body(request: QueryRequest) -> Query:
+def from_body(request: QueryRequest) -> OpenTsdbQuery:
     """Parse the query of a POST. Raises InvalidRequestError."""
     body = request.content(QueryBody)
     if truth(body.delete):
         raise InvalidRequestError("Deleting data is not enabled", "delete")
     zone, calendar = zone_of(body.timezone), truth(body.useCalendar)
-    return Query(
+    return OpenTsdbQuery(
         range=_range(body.start, body.end, request.context.now_ms, zone),
         queries=_some([_of_body(at, one, zone, calendar=calendar) for at, one in enumerate(body.queries or ())]),
         milliseconds=truth(body.msResolution) or truth(body.ms),
@@ -142,7 +142,7 @@ def from_body(request: QueryRequest) -> Query:
     )
 
 
-def from_string(request: QueryRequest) -> Query:
+def from_string(request: QueryRequest) -> OpenTsdbQuery:
     """Parse the query of a GET. Raises InvalidRequestError."""
     zone = zone_of(request.tz or request.timezone)
     if request.flag("delete"):
@@ -153,7 +153,7 @@ def from_string(request: QueryRequest) -> Query:
         _of_metric(at, split_metric(text), zone, calendar=calendar) if name == "m" else _of_tsuids(at, text)
         for at, (name, text) in enumerate(texts)
     ]
-    return Query(
+    return OpenTsdbQuery(
         range=_range(request.start, request.end, request.context.now_ms, zone),
         queries=_some(queries),
         milliseconds=request.ms,

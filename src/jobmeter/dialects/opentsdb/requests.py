@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Context
-from jobmeter.dialects.base.request import Flag, Kind, Operations, Reader, Request, Slot
+from jobmeter.dialects.base.request import Flag, Operations, ParameterKind, ParameterReader, ParameterSlot, Request
 from jobmeter.errors import InvalidRequestError
 
 T = TypeVar("T")
@@ -17,11 +17,11 @@ T = TypeVar("T")
 class Present(Flag):
     """A parameter that is present or not; ``false`` counts as absent."""
 
-    def examples(self, slot: Slot) -> tuple[Sequence[str], str]:  # noqa: ARG002
+    def examples(self, slot: ParameterSlot) -> tuple[Sequence[str], str]:  # noqa: ARG002
         """Return no invalid value."""
         return (), ""
 
-    def form(self, slot: Slot) -> str:  # noqa: ARG002
+    def form(self, slot: ParameterSlot) -> str:  # noqa: ARG002
         """Return an empty text: the description says it."""
         return ""
 
@@ -29,25 +29,25 @@ class Present(Flag):
         """Return an empty text."""
         return ""
 
-    def read(self, reader: Reader, slot: Slot, values: Mapping[str, Any]) -> bool:  # noqa: ARG002
+    def read(self, reader: ParameterReader, slot: ParameterSlot, values: Mapping[str, Any]) -> bool:  # noqa: ARG002
         """Return True if the parameter is present."""
         value = values.get(slot.name)
         return value is not None and value.strip().lower() != "false"
 
 
-class Count(Kind):
+class Count(ParameterKind):
     """A whole number from 0 on; a number above the Meta's ``le`` becomes that one."""
 
     def default_text(self, default: Any) -> str:  # noqa: ANN401
         """Return the number."""
         return str(default)
 
-    def convert(self, reader: Reader, slot: Slot, value: Any) -> int:  # noqa: ANN401, ARG002
+    def convert(self, reader: ParameterReader, slot: ParameterSlot, value: Any) -> int:  # noqa: ANN401, ARG002
         """Return the number."""
         return whole(value, slot.name, 0, slot.bounds[1])
 
 
-class _Reader(Reader):
+class _Reader(ParameterReader):
     def values(self, call: Call, context: Context) -> Mapping[str, Any]:  # noqa: ARG002
         """Return the first value of each parameter of the query string."""
         return dict(reversed(call.parameters))

@@ -3,7 +3,7 @@
 import re
 
 from jobmeter.dialects.base.view import BEARER, View, ViewCall, target
-from jobmeter.model.catalog import Kind, Scope
+from jobmeter.model.catalog import Kind, MetricScope
 from jobmeter.model.time import SECOND
 from jobmeter.wire.opentsdb.names import to_opentsdb
 
@@ -22,7 +22,7 @@ def view_call(view: View) -> ViewCall | None:
         or metric.kind is Kind.COUNTER
     ):
         return None
-    tags = f"job={view.job.id},replica=*" + (",device=*" if metric.scope is Scope.DEVICE else "")
+    tags = f"job={view.job.id},replica=*" + (",device=*" if metric.scope is MetricScope.DEVICE else "")
     what = f"avg:{max(view.step_ms // SECOND, 1)}s-avg:{to_opentsdb(metric.name)}{{{tags}}}"
     # OpenTSDB includes both ends; a view excludes its end.
     path = target("/api/query", start=view.span.start_ms, end=view.span.end_ms - 1, ms="true", m=what)

@@ -7,11 +7,11 @@ import msgspec
 
 from jobmeter.dialects.base import Answer
 from jobmeter.model.batch import Float64s, Int64s
-from jobmeter.promql.evaluate import Answer as Evaluated
+from jobmeter.promql.evaluate import EvaluatedQuery as Evaluated
 from jobmeter.promql.labels import Labels
 from jobmeter.promql.numbers import format_number
 from jobmeter.promql.values import Scalar, String, Vector
-from jobmeter.promql.windows import Samples
+from jobmeter.promql.windows import WindowSamples
 
 TRUNCATED = "results truncated due to limit"
 """The warning of an answer that left out series."""
@@ -58,7 +58,7 @@ def ranged(found: Evaluated, times: Int64s, limit: int) -> Answer:
     return _limited({"resultType": "matrix", "result": rows}, limit, found)
 
 
-def samples(found: Samples, limit: int) -> Answer:
+def samples(found: WindowSamples, limit: int) -> Answer:
     """Return the samples of a range."""
     bounds = found.starts.tolist()
     rows = [

@@ -19,7 +19,7 @@ from jobmeter.dialects.base import execute
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.batch import Float64s, Int64s
 from jobmeter.model.event import Event, EventType
-from jobmeter.model.finding import Role, Severity, read_message
+from jobmeter.model.finding import FindingRole, Severity, read_message
 from jobmeter.model.job import Job, JobState
 from jobmeter.model.question import Question
 from jobmeter.model.time import MINUTE, SECOND
@@ -53,7 +53,7 @@ _MOST_TEXT = 300
 _STALE = np.array([STALE], np.int64).view(np.float64)[0]
 
 
-class Span(msgspec.Struct, frozen=True):
+class FactSpan(msgspec.Struct, frozen=True):
     """A fact that holds from ``begin`` up to ``end`` (epoch ms), with its value."""
 
     begin: int
@@ -61,7 +61,7 @@ class Span(msgspec.Struct, frozen=True):
     value: float = 1.0
 
 
-Spans = dict[Labels, list[Span]]
+Spans = dict[Labels, list[FactSpan]]
 
 
 def find_facts(
@@ -85,14 +85,14 @@ def find_facts(
     return found
 
 
-Pairs = Iterator[tuple[Mapping[str, str], Span]]
+Pairs = Iterator[tuple[Mapping[str, str], FactSpan]]
 
 
 def _job_info(facts: JobFacts) -> Pairs:
     for job in facts.jobs:
         labels = {"name": job.name, "type": job.type, "user": job.user}
         labels |= {"resource_group": job.resource_group, "workspace": job.workspace}
-        yield labels | _identity(job), Span(_begin(job), _until(job, facts.now_ms))
+        yield labels | _identity(job), FactSpan(_begin(job), _until(job, facts.now_ms))
 
 
 def _job_state(facts: JobFacts) -> Pairs:
@@ -103,13 +103,13 @@ def _job_state(facts: JobFacts) -> Pairs:
         end = until if not job.state.finished else min(_end(job), until)
         ran = job.start if job.start is not None else begin
         starts = min(max(ran, begin), end) if job.state is not JobState.QUEUED else end
-        yield _identity(job) | {"state": JobState.QUEUED.value}, Span(begin, starts)
-        yield _identity(job) | {"state": JobState.RUNNING.value}, Span(starts, end)
+        yield _identity(job) | {"state": JobState.QUEUED.value}, FactSpan(begin, starts)
+        yield _identity(job) | {"state": JobState.RUNNING.value}, FactSpan(starts, end)
         if job.state.finished:
             labels = {"state": job.state.value, "error": job.error[:_MOST_TEXT]}
             known = _cause(events.get((job.project, job.id), []))
             labels["cause"] = known if job.state is JobState.FAILED else ""
-            yield _identity(job) | labels, Span(end, until)
+            yield _identity(job) | labels, FactSpan(end, until)
 
 
 def _finding(facts: JobFacts) -> Pairs:
@@ -122,10 +122,10 @@ def _finding(facts: JobFacts) -> Pairs:
         names = [one.rule for one in reported] + [rule for _, rule in finals]
         for one in reported:
             end = open_until if one.ended is None else min(one.ended.time, open_until)
-            yield _identity(job) | _of_event(one.opened, one.rule, one, names), Span(one.opened.time, end)
+            yield _identity(job) | _of_event(one.opened, one.rule, one, names), FactSpan(one.opened.time, end)
         for event, rule in finals:
             begin = max(event.time, _end(job)) if job.state.finished else event.time
-            yield _identity(job) | _of_event(event, rule, None, names), Span(begin, _until(job, facts.now_ms))
+            yield _identity(job) | _of_event(event, rule, None, names), FactSpan(begin, _until(job, facts.now_ms))
 
 
 def _of_event(event: Event, rule: str, reported: ReportedFinding | None, names: Sequence[str]) -> dict[str, str]:
@@ -145,7 +145,7 @@ def _rules() -> Mapping[str, Rule]:
     return {rule.name: rule for rule in rules()}
 
 
-def role_of(rule: str, names: Iterable[str]) -> Role:
+def role_of(rule: str, names: Iterable[str]) -> FindingRole:
     """Return the role of a finding among all findings of its job, by the kinds of their rules.
 
     A rule about waiting ranks reports a consequence where another rule reports a cause of the end, or a fault that
@@ -153,10 +153,10 @@ def role_of(rule: str, names: Iterable[str]) -> Role:
     """
     own = _rules().get(rule)
     if own is None or not (own.waits or own.cause is Weight.CONSEQUENCE):
-        return Role.ROOT
+        return FindingRole.ROOT
     others = [_rules()[name] for name in names if name in _rules() and name != rule]
     explained = any(one.explains or (one.cause is not None and one.cause < Weight.CONSEQUENCE) for one in others)
-    return Role.CASCADE if explained else Role.ROOT
+    return FindingRole.CASCADE if explained else FindingRole.ROOT
 
 
 def _cause(events: Sequence[Event]) -> str:
@@ -179,10 +179,10 @@ def _node_up(facts: NodeFacts) -> Pairs:
         for event in reversed(events.get((node.cluster, node.name), [])):
             is_up = event.type is EventType.NODE_UP
             if is_up is up:
-                yield _place(node.name, node.cluster, node.project), Span(event.time, end, float(up))
+                yield _place(node.name, node.cluster, node.project), FactSpan(event.time, end, float(up))
                 end, up = event.time, not is_up
         begin = node.first_seen if node.first_seen is not None else end - MINUTE
-        yield _place(node.name, node.cluster, node.project), Span(begin, end, float(up))
+        yield _place(node.name, node.cluster, node.project), FactSpan(begin, end, float(up))
 
 
 def _agent_silent(facts: NodeFacts) -> Pairs:
@@ -206,9 +206,9 @@ def _disk_free(facts: DiskFacts) -> Pairs:
         yield {}, _now(facts.now_ms, facts.free / facts.size)
 
 
-def _now(now_ms: int, value: float) -> Span:
+def _now(now_ms: int, value: float) -> FactSpan:
     """Return a value that is known for the present alone; a query may be a moment older than its answer."""
-    return Span(now_ms - STEP_MS, now_ms + 1, value)
+    return FactSpan(now_ms - STEP_MS, now_ms + 1, value)
 
 
 def _place(node: str, cluster: str, project: str) -> dict[str, str]:
@@ -262,7 +262,7 @@ FACTS: Mapping[str, str] = {
 """Every metric of facts, with its meaning."""
 
 
-def samples_of(spans: Sequence[Span], start_ms: int, end_ms: int, room: int) -> tuple[Int64s, Float64s]:
+def samples_of(spans: Sequence[FactSpan], start_ms: int, end_ms: int, room: int) -> tuple[Int64s, Float64s]:
     """Return the samples of one series in ``(start_ms, end_ms]``. Raises LimitExceededError beyond ``room`` samples."""
     times: dict[int, float] = {}
     for span in sorted(spans, key=lambda one: one.begin):

@@ -15,7 +15,7 @@ import msgspec
 from jobmeter.errors import InvalidRequestError
 from jobmeter.ingest.exporters import RULES
 from jobmeter.ingest.exporters.resolve import EXTERNAL, resolve
-from jobmeter.ingest.rule import Rule, Subject
+from jobmeter.ingest.rule import RuleTarget, TranslationRule
 from jobmeter.model.catalog import CATALOG, Kind, Metric
 from jobmeter.model.series import Series
 from jobmeter.promql.labels import Labels, make_labels
@@ -156,7 +156,7 @@ def _external(series: Series) -> Exposed:
     return Exposed(make_labels([(NAME, name), *labels.items()]), series)
 
 
-def _inverted(rule: Rule, series: Series) -> dict[str, str] | None:
+def _inverted(rule: TranslationRule, series: Series) -> dict[str, str] | None:
     """Return the labels by which an exporter would send a series of ours; None where the rule is not about it."""
     own = dict(series.labels)
     if rule.metric != series.metric or any(own.pop(label, None) != value for label, value in rule.fixed):
@@ -164,7 +164,7 @@ def _inverted(rule: Rule, series: Series) -> dict[str, str] | None:
     names = {ours: theirs for theirs, ours in rule.keep.items()}
     labels = {names.get(label, _plain(label)): value for label, value in own.items()}
     for label, pattern in rule.only.items():
-        if label in labels or (label == "gpu" and rule.subject is Subject.GPU):
+        if label in labels or (label == "gpu" and rule.subject is RuleTarget.GPU):
             continue
         # A rule of one part of their metric names it: the pattern is the text itself.
         if not pattern.fullmatch(pattern.pattern):
@@ -172,12 +172,12 @@ def _inverted(rule: Rule, series: Series) -> dict[str, str] | None:
         labels[label] = pattern.pattern
     identity = _identity(replace(series, labels=()))
     identity.update(labels)
-    if rule.subject is Subject.GPU:
+    if rule.subject is RuleTarget.GPU:
         identity["gpu"] = series.device.removeprefix("gpu")
         identity["device"] = "nvidia" + identity["gpu"]
         identity["Hostname"] = series.node
     if series.node:
         identity["instance"] = series.node
-    if series.job and series.replica and rule.subject in {Subject.POD, Subject.REPORTED_POD}:
+    if series.job and series.replica and rule.subject in {RuleTarget.POD, RuleTarget.REPORTED_POD}:
         identity.setdefault("pod", f"{series.job}-{series.replica}")
     return identity

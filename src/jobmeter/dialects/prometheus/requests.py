@@ -10,11 +10,11 @@ from msgspec import Meta
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Context, MissingFieldError
-from jobmeter.dialects.base.request import Kind, Operations, Reader, Request, Slot, Time
+from jobmeter.dialects.base.request import Operations, ParameterKind, ParameterReader, ParameterSlot, Request, Time
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.time import MAX_TIME_MS
 from jobmeter.promql.evaluation import LOOKBACK_MS
-from jobmeter.promql.nodes import Matcher, Selector
+from jobmeter.promql.nodes import Matcher, VectorSelector
 from jobmeter.promql.parse import parse
 
 FORM = "application/x-www-form-urlencoded"
@@ -26,7 +26,7 @@ _DURATION = re.compile(r"(?:\d+(?:ms|[smhdwy]))+")
 _PART = re.compile(r"(\d+)(ms|[smhdwy])")
 
 
-class PrometheusReader(Reader):
+class PrometheusReader(ParameterReader):
     """Reads parameters of the query API. The first value of a parameter counts."""
 
     def values(self, call: Call, context: Context) -> Mapping[str, Any]:
@@ -44,21 +44,21 @@ class PrometheusReader(Reader):
         firsts = {name: values if name.endswith("[]") else values[0] for name, values in several.items()}
         return {**firsts, **context.path}
 
-    def absent(self, slot: Slot) -> Any:  # noqa: ANN401 - of any kind
+    def absent(self, slot: ParameterSlot) -> Any:  # noqa: ANN401 - of any kind
         """Raise the error for a required parameter that is absent."""
         raise MissingFieldError(f'invalid parameter "{slot.name}": it is required', slot.name)
 
-    def wrong(self, slot: Slot, value: Any, rule: str) -> InvalidRequestError:  # noqa: ANN401, ARG002
+    def wrong(self, slot: ParameterSlot, value: Any, rule: str) -> InvalidRequestError:  # noqa: ANN401, ARG002
         """Return the error for an invalid value."""
         return InvalidRequestError(f'invalid parameter "{slot.name}": {rule}', slot.name)
 
-    def whole(self, slot: Slot, value: Any) -> int:  # noqa: ANN401
+    def whole(self, slot: ParameterSlot, value: Any) -> int:  # noqa: ANN401
         """Return a number from 0 on."""
         if not (value.isascii() and value.isdigit() and len(value) < 10):
             raise self.wrong(slot, value, "a number from 0 on is needed")
         return int(value)
 
-    def time(self, slot: Slot, value: Any) -> int:  # noqa: ANN401
+    def time(self, slot: ParameterSlot, value: Any) -> int:  # noqa: ANN401
         """Return a time in ms, from seconds or RFC 3339."""
         try:
             found = round(float(value) * 1000)
@@ -74,14 +74,14 @@ class PrometheusReader(Reader):
         return found
 
 
-class Duration(Kind):
+class Duration(ParameterKind):
     """A length in ms, from seconds or a text such as ``5m30s``."""
 
     def default_text(self, default: Any) -> str:  # noqa: ANN401
         """Return the default in minutes."""
         return f"`{default // _UNITS['m']}m`"
 
-    def convert(self, reader: Reader, slot: Slot, value: Any) -> int:  # noqa: ANN401
+    def convert(self, reader: ParameterReader, slot: ParameterSlot, value: Any) -> int:  # noqa: ANN401
         """Return milliseconds."""
         if _DURATION.fullmatch(value):
             return sum(int(number) * _UNITS[unit] for number, unit in _PART.findall(value))
@@ -91,10 +91,10 @@ class Duration(Kind):
             raise reader.wrong(slot, value, f'cannot parse "{value[:64]}" to a valid duration') from None
 
 
-class Selectors(Kind):
+class Selectors(ParameterKind):
     """The alternatives of all parameters ``match[]``."""
 
-    def read(self, reader: Reader, slot: Slot, values: Mapping[str, Any]) -> Alternatives:
+    def read(self, reader: ParameterReader, slot: ParameterSlot, values: Mapping[str, Any]) -> Alternatives:
         """Return the matchers of each alternative."""
         texts = values.get(slot.name, ())
         if slot.required and not texts:
@@ -102,7 +102,7 @@ class Selectors(Kind):
         found: list[tuple[Matcher, ...]] = []
         for text in texts:
             node = parse(text)
-            if not isinstance(node, Selector) or node.range_ms or node.offset_ms or node.at is not None:
+            if not isinstance(node, VectorSelector) or node.range_ms or node.offset_ms or node.at is not None:
                 raise reader.wrong(slot, text, f"{text[:200]} is not a selector")
             found += node.alternatives
         return tuple(found)

@@ -7,17 +7,17 @@ import msgspec
 import numpy as np
 
 from jobmeter.dialects.base import execute
-from jobmeter.dialects.prometheus.facts import FACTS, MOST_SAMPLES, Span, find_facts, samples_of
+from jobmeter.dialects.prometheus.facts import FACTS, MOST_SAMPLES, FactSpan, find_facts, samples_of
 from jobmeter.dialects.prometheus.names import APP, JOB, PREFIX, PROJECT, Exposed, exposed, names_of, stored_names
 from jobmeter.model.batch import Float64s
 from jobmeter.model.question import Question
 from jobmeter.model.series import NamePart, Series, job_key
 from jobmeter.model.time import MAX_TIME_MS, TimeRange
 from jobmeter.promql.labels import Labels, value_of
-from jobmeter.promql.nodes import NAME, Match, Matcher, Node, Selector
+from jobmeter.promql.nodes import NAME, Matcher, Node, VectorMatch, VectorSelector
 from jobmeter.promql.reads import reads
 from jobmeter.promql.regex import full_matches
-from jobmeter.promql.windows import Samples
+from jobmeter.promql.windows import WindowSamples
 from jobmeter.query.series import NamesQuestion, SamplesQuestion, SeriesQuestion
 
 MOST_NAMES = 10_000
@@ -29,7 +29,7 @@ class FactSeries(msgspec.Struct, frozen=True):
     """A series that is made of facts."""
 
     labels: Labels
-    spans: tuple[Span, ...]
+    spans: tuple[FactSpan, ...]
 
 
 Row = Exposed | FactSeries
@@ -46,7 +46,7 @@ def find(alternatives: Sequence[Matchers], since_ms: int | None, project: str | 
 
 
 def _find(matchers: Matchers, since_ms: int | None, project: str | None) -> Found:
-    name = next((one.value for one in matchers if one.label == NAME and one.match is Match.EQUAL), "")
+    name = next((one.value for one in matchers if one.label == NAME and one.match is VectorMatch.EQUAL), "")
     if name in FACTS:
         named = _named(matchers)
         where = named.get(PROJECT) or project
@@ -87,17 +87,17 @@ def _jobs(matchers: Matchers, project: str | None) -> tuple[int, ...] | None:
 
 def _named(matchers: Matchers) -> dict[str, str]:
     """Return the labels whose value is asked for."""
-    return {one.label: one.value for one in matchers if one.match is Match.EQUAL}
+    return {one.label: one.value for one in matchers if one.match is VectorMatch.EQUAL}
 
 
 def _fulfils(matcher: Matcher, texts: Sequence[str]) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
-    if matcher.match in {Match.EQUAL, Match.NOT_EQUAL}:
+    if matcher.match in {VectorMatch.EQUAL, VectorMatch.NOT_EQUAL}:
         found = np.array([text == matcher.value for text in texts], bool)
     else:
         distinct = sorted(set(texts))
         known = dict(zip(distinct, full_matches(matcher.value, distinct).tolist(), strict=True))
         found = np.array([known[text] for text in texts], bool)
-    return ~found if matcher.match in {Match.NOT_EQUAL, Match.NOT_REGEX} else found
+    return ~found if matcher.match in {VectorMatch.NOT_EQUAL, VectorMatch.NOT_REGEX} else found
 
 
 def _matching(matchers: Matchers, rows: list[Row]) -> list[Row]:
@@ -110,13 +110,13 @@ def _matching(matchers: Matchers, rows: list[Row]) -> list[Row]:
 class Prefetched(msgspec.Struct, frozen=True):
     """The samples of each selector of a query, read before."""
 
-    samples: dict[Selector, Samples]
+    samples: dict[VectorSelector, WindowSamples]
     foreign: frozenset[str] = frozenset()
     """Projects that series of other projects name in a label that was sent."""
     of_facts: bool = False
     """True if a selector names a metric of facts."""
 
-    def read(self, selector: Selector, start_ms: int, end_ms: int) -> Samples:  # noqa: ARG002 - read as wide as needed
+    def read(self, selector: VectorSelector, start_ms: int, end_ms: int) -> WindowSamples:  # noqa: ARG002 - read as wide as needed
         """Return the samples of a selector."""
         return self.samples[selector]
 
@@ -125,7 +125,7 @@ def prefetch(
     node: Node, start_ms: int, end_ms: int, lookback_ms: int, project: str | None
 ) -> Generator[Question[Any], Any, Prefetched]:
     """Read what a query over ``[start_ms, end_ms]`` needs."""
-    found: dict[Selector, Samples] = {}
+    found: dict[VectorSelector, WindowSamples] = {}
     foreign: set[str] = set()
     for selector, start, end in reads(node, start_ms, end_ms, lookback_ms):
         rows = yield from find(selector.alternatives, max(start, 0), project)
@@ -138,14 +138,14 @@ def _is_foreign(row: Exposed) -> bool:
     return value_of(row.labels, PROJECT) not in {"", row.series.project}
 
 
-def read_samples(rows: Sequence[Row], start_ms: int, end_ms: int) -> Generator[Question[Any], Any, Samples]:
+def read_samples(rows: Sequence[Row], start_ms: int, end_ms: int) -> Generator[Question[Any], Any, WindowSamples]:
     """Read the samples in ``(start_ms, end_ms]`` of each row that has any, facts behind stored series."""
     stored = yield from _read_stored([row for row in rows if isinstance(row, Exposed)], start_ms, end_ms)
     facts = [row for row in rows if isinstance(row, FactSeries)]
     return _with_facts(stored, facts, start_ms, end_ms) if facts else stored
 
 
-def _with_facts(stored: Samples, rows: Sequence[FactSeries], start_ms: int, end_ms: int) -> Samples:
+def _with_facts(stored: WindowSamples, rows: Sequence[FactSeries], start_ms: int, end_ms: int) -> WindowSamples:
     room = MOST_SAMPLES
     labels, times, values = list(stored.labels), [stored.times], [stored.values]
     starts = stored.starts.tolist()
@@ -157,13 +157,13 @@ def _with_facts(stored: Samples, rows: Sequence[FactSeries], start_ms: int, end_
             times.append(some)
             values.append(their)
             starts.append(starts[-1] + len(some))
-    return Samples(labels, np.concatenate(times), np.concatenate(values), np.array(starts, np.int64))
+    return WindowSamples(labels, np.concatenate(times), np.concatenate(values), np.array(starts, np.int64))
 
 
-def _read_stored(rows: Sequence[Exposed], start_ms: int, end_ms: int) -> Generator[Question[Any], Any, Samples]:
+def _read_stored(rows: Sequence[Exposed], start_ms: int, end_ms: int) -> Generator[Question[Any], Any, WindowSamples]:
     begin, end = max(start_ms + 1, 0), min(end_ms + 1, MAX_TIME_MS)
     if not rows or begin >= end:
-        return Samples([], np.empty(0, np.int64), np.empty(0), np.zeros(1, np.int64))
+        return WindowSamples([], np.empty(0, np.int64), np.empty(0), np.zeros(1, np.int64))
     series: dict[Series, int] = {}
     places = np.array([series.setdefault(row.series, len(series)) for row in rows])
     answer = yield from execute(SamplesQuestion(series=tuple(series), range=TimeRange(begin, end)))
@@ -178,7 +178,7 @@ def _read_stored(rows: Sequence[Exposed], start_ms: int, end_ms: int) -> Generat
     taken = order[np.arange(starts[-1]) - np.repeat(starts[:-1] - low[kept], counts)]
     divisors = np.repeat(np.array([row.divisor for row in rows])[kept], counts)
     values = columns.value[taken]
-    return Samples(
+    return WindowSamples(
         [rows[at].labels for at in kept.tolist()], columns.time[taken], _in_their_units(values, divisors), starts
     )
 

@@ -35,7 +35,7 @@ Key = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class JobShape:
     """Size of a job, its sampling and its levels. The usual one is that of most tests; ``draw_shape`` draws others.
 
     Times in ms. ``noise`` multiplies the spread of every series. ``profiled`` False: a node without DCGM or GPM, whose
@@ -63,10 +63,10 @@ class Shape:
     onset: float = 0.0
 
 
-USUAL = Shape()
+USUAL = JobShape()
 
 
-def draw_shape(random: np.random.Generator) -> Shape:
+def draw_shape(random: np.random.Generator) -> JobShape:
     """Draw a job: 4 to 64 replicas of 1 to 8 devices, 1.5 to 8 hours, an interval of 1 to 60 s, any phase and jitter.
 
     A job of many devices is shorter or sampled less often, so that its size stays bounded.
@@ -80,7 +80,7 @@ def draw_shape(random: np.random.Generator) -> Shape:
         else:
             interval *= 2
     interval = min(interval, 60 * SECOND)
-    return Shape(
+    return JobShape(
         replicas=replicas,
         devices=devices,
         length=length,
@@ -145,7 +145,7 @@ class Made:
     """Lines of devices that were measured without the job."""
     begins: dict[Key, int] = field(default_factory=dict)
     """From which sample on a series of a member is measured for the job; by default from the first one."""
-    shape: Shape = USUAL
+    shape: JobShape = USUAL
     began: int = START
     """When the fault began, in epoch ms."""
     dropped: dict[str, Bools] = field(default_factory=dict)
@@ -323,7 +323,7 @@ def _grouped(signals: Iterable[Signal]) -> dict[str, list[Signal]]:
     return found
 
 
-def training(random: np.random.Generator, shape: Shape = USUAL) -> Made:
+def training(random: np.random.Generator, shape: JobShape = USUAL) -> Made:
     """A healthy training job; the usual one has 4 replicas with 2 GPUs each, 2 hours, samples each 10 s."""
     made = Made(random, shape.replicas, shape.devices, shape.length, shape=shape)
     made.put("gpu.utilization", lambda: np.minimum(made.noise(shape.busy, 0.04), 1.0))
@@ -352,7 +352,7 @@ def _always(made: Made, metric: str, value: float) -> None:
     made.put(metric, lambda: np.full(len(made.time), value))
 
 
-def batch(random: np.random.Generator, shape: Shape | None = None) -> Made:
+def batch(random: np.random.Generator, shape: JobShape | None = None) -> Made:
     """A healthy job without devices; the usual one has 4 replicas and takes an hour."""
     shape = shape or USUAL
     made = Made(random, shape.replicas, 0, HOUR if shape is USUAL else shape.length, shape=shape)

@@ -5,14 +5,14 @@ from typing import Protocol
 
 import numpy as np
 
-from jobmeter.examples.faults.build import USUAL, Made, Shape, training
+from jobmeter.examples.faults.build import USUAL, JobShape, Made, training
 from jobmeter.model.time import MINUTE, SECOND
 
 
 class Fault(Protocol):
     """Makes a job with a fault, or a healthy one: of the usual shape, or of another."""
 
-    def __call__(self, random: np.random.Generator, shape: Shape = USUAL) -> Made:
+    def __call__(self, random: np.random.Generator, shape: JobShape = USUAL) -> Made:
         """Return the job."""
         ...
 
@@ -28,7 +28,7 @@ def whole(base: Fault) -> Callable[[Callable[[Made], None]], Fault]:
     """A job with a change to all of it."""
 
     def fault(change: Callable[[Made], None]) -> Fault:
-        def make(random: np.random.Generator, shape: Shape = USUAL) -> Made:
+        def make(random: np.random.Generator, shape: JobShape = USUAL) -> Made:
             made = base(random, shape)
             change(made)
             return made

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from jobmeter.diagnose.signal import Signal
-from jobmeter.examples.faults.build import GIB, START, USUAL, Made, Shape, training
+from jobmeter.examples.faults.build import GIB, START, USUAL, JobShape, Made, training
 from jobmeter.examples.faults.changes import Change, Fault, change_all, devices, scale_level, set_level, whole
 from jobmeter.model.batch import Float64s
 from jobmeter.model.job import Allocation
@@ -65,7 +65,7 @@ def _bursts(made: Made) -> None:
 def _one_device(base: Fault) -> Fault:
     """A job of one process with one device."""
 
-    def make(random: np.random.Generator, shape: Shape = USUAL) -> Made:
+    def make(random: np.random.Generator, shape: JobShape = USUAL) -> Made:
         return base(random, replace(shape, replicas=1, devices=1))
 
     return make

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import sqrt
 
 from jobmeter.examples.faults.generated import COMPANIONS, CONSEQUENCES
-from jobmeter.model.finding import Finding, Role
+from jobmeter.model.finding import Finding, FindingRole
 
 _Z = 1.959964
 """Quantile of the normal distribution for an interval of 95 %."""
@@ -24,7 +24,7 @@ class Trial:
     @property
     def hit(self) -> bool:
         """The right rule is there, as a root."""
-        return any(one.rule == self.rule and one.role is Role.ROOT for one in self.findings)
+        return any(one.rule == self.rule and one.role is FindingRole.ROOT for one in self.findings)
 
     @property
     def wrong(self) -> list[str]:
@@ -83,4 +83,4 @@ def interval(right: int, total: int) -> tuple[float, float]:
 
 
 def _follows(one: Finding) -> bool:
-    return one.rule in CONSEQUENCES and one.role is not Role.ROOT
+    return one.rule in CONSEQUENCES and one.role is not FindingRole.ROOT

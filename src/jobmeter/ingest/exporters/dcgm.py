@@ -7,7 +7,7 @@ in the catalogue. Times of violations have different units in different versions
 import re
 from collections.abc import Mapping
 
-from jobmeter.ingest.rule import MEBIBYTE, Rule, Rules, Subject
+from jobmeter.ingest.rule import MEBIBYTE, Rules, RuleTarget, TranslationRule
 
 _NUMBERED = {"gpu": re.compile(r"\d{1,3}")}
 _PERCENT = 0.01
@@ -51,7 +51,9 @@ _FIELDS: Mapping[str, tuple[str, float]] = {
 
 RULES: Rules = {
     f"DCGM_FI_{theirs}": (
-        Rule(metric=ours, subject=Subject.GPU, factor=factor, keep={"GPU_I_ID": "instance"}, only=_NUMBERED),
+        TranslationRule(
+            metric=ours, subject=RuleTarget.GPU, factor=factor, keep={"GPU_I_ID": "instance"}, only=_NUMBERED
+        ),
     )
     for theirs, (ours, factor) in _FIELDS.items()
 }

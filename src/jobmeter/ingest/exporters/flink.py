@@ -5,7 +5,7 @@ Only metrics that match the catalogue's table in meaning and unit.
 
 from collections.abc import Mapping, Sequence
 
-from jobmeter.ingest.rule import Rule, Rules, Subject
+from jobmeter.ingest.rule import Rules, RuleTarget, TranslationRule
 
 _TASK = {"task_name": "task", "subtask_index": "subtask"}
 _OPERATOR = {**_TASK, "operator_name": "operator"}
@@ -36,7 +36,7 @@ _PREFIXES: Sequence[tuple[str, Mapping[str, str], Mapping[str, str]]] = (
 )
 
 RULES: Rules = {
-    prefix + theirs: (Rule(metric=f"flink.{ours}", subject=Subject.FLINK, keep=keep),)
+    prefix + theirs: (TranslationRule(metric=f"flink.{ours}", subject=RuleTarget.FLINK, keep=keep),)
     for prefix, table, keep in _PREFIXES
     for theirs, ours in table.items()
 }

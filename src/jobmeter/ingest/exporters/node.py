@@ -2,7 +2,7 @@
 
 import re
 
-from jobmeter.ingest.rule import Rule, Rules, Subject, table
+from jobmeter.ingest.rule import Rules, RuleTarget, TranslationRule, table
 
 _PLAIN = {
     "node_memory_MemTotal_bytes": "node.memory.total",
@@ -58,20 +58,22 @@ _FILESYSTEMS = {
 }
 
 
-def _counted(metric: str, direction: str) -> tuple[Rule, ...]:
+def _counted(metric: str, direction: str) -> tuple[TranslationRule, ...]:
     fixed = (("direction", direction),)
-    return (Rule(metric=metric, subject=Subject.NODE, keep=_INTERFACE, fixed=fixed, only={"device": WIRE}),)
+    return (
+        TranslationRule(metric=metric, subject=RuleTarget.NODE, keep=_INTERFACE, fixed=fixed, only={"device": WIRE}),
+    )
 
 
 RULES: Rules = {
-    **table(Subject.NODE, {"node_cpu_seconds_total": "node.cpu.time"}, {"mode": "mode", "cpu": "cpu"}),
-    **table(Subject.NODE, _PLAIN),
-    **table(Subject.NODE, _DISKS, {"device": "disk"}, {"device": WHOLE_DISK}),
-    **table(Subject.NODE, _NETWORK, _INTERFACE, {"device": WIRE}),
+    **table(RuleTarget.NODE, {"node_cpu_seconds_total": "node.cpu.time"}, {"mode": "mode", "cpu": "cpu"}),
+    **table(RuleTarget.NODE, _PLAIN),
+    **table(RuleTarget.NODE, _DISKS, {"device": "disk"}, {"device": WHOLE_DISK}),
+    **table(RuleTarget.NODE, _NETWORK, _INTERFACE, {"device": WIRE}),
     **{
         f"node_network_{direction}_{theirs}_total": _counted(ours, direction)
         for direction in ("receive", "transmit")
         for theirs, ours in _COUNTED.items()
     },
-    **table(Subject.NODE, _FILESYSTEMS, {"mountpoint": "mount"}),
+    **table(RuleTarget.NODE, _FILESYSTEMS, {"mountpoint": "mount"}),
 }

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from jobmeter.errors import InvalidRequestError
 from jobmeter.ingest.exporters import RULES
-from jobmeter.ingest.rule import Rule, Subject
+from jobmeter.ingest.rule import RuleTarget, TranslationRule
 from jobmeter.model.catalog import find
 from jobmeter.model.series import Series, check_job_id, check_series, is_name
 
@@ -31,14 +31,14 @@ _CONTAINERS = ("exported_container", "container", "container_name")
 _ALIKE = {"namespace": _NAMESPACES, "container": _CONTAINERS}
 _MACHINES = ("node", "kubernetes_io_hostname", "kubernetes_node", "Hostname")
 _NODES = {  # an exporter that reports on other machines or pods has an ``instance`` that is not the machine
-    Subject.NODE: ("nodename", "kubernetes_node", "instance"),
-    Subject.POD: ("node", "kubernetes_io_hostname", "instance"),
-    Subject.REPORTED_POD: ("node",),
-    Subject.REPORTED_NODE: ("node",),
-    Subject.GPU: ("Hostname", "hostname", "node", "instance"),
-    Subject.FLINK: ("host", "instance"),
+    RuleTarget.NODE: ("nodename", "kubernetes_node", "instance"),
+    RuleTarget.POD: ("node", "kubernetes_io_hostname", "instance"),
+    RuleTarget.REPORTED_POD: ("node",),
+    RuleTarget.REPORTED_NODE: ("node",),
+    RuleTarget.GPU: ("Hostname", "hostname", "node", "instance"),
+    RuleTarget.FLINK: ("host", "instance"),
 }
-_OF_NODES = {Subject.NODE, Subject.REPORTED_NODE, Subject.GPU}
+_OF_NODES = {RuleTarget.NODE, RuleTarget.REPORTED_NODE, RuleTarget.GPU}
 """Subjects whose series are ambiguous without a machine."""
 _WORKER = re.compile(
     r"(?P<job>.+)-(?P<role>master|worker|launcher|chief|ps|evaluator|scheduler|server|head)-(?P<index>\d+)"
@@ -104,10 +104,10 @@ def _first(named: Mapping[str, str], names: Sequence[str]) -> str:
 
 def _external(name: str, named: Mapping[str, str], project: str) -> Series:
     labels = {_NAMED_HERE.get(label, label): value for label, value in named.items() if label != NAME}
-    subject = Subject.FLINK if name.startswith("flink_") else Subject.POD
+    subject = RuleTarget.FLINK if name.startswith("flink_") else RuleTarget.POD
     job, replica = _owner(subject, named)
     # The address of a pod's own target is that of the pod or of its reporter, never that of a machine.
-    nodes = _MACHINES if job and subject is Subject.POD else _NODES[Subject.FLINK] if job else ("instance",)
+    nodes = _MACHINES if job and subject is RuleTarget.POD else _NODES[RuleTarget.FLINK] if job else ("instance",)
     return Series(
         metric=EXTERNAL + name,
         project=project,
@@ -118,28 +118,28 @@ def _external(name: str, named: Mapping[str, str], project: str) -> Series:
     )
 
 
-def _mapped(rule: Rule, named: Mapping[str, str], project: str) -> Series:
+def _mapped(rule: TranslationRule, named: Mapping[str, str], project: str) -> Series:
     alike = _alike(named)
     labels = {ours: alike[theirs] for theirs, ours in rule.keep.items() if theirs in alike}
     job, replica = _owner(rule.subject, named)
-    if not job and rule.subject in {Subject.POD, Subject.REPORTED_POD}:
+    if not job and rule.subject in {RuleTarget.POD, RuleTarget.REPORTED_POD}:
         labels |= {"pod": pod} if (pod := _first(named, _PODS)) else {}
     return Series(
         metric=rule.metric,
         project=project,
         node=_host(_first(named, _NODES[rule.subject])),
-        device=f"gpu{named.get('gpu', '')}" if rule.subject is Subject.GPU else "",
+        device=f"gpu{named.get('gpu', '')}" if rule.subject is RuleTarget.GPU else "",
         job=job,
         replica=replica,
         labels=tuple(sorted((*labels.items(), *rule.fixed))),
     )
 
 
-def _owner(subject: Subject, named: Mapping[str, str]) -> tuple[str, str]:
+def _owner(subject: RuleTarget, named: Mapping[str, str]) -> tuple[str, str]:
     """Return the job and the replica; both are empty for series of no job."""
-    if subject in {Subject.NODE, Subject.REPORTED_NODE}:
+    if subject in {RuleTarget.NODE, RuleTarget.REPORTED_NODE}:
         return "", ""
-    if subject is Subject.FLINK:
+    if subject is RuleTarget.FLINK:
         # By its id, as the collector of a job manager does: names are reused, and a job must keep one identity.
         job = next((name for key in ("job_id", "job_name") if _is_job(name := named.get(key, ""))), "")
         return job, _replica(named.get("tm_id", "") or "jobmanager")

@@ -9,7 +9,7 @@ A metric of containers is not also read from the whole pod: that would count it 
 import re
 
 from jobmeter.ingest.otel.attributes import DEVICE, DIRECTION, INTERFACE, MODE
-from jobmeter.ingest.rule import Rules, Subject, split, table
+from jobmeter.ingest.rule import Rules, RuleTarget, split, table
 
 _SPLIT = {"container": "container", "namespace": "namespace"}
 _CONTAINERS = {
@@ -23,7 +23,7 @@ _CONTAINERS = {
 }
 _DISKS = {"read": "disk.read", "write": "disk.write"}
 _NETWORKS = split(
-    Subject.POD,
+    RuleTarget.POD,
     DIRECTION,
     {"receive": "network.receive", "transmit": "network.transmit"},
     {INTERFACE: "interface", "namespace": "namespace"},
@@ -31,10 +31,10 @@ _NETWORKS = split(
 )
 
 RULES: Rules = {
-    **table(Subject.POD, {"container.cpu.time": "cpu.time"}, {**_SPLIT, MODE: "mode"}),
-    **table(Subject.POD, _CONTAINERS, _SPLIT),
-    **table(Subject.POD, {"k8s.pod.filesystem.usage": "storage.ephemeral.usage"}, {"namespace": "namespace"}),
-    "container.disk.io": split(Subject.POD, DIRECTION, _DISKS, {**_SPLIT, DEVICE: "disk"}),
+    **table(RuleTarget.POD, {"container.cpu.time": "cpu.time"}, {**_SPLIT, MODE: "mode"}),
+    **table(RuleTarget.POD, _CONTAINERS, _SPLIT),
+    **table(RuleTarget.POD, {"k8s.pod.filesystem.usage": "storage.ephemeral.usage"}, {"namespace": "namespace"}),
+    "container.disk.io": split(RuleTarget.POD, DIRECTION, _DISKS, {**_SPLIT, DEVICE: "disk"}),
     "container.network.io": _NETWORKS,
     "k8s.pod.network.io": _NETWORKS,
 }

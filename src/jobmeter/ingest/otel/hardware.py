@@ -5,7 +5,7 @@
 
 import re
 
-from jobmeter.ingest.rule import Rules, Subject, split, table
+from jobmeter.ingest.rule import Rules, RuleTarget, split, table
 
 _TASKS = {
     "(?:general)?": "gpu.utilization",
@@ -20,8 +20,8 @@ _SENSORS = {
 }
 
 RULES: Rules = {
-    "hw.gpu.utilization": split(Subject.GPU, "task", _TASKS),
-    **table(Subject.GPU, {f"hw.{name}": name for name in _MEMORY}),
-    **table(Subject.GPU, {"hw.energy": "gpu.energy", "hw.power": "gpu.power"}, only=_IS_GPU),
-    "hw.temperature": split(Subject.GPU, "location", _SENSORS, {"location": "sensor"}, _IS_GPU),
+    "hw.gpu.utilization": split(RuleTarget.GPU, "task", _TASKS),
+    **table(RuleTarget.GPU, {f"hw.{name}": name for name in _MEMORY}),
+    **table(RuleTarget.GPU, {"hw.energy": "gpu.energy", "hw.power": "gpu.power"}, only=_IS_GPU),
+    "hw.temperature": split(RuleTarget.GPU, "location", _SENSORS, {"location": "sensor"}, _IS_GPU),
 }

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from jobmeter.ingest.exporters import node
 from jobmeter.ingest.otel.attributes import CPU, DEVICE, DIRECTION, INTERFACE, MODE, MOUNT, STATE
-from jobmeter.ingest.rule import Rule, Rules, Subject, split, table
+from jobmeter.ingest.rule import Rules, RuleTarget, TranslationRule, split, table
 
 _PLAIN = {
     "system.cpu.logical.count": "node.cpu.count",
@@ -27,10 +27,12 @@ _DISKS = {"read": "node.disk.read", "write": "node.disk.write"}
 _DISK, _INTERFACE, _FILESYSTEM = {DEVICE: "disk"}, {INTERFACE: "interface"}, {MOUNT: "mount"}
 
 
-def _packets(metric: str) -> tuple[Rule, ...]:
+def _packets(metric: str) -> tuple[TranslationRule, ...]:
     return tuple(
         replace(rule, metric=metric, fixed=(("direction", direction),))
-        for rule, direction in zip(split(Subject.NODE, DIRECTION, _NETWORK, _INTERFACE, _WIRE), _NETWORK, strict=True)
+        for rule, direction in zip(
+            split(RuleTarget.NODE, DIRECTION, _NETWORK, _INTERFACE, _WIRE), _NETWORK, strict=True
+        )
     )
 
 
@@ -41,23 +43,23 @@ _PROCESSES = {"running": "node.processes.running", "blocked": "node.processes.bl
 _AVAILABLE = {"free": "node.filesystem.available"}
 
 RULES: Rules = {
-    **table(Subject.NODE, _PLAIN),
-    **table(Subject.NODE, {"system.cpu.time": "node.cpu.time"}, {MODE: "mode", CPU: "cpu"}),
+    **table(RuleTarget.NODE, _PLAIN),
+    **table(RuleTarget.NODE, {"system.cpu.time": "node.cpu.time"}, {MODE: "mode", CPU: "cpu"}),
     "system.memory.usage": (
-        *split(Subject.NODE, STATE, _MEMORY),
-        *split(Subject.NODE, STATE, _SLAB, {STATE: "state"}),
+        *split(RuleTarget.NODE, STATE, _MEMORY),
+        *split(RuleTarget.NODE, STATE, _SLAB, {STATE: "state"}),
     ),
-    **table(Subject.NODE, _SLABS, {STATE: "state"}),
-    "system.paging.usage": split(Subject.NODE, STATE, {"free": "node.swap.free"}, {DEVICE: "device"}),
-    "system.paging.faults": split(Subject.NODE, "fault", {"major": "node.memory.major.faults"}),
-    "system.processes.count": split(Subject.NODE, STATE, _PROCESSES),
-    "system.disk.io": split(Subject.NODE, DIRECTION, _DISKS, _DISK, _WHOLE_DISK),
-    **table(Subject.NODE, {"system.disk.io_time": "node.disk.time"}, _DISK, _WHOLE_DISK),
-    "system.network.io": split(Subject.NODE, DIRECTION, _NETWORK, _INTERFACE, _WIRE),
+    **table(RuleTarget.NODE, _SLABS, {STATE: "state"}),
+    "system.paging.usage": split(RuleTarget.NODE, STATE, {"free": "node.swap.free"}, {DEVICE: "device"}),
+    "system.paging.faults": split(RuleTarget.NODE, "fault", {"major": "node.memory.major.faults"}),
+    "system.processes.count": split(RuleTarget.NODE, STATE, _PROCESSES),
+    "system.disk.io": split(RuleTarget.NODE, DIRECTION, _DISKS, _DISK, _WHOLE_DISK),
+    **table(RuleTarget.NODE, {"system.disk.io_time": "node.disk.time"}, _DISK, _WHOLE_DISK),
+    "system.network.io": split(RuleTarget.NODE, DIRECTION, _NETWORK, _INTERFACE, _WIRE),
     "system.network.errors": _packets("node.network.errors"),
     "system.network.packets": _packets("node.network.packets"),
     "system.network.dropped": _packets("node.network.dropped"),
     "system.network.packet.dropped": _packets("node.network.dropped"),
-    "system.filesystem.usage": split(Subject.NODE, STATE, _AVAILABLE, _FILESYSTEM),
-    **table(Subject.NODE, {"system.filesystem.limit": "node.filesystem.size"}, _FILESYSTEM),
+    "system.filesystem.usage": split(RuleTarget.NODE, STATE, _AVAILABLE, _FILESYSTEM),
+    **table(RuleTarget.NODE, {"system.filesystem.limit": "node.filesystem.size"}, _FILESYSTEM),
 }

@@ -25,7 +25,7 @@ _JOB_NAMES = (
 )
 
 
-class Owner(NamedTuple):
+class ResourceOwner(NamedTuple):
     """The owner of a series. Unknown parts are empty. ``used``: the attributes that named it; they become no labels.
 
     Job, replica and device are not checked: they may be invalid names.
@@ -40,7 +40,7 @@ class Owner(NamedTuple):
     used: frozenset[str]
 
 
-def owner(attributes: Mapping[str, str]) -> Owner:
+def owner(attributes: Mapping[str, str]) -> ResourceOwner:
     """Return the owner of a series with these attributes. Jobmeter's attributes come before Kubernetes'.
 
     Raises InvalidRequestError for an attempt that is not a number.
@@ -51,7 +51,7 @@ def owner(attributes: Mapping[str, str]) -> Owner:
         job, replica = owner_of(attributes[POD], named)
     own = {name: attributes[name] for name in (*NODES, CLUSTER) if is_name(attributes.get(name, ""))}
     node = next((name for name in NODES if name in own), "")
-    return Owner(
+    return ResourceOwner(
         job=job,
         replica=replica if job else "",
         attempt=_attempt(attributes.get(ATTEMPT, "")) if job else 0,

@@ -7,12 +7,12 @@ from jobmeter.errors import InvalidRequestError
 from jobmeter.ingest.exporters.resolve import EXTERNAL, ResolvedSeries, bounded
 from jobmeter.ingest.otel import RULES
 from jobmeter.ingest.otel.attributes import alike
-from jobmeter.ingest.otel.owner import OWN, POD, Owner, owner
-from jobmeter.ingest.rule import Rule, Subject
-from jobmeter.model.catalog import CATALOG, Kind, Scope
+from jobmeter.ingest.otel.owner import OWN, POD, ResourceOwner, owner
+from jobmeter.ingest.rule import RuleTarget, TranslationRule
+from jobmeter.model.catalog import CATALOG, Kind, MetricScope
 from jobmeter.model.series import Series, is_name
 from jobmeter.wire.otlp.written import Described
-from jobmeter.wire.otlp.written import Kind as Sent
+from jobmeter.wire.otlp.written import WrittenKind as Sent
 
 _APP = "app."
 _GPU = re.compile(r"(?i:(?:(?:nvidia|gpu)[-_]?)?)(\d{1,3})")
@@ -45,7 +45,7 @@ def resolve(described: Described, project: str) -> ResolvedSeries:
     return bounded(series or _external(described, whose, project), described.name)
 
 
-def _mapped(described: Described, whose: Owner, project: str) -> Series | None:
+def _mapped(described: Described, whose: ResourceOwner, project: str) -> Series | None:
     """Return the series of a metric in the tables. None if no rule fits, or if the owner is unknown."""
     rules = RULES.get(described.name, ())
     if not rules:
@@ -55,11 +55,11 @@ def _mapped(described: Described, whose: Owner, project: str) -> Series | None:
     if rule is None or not _same_kind(rule.metric, described) or not _is_named(rule, whose):
         return None
     found = {ours: attributes[theirs] for theirs, ours in rule.keep.items() if theirs in attributes}
-    if rule.subject is Subject.POD and not whose.job:
+    if rule.subject is RuleTarget.POD and not whose.job:
         found |= _apart(described.resource)
-    if rule.subject is Subject.NODE:
+    if rule.subject is RuleTarget.NODE:
         whose = whose._replace(job="", replica="", attempt=0, device="")
-    elif rule.subject is Subject.POD:
+    elif rule.subject is RuleTarget.POD:
         whose = whose._replace(device="")
     return _series(rule.metric, project, whose, tuple(sorted((*found.items(), *rule.fixed))))
 
@@ -68,10 +68,10 @@ def _same_kind(ours: str, described: Described) -> bool:
     return (CATALOG[ours].kind is Kind.COUNTER) is (described.kind is Sent.COUNTER)
 
 
-def _is_named(rule: Rule, whose: Owner) -> bool:
-    if rule.subject is Subject.POD:
+def _is_named(rule: TranslationRule, whose: ResourceOwner) -> bool:
+    if rule.subject is RuleTarget.POD:
         return bool(whose.job or whose.node)
-    return bool(whose.node and (whose.device or rule.subject is Subject.NODE))
+    return bool(whose.node and (whose.device or rule.subject is RuleTarget.NODE))
 
 
 def _apart(resource: Mapping[str, str]) -> dict[str, str]:
@@ -92,14 +92,14 @@ def _gpu(described: Described) -> str:
     return f"gpu{int(numbered[1])}" if numbered else name if is_name(name) else ""
 
 
-def _catalogued(described: Described, whose: Owner, project: str) -> Series | None:
+def _catalogued(described: Described, whose: ResourceOwner, project: str) -> Series | None:
     """Return the series of a metric with the catalogue's own name, unit and kind, if its owner is known; else None."""
     metric = CATALOG.get(described.name)
     if metric is None or not _same_unit(metric.unit, described.unit) or not _same_kind(metric.name, described):
         return None
-    if not (whose.job if metric.scope is Scope.REPLICA else whose.node):
+    if not (whose.job if metric.scope is MetricScope.REPLICA else whose.node):
         return None
-    if metric.scope is Scope.DEVICE and not whose.device:
+    if metric.scope is MetricScope.DEVICE and not whose.device:
         return None
     own = {name: value for name, value in described.attributes.items() if name not in OWN}
     return _series(metric.name, project, whose, _legal(own))
@@ -110,14 +110,14 @@ def _same_unit(unit: str, sent: str) -> bool:
     return sent == unit or (not unit and sent == "1")
 
 
-def _external(described: Described, whose: Owner, project: str) -> Series:
+def _external(described: Described, whose: ResourceOwner, project: str) -> Series:
     """Return the series under the metric's own name, below ``external.`` unless a program calls it ``app.<name>``."""
     name = _WRONG.sub("_", described.name)
     metric = name if name.startswith(_APP) else EXTERNAL + name
     return _series(metric, project, whose, _labels(described, whose.used))
 
 
-def _series(metric: str, project: str, whose: Owner, found: tuple[tuple[str, str], ...]) -> Series:
+def _series(metric: str, project: str, whose: ResourceOwner, found: tuple[tuple[str, str], ...]) -> Series:
     cluster, node, device, job, replica, attempt, _ = whose
     return Series(metric, project, cluster, node, device, job, replica, attempt, found)
 

@@ -19,7 +19,7 @@ from jobmeter.model.log import LogLine, level_of
 from jobmeter.model.series import check_job_id, check_name
 from jobmeter.model.span import Span
 from jobmeter.model.time import MAX_TIME_MS, NS_PER_MS
-from jobmeter.wire.otlp.records import Record
+from jobmeter.wire.otlp.records import OtlpRecord
 from jobmeter.wire.otlp.telemetry import Sent
 from jobmeter.wire.otlp.values import text_of
 
@@ -44,7 +44,7 @@ def owned_spans(sent: Sent[Span], project: str) -> tuple[list[Span], Counter[str
     return found, refused
 
 
-def owned_lines(sent: Sent[Record], project: str, now_ns: int) -> tuple[list[LogLine], Counter[str]]:
+def owned_lines(sent: Sent[OtlpRecord], project: str, now_ns: int) -> tuple[list[LogLine], Counter[str]]:
     """Return the records as lines, and the number of rejected ones by reason. ``now_ns`` replaces a missing time."""
     refused, found = Counter(sent.refused), list[LogLine]()
     for owned_by, _, records in _owned(sent, refused):
@@ -86,7 +86,7 @@ def _owner(resource: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
     return {"job": job, "replica": found.replica, "attempt": found.attempt, "node": found.node}, service
 
 
-def _words(record: Record) -> Iterator[str]:
+def _words(record: OtlpRecord) -> Iterator[str]:
     """Yield the body, then the rest of the record as ``key=value``, so that no part is lost."""
     body = text_of(record.body)
     if body:
@@ -106,7 +106,7 @@ def _value(text: str) -> str:
     return text if text and _BARE.issuperset(text) else msgspec.json.encode(text).decode()
 
 
-def _level(record: Record) -> Level | None:
+def _level(record: OtlpRecord) -> Level | None:
     """Return the level of a record: from its number, else from its word.
 
     ``Error2`` is a short name of the specification:

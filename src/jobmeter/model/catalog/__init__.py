@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from jobmeter.model.catalog import accelerator, agent, flink, host, replica
-from jobmeter.model.catalog.metric import Aggregate, Display, Kind, Metric, MetricGroup, NumberFormat, Scope
+from jobmeter.model.catalog.metric import Aggregate, Display, Kind, Metric, MetricGroup, MetricScope, NumberFormat
 
 OPEN_PREFIXES = ("app.", "external.")
 
@@ -30,7 +30,7 @@ def find(name: str) -> Metric | None:
     if metric is not None:
         return metric
     if name.startswith(OPEN_PREFIXES) and not name.endswith("."):
-        return Metric(name, "", "Reported by a program.", Scope.REPLICA, minimum=None, parts=Aggregate.MEAN)
+        return Metric(name, "", "Reported by a program.", MetricScope.REPLICA, minimum=None, parts=Aggregate.MEAN)
     return None
 
 
@@ -61,8 +61,8 @@ __all__ = [
     "Kind",
     "Metric",
     "MetricGroup",
+    "MetricScope",
     "NumberFormat",
-    "Scope",
     "by_dialect_name",
     "find",
     "shown_in",

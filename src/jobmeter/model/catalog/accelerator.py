@@ -13,8 +13,8 @@ from jobmeter.model.catalog.metric import (
     Kind,
     Metric,
     MetricGroup,
+    MetricScope,
     Presentation,
-    Scope,
     utilization,
 )
 from jobmeter.model.device import STATES
@@ -68,7 +68,7 @@ def _metric(
         name,
         unit,
         text,
-        Scope.DEVICE,
+        MetricScope.DEVICE,
         kind,
         read_unit,
         on_node=Aggregate.SUM if unit in _AMOUNTS else None,
@@ -120,7 +120,7 @@ def _core(prefix: str) -> tuple[Metric, ...]:
         utilization(
             memory,
             "Device memory in use over total device memory.",
-            Scope.DEVICE,
+            MetricScope.DEVICE,
             names=_NAMES[f"{memory}.utilization"],
             group=MetricGroup.ACCELERATORS,
             title=_titled(prefix, "Device memory in use, share"),

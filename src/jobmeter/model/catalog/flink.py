@@ -4,7 +4,7 @@ Source: the metric table of the operation GetInstanceMetric in the documentation
 distinct names; it spells ``niagara_seek.meam`` that way).
 """
 
-from jobmeter.model.catalog.metric import Aggregate, Display, Metric, Scope
+from jobmeter.model.catalog.metric import Aggregate, Display, Metric, MetricScope
 
 _TABLE: tuple[tuple[str, str, str], ...] = (
     ("delay", "ms", "Business delay."),
@@ -63,7 +63,7 @@ METRICS: tuple[Metric, ...] = tuple(
         f"flink.{name}",
         unit,
         text,
-        Scope.REPLICA,
+        MetricScope.REPLICA,
         minimum=None,
         parts=Aggregate.MEAN,
         names={"foas": name},

@@ -3,9 +3,18 @@
 from functools import partial
 from typing import Unpack
 
-from jobmeter.model.catalog.metric import NO_NAMES, Display, Kind, Metric, MetricGroup, Presentation, Scope, utilization
+from jobmeter.model.catalog.metric import (
+    NO_NAMES,
+    Display,
+    Kind,
+    Metric,
+    MetricGroup,
+    MetricScope,
+    Presentation,
+    utilization,
+)
 
-_N = Scope.NODE
+_N = MetricScope.NODE
 _gauge = partial(Metric, scope=_N, group=MetricGroup.NODE, views=Display.HIDDEN)
 
 

@@ -19,7 +19,7 @@ class Kind(StrEnum):
     """Samples only grow, except for resets; stored as read, queried as a rate per second."""
 
 
-class Scope(StrEnum):
+class MetricScope(StrEnum):
     """Subject of a series of a metric."""
 
     NODE = "node"
@@ -114,7 +114,7 @@ class Metric(msgspec.Struct, frozen=True):
     name: str
     unit: str
     text: str
-    scope: Scope
+    scope: MetricScope
     kind: Kind = Kind.GAUGE
     read_unit: str = ""
     over: Aggregate = Aggregate.MEAN
@@ -182,7 +182,7 @@ class Presentation(TypedDict, total=False):
 def utilization(
     name: str,
     text: str,
-    scope: Scope,
+    scope: MetricScope,
     whole: str = "",
     minimum: float = 0.0,
     maximum: float = 1.5,

@@ -2,9 +2,9 @@
 
 from functools import partial
 
-from jobmeter.model.catalog.metric import Aggregate, Display, Kind, Metric, MetricGroup, Scope, utilization
+from jobmeter.model.catalog.metric import Aggregate, Display, Kind, Metric, MetricGroup, MetricScope, utilization
 
-_R = Scope.REPLICA
+_R = MetricScope.REPLICA
 _CPU, _MEMORY, _NETWORK, _DISK = MetricGroup.CPU, MetricGroup.MEMORY, MetricGroup.NETWORK, MetricGroup.DISK
 _metric = partial(Metric, scope=_R)
 _time = partial(_metric, unit="s", kind=Kind.COUNTER, read_unit="1")

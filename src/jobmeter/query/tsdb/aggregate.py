@@ -10,7 +10,7 @@ import numpy as np
 
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.batch import Float64s, Int64s
-from jobmeter.query.tsdb.columns import Columns, run_starts
+from jobmeter.query.tsdb.columns import SeriesColumns, run_starts
 from jobmeter.query.tsdb.functions import Aggregator, Missing
 
 MOST_CELLS = 100_000_000
@@ -29,7 +29,7 @@ _ACROSS: Mapping[str, Callable[..., Float64s]] = {
 """Faster variants of functions that need no runs."""
 
 
-def aggregate(columns: Columns, aggregator: Aggregator, missing: Missing) -> tuple[Int64s, Float64s]:
+def aggregate(columns: SeriesColumns, aggregator: Aggregator, missing: Missing) -> tuple[Int64s, Float64s]:
     """Return times and values of the aggregated series.
 
     NaN is missing: it is ignored, and is the result where there are no other values. Raises LimitExceededError if too
@@ -63,7 +63,7 @@ def _alone(values: Float64s, aggregator: Aggregator) -> Float64s:
     return found
 
 
-def _table(columns: Columns, starts: Int64s, ends: Int64s, times: Int64s, missing: Missing) -> Float64s:
+def _table(columns: SeriesColumns, starts: Int64s, ends: Int64s, times: Int64s, missing: Missing) -> Float64s:
     """Values of each series at each time, float64[series, times]; NaN if missing."""
     table = np.empty((len(starts), len(times)))
     for at, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):

@@ -10,7 +10,7 @@ MOST_POINTS = 2_000_000
 """Most points that a sub query may hold at one time."""
 
 
-class Columns(msgspec.Struct, frozen=True, eq=False):
+class SeriesColumns(msgspec.Struct, frozen=True, eq=False):
     """Points of some series, sorted by (index, time), each pair once.
 
     ``index`` int64[n] is the series; ``time`` int64[n] ms; ``value`` float64[n], NaN only from a fill policy.
@@ -24,13 +24,13 @@ class Columns(msgspec.Struct, frozen=True, eq=False):
         return len(self.time)
 
     @classmethod
-    def none(cls) -> "Columns":
+    def none(cls) -> "SeriesColumns":
         """Build empty columns."""
         return cls(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float64))
 
-    def filter(self, mask: "np.typing.NDArray[np.bool_]") -> "Columns":
+    def filter(self, mask: "np.typing.NDArray[np.bool_]") -> "SeriesColumns":
         """Select points by a mask."""
-        return Columns(self.index[mask], self.time[mask], self.value[mask])
+        return SeriesColumns(self.index[mask], self.time[mask], self.value[mask])
 
 
 def run_starts(*keys: Int64s) -> Int64s:

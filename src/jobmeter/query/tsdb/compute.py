@@ -12,7 +12,7 @@ import numpy as np
 from jobmeter.model.batch import Float64s, Int64s
 from jobmeter.model.time import HOUR, SECOND, TimeRange
 from jobmeter.query.tsdb.aggregate import aggregate
-from jobmeter.query.tsdb.columns import Columns, run_starts
+from jobmeter.query.tsdb.columns import SeriesColumns, run_starts
 from jobmeter.query.tsdb.downsample import Downsample, downsample, fill
 from jobmeter.query.tsdb.filters import Filter
 from jobmeter.query.tsdb.functions import AGGREGATORS, Aggregator, Missing
@@ -36,7 +36,7 @@ class PointQuery(msgspec.Struct, frozen=True, kw_only=True):
     explicit_tags: bool = False
 
 
-class Groups:
+class SeriesGroups:
     """Groups of series to aggregate: ``owner`` int64[k] is the group of each of k series."""
 
     def __init__(self, owner: Sequence[int]) -> None:
@@ -47,7 +47,7 @@ class Groups:
         """True if any two series share a group."""
         return len(np.unique(self.owner)) < len(self.owner)
 
-    def parts(self, columns: Columns) -> Mapping[int, Columns]:
+    def parts(self, columns: SeriesColumns) -> Mapping[int, SeriesColumns]:
         """Columns of each group that has points."""
         if not len(columns):
             return {}
@@ -58,17 +58,19 @@ class Groups:
         starts = run_starts(owner)
         ends = np.r_[starts[1:], len(owner)]
         return {
-            int(owner[start]): Columns(index[start:end], time[start:end], value[start:end])
+            int(owner[start]): SeriesColumns(index[start:end], time[start:end], value[start:end])
             for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
         }
 
 
-def margin(query: PointQuery, groups: Groups) -> int:
+def margin(query: PointQuery, groups: SeriesGroups) -> int:
     """Margin to read beyond the range, in milliseconds."""
     return MARGIN_MS if query.rate is not None or groups.joined else 0
 
 
-def prepare(columns: Columns, query: PointQuery, span: TimeRange, *, milliseconds: bool, stepped: bool) -> Columns:
+def prepare(
+    columns: SeriesColumns, query: PointQuery, span: TimeRange, *, milliseconds: bool, stepped: bool
+) -> SeriesColumns:
     """Compute the points of each series in the answer, including points around ``span``.
 
     ``columns`` are samples or, with ``stepped``, already points of the downsample's function.
@@ -80,7 +82,7 @@ def prepare(columns: Columns, query: PointQuery, span: TimeRange, *, millisecond
     return _taking_part(columns, query, span)
 
 
-def _taking_part(columns: Columns, query: PointQuery, span: TimeRange) -> Columns:
+def _taking_part(columns: SeriesColumns, query: PointQuery, span: TimeRange) -> SeriesColumns:
     """Drop series that ended before the span or began after it: they contribute neither values nor fill nor tags.
 
     https://github.com/OpenTSDB/opentsdb/blob/v2.4.0/src/core/SpanGroup.java (``add``), which takes the row of an hour
@@ -98,7 +100,7 @@ def _taking_part(columns: Columns, query: PointQuery, span: TimeRange) -> Column
     return columns if part.all() else columns.filter(np.repeat(part, ends - starts))
 
 
-def of_series(columns: Columns, query: PointQuery, span: TimeRange) -> Columns:
+def of_series(columns: SeriesColumns, query: PointQuery, span: TimeRange) -> SeriesColumns:
     """Fill in missing points and compute rates for each series as the query requests, from ``prepare``'s result."""
     spec = query.downsample
     if spec is not None and _fills(query):
@@ -107,7 +109,7 @@ def of_series(columns: Columns, query: PointQuery, span: TimeRange) -> Columns:
 
 
 def points(
-    columns: Columns, query: PointQuery, groups: Groups, span: TimeRange
+    columns: SeriesColumns, query: PointQuery, groups: SeriesGroups, span: TimeRange
 ) -> Mapping[int, tuple[Int64s, Float64s]]:
     """Return times and values of each group with points inside ``span``, from ``prepare``'s result."""
     columns = of_series(columns, query, span)
@@ -144,11 +146,11 @@ def _fills(query: PointQuery) -> bool:
     return query.downsample is not None and query.downsample.fill != "none"
 
 
-def _by_second(columns: Columns, aggregator: Aggregator) -> Columns:
+def _by_second(columns: SeriesColumns, aggregator: Aggregator) -> SeriesColumns:
     """Reduce to one point per second: several points of a series are aggregated."""
     time = columns.time - columns.time % SECOND
     starts = run_starts(columns.index, time)
     if len(starts) == len(columns):
-        return Columns(columns.index, time, columns.value)
+        return SeriesColumns(columns.index, time, columns.value)
     function = _SECOND_BY_MEAN if aggregator.name in _NOT_OF_ONE else aggregator
-    return Columns(columns.index[starts], time[starts], function.function(columns.value, starts))
+    return SeriesColumns(columns.index[starts], time[starts], function.function(columns.value, starts))

@@ -14,7 +14,7 @@ from jobmeter.errors import InvalidRequestError
 from jobmeter.model.batch import BucketColumns, Float64s, Int64s
 from jobmeter.model.time import TimeRange, ceil_to, floor_to
 from jobmeter.query.tsdb.calendars import Unit, edges
-from jobmeter.query.tsdb.columns import MOST_POINTS, Columns, run_starts, too_many
+from jobmeter.query.tsdb.columns import MOST_POINTS, SeriesColumns, run_starts, too_many
 from jobmeter.query.tsdb.functions import AGGREGATORS, NONE, Aggregator
 from jobmeter.query.tsdb.times import duration
 
@@ -132,14 +132,14 @@ def _wrong(text: str, why: str) -> InvalidRequestError:
     return InvalidRequestError(f"Invalid downsampling specifier '{text[:100]}': {why}", "downsample")
 
 
-def downsample(columns: Columns, spec: Downsample, span: TimeRange) -> Columns:
+def downsample(columns: SeriesColumns, spec: Downsample, span: TimeRange) -> SeriesColumns:
     """Compute the points of each series' intervals. ``span`` is the query's range, for whole-range intervals."""
     if not len(columns):
         return columns
     bucket = _bucket(columns.time, spec, span)
     starts = run_starts(columns.index, bucket)
     values = spec.function.function(columns.value, starts)
-    return Columns(columns.index[starts], bucket[starts], values)
+    return SeriesColumns(columns.index[starts], bucket[starts], values)
 
 
 def _bucket(time: Int64s, spec: Downsample, span: TimeRange) -> Int64s:
@@ -168,13 +168,13 @@ STEPPED = {
 """Functions that can be computed from roll-ups of a step."""
 
 
-def from_steps(steps: BucketColumns, name: str) -> Columns:
+def from_steps(steps: BucketColumns, name: str) -> SeriesColumns:
     """Compute points by a function of ``STEPPED``, from steps as long as the interval."""
     value: Float64s = STEPPED[name](steps)
-    return Columns(steps.index.astype(np.int64), steps.time, value)
+    return SeriesColumns(steps.index.astype(np.int64), steps.time, value)
 
 
-def fill(columns: Columns, spec: Downsample, grid: Int64s) -> Columns:
+def fill(columns: SeriesColumns, spec: Downsample, grid: Int64s) -> SeriesColumns:
     """Give every series a point in each interval of the grid; points outside the grid are dropped.
 
     Raises LimitExceededError.
@@ -188,4 +188,4 @@ def fill(columns: Columns, spec: Downsample, grid: Int64s) -> Columns:
     inside = place < len(grid)
     inside[inside] = grid[place[inside]] == columns.time[inside]
     table[np.searchsorted(owners, columns.index[inside]), place[inside]] = columns.value[inside]
-    return Columns(np.repeat(owners, len(grid)), np.tile(grid, len(owners)), table.ravel())
+    return SeriesColumns(np.repeat(owners, len(grid)), np.tile(grid, len(owners)), table.ravel())

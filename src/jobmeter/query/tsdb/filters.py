@@ -137,7 +137,7 @@ def _search(pattern: str, values: Sequence[str]) -> set[str]:
     return {value for value, matched in zip(values, found.to_pylist(), strict=True) if matched}
 
 
-class Kind(msgspec.Struct, frozen=True):
+class TagFilterKind(msgspec.Struct, frozen=True):
     """Type of filter, with its entry of ``/api/config/filters``."""
 
     make: Callable[[str], Chooses]
@@ -145,9 +145,9 @@ class Kind(msgspec.Struct, frozen=True):
     description: str
 
 
-def _kind(name: str, make: Callable[[str], Chooses], pattern: str, description: str) -> tuple[str, Kind]:
+def _kind(name: str, make: Callable[[str], Chooses], pattern: str, description: str) -> tuple[str, TagFilterKind]:
     body = f'{{"type":"{name}","tagk":"host","filter":"{pattern}","groupBy":false}}'
-    return name, Kind(make, f"host={name}({pattern})  {body}", description)
+    return name, TagFilterKind(make, f"host={name}({pattern})  {body}", description)
 
 
 _CASE = "Ignores case."
@@ -155,7 +155,7 @@ _OR = "One or more exact values, separated by | (pipe); a series matches if its 
 _NOT = "One or more exact values, separated by | (pipe); a series matches if its tag has another value."
 _GLOB = "A pattern in which * (asterisk) matches any text; at least one is needed. A lone * matches every value."
 
-KINDS: Mapping[str, Kind] = dict(
+KINDS: Mapping[str, TagFilterKind] = dict(
     (
         _kind("iliteral_or", _iliteral_or, "web01|web02|web03", f"{_OR} {_CASE}"),
         _kind("iwildcard", _iwildcard, "web*.tsdb.net", f"{_GLOB} {_CASE}"),

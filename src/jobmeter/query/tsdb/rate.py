@@ -6,7 +6,7 @@ https://opentsdb.net/docs/build/html/api_http/query/index.html#rate-options.
 import msgspec
 import numpy as np
 
-from jobmeter.query.tsdb.columns import Columns
+from jobmeter.query.tsdb.columns import SeriesColumns
 
 LONG_MAX = 2**63 - 1
 
@@ -23,7 +23,7 @@ class RateOptions(msgspec.Struct, frozen=True, kw_only=True):
     drop_resets: bool = False
 
 
-def rates(columns: Columns, options: RateOptions) -> Columns:
+def rates(columns: SeriesColumns, options: RateOptions) -> SeriesColumns:
     """Compute the rates, each at the time of the later point; a series' first point has none."""
     if len(columns) < 2:
         return columns.filter(np.zeros(len(columns), np.bool_))
@@ -33,10 +33,10 @@ def rates(columns: Columns, options: RateOptions) -> Columns:
     change = after - before
     index, time = columns.index[1:][same], columns.time[1:][same]
     if not options.counter:
-        return Columns(index, time, change / seconds)
+        return SeriesColumns(index, time, change / seconds)
     fell = change < 0
     value = np.where(fell, options.counter_max - before + after, change) / seconds
     if options.reset_value > 0:
         value = np.where(fell & (value > options.reset_value), 0.0, value)
-    found = Columns(index, time, value)
+    found = SeriesColumns(index, time, value)
     return found.filter(~fell) if options.drop_resets else found

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jobmeter.registry.columns.text_arena import TextArena
-from jobmeter.registry.columns.vector import Vector
+from jobmeter.registry.columns.vector import ColumnVector
 
 _FEW = 5_000
 """Number of distinct texts above which one buffer is searched for all."""
@@ -36,7 +36,7 @@ class DictionaryColumn(Generic[T]):
         self.size = 0
         """Total length of the distinct texts."""
         self._numbers: dict[T, int] = {absent: 0}
-        self._rows: Vector[np.int32] = Vector(np.int32, rows)
+        self._rows: ColumnVector[np.int32] = ColumnVector(np.int32, rows)
         self._ranks: NDArray[np.int64] = np.zeros(0, np.int64)
         self._folded: TextArena | None = None
 

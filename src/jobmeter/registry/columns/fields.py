@@ -7,7 +7,7 @@ import numpy as np
 
 from jobmeter.model.job import Operator
 from jobmeter.registry.columns.dictionary_column import DictionaryColumn, Mask
-from jobmeter.registry.columns.vector import Vector
+from jobmeter.registry.columns.vector import ColumnVector
 from jobmeter.registry.conditions import Field, Predicate
 
 MOST_FIELDS = 200
@@ -33,7 +33,9 @@ class Fields:
         self._left: set[Field] = set()
         self._more = False
         self._values = 0
-        self._digests: dict[str, Vector[np.int64]] = {name: Vector(np.int64, rows) for name in ("labels", "extra")}
+        self._digests: dict[str, ColumnVector[np.int64]] = {
+            name: ColumnVector(np.int64, rows) for name in ("labels", "extra")
+        }
 
     def set(self, row: int, labels: str | None, extra: str | None) -> None:
         """Set the labels and the dialects' fields of a row, from their stored JSON."""

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from jobmeter.registry.columns.dictionary_column import Mask, rows_with
 from jobmeter.registry.columns.text_arena import TextArena
-from jobmeter.registry.columns.vector import Vector
+from jobmeter.registry.columns.vector import ColumnVector
 
 _TOP = 2**62
 _STEP = 2**40
@@ -17,15 +17,15 @@ _CLOSE = 2**16
 _MOST_NEAR = 100_000
 
 
-class Names:
+class NameColumn:
     """A text for each row. Distinct texts have a number, and a rank in byte order."""
 
     def __init__(self, rows: int = 0) -> None:
         """``rows`` is the number of rows to make room for."""
         self._texts = TextArena()
         self._folded: TextArena | None = None
-        self._rows: Vector[np.int32] = Vector(np.int32, rows)
-        self._ranks: Vector[np.int64] = Vector(np.int64, rows)
+        self._rows: ColumnVector[np.int32] = ColumnVector(np.int32, rows)
+        self._ranks: ColumnVector[np.int64] = ColumnVector(np.int64, rows)
         self._order: NDArray[np.int32] = np.zeros(0, np.int32)
         self._near: dict[str, int] = {}
 

@@ -57,14 +57,14 @@ class Demand(msgspec.Struct, frozen=True, eq=False):
         return self.found is None or any(one.open for one in (self.present, self.otherwise) if one is not None)
 
 
-class Matching(NamedTuple):
+class MatchingRows(NamedTuple):
     """The rows that meet every condition on columns, and the conditions that must be looked up."""
 
     rows: Rows
     demands: Sequence[Demand]
 
 
-def matching(table: JobTable, question: JobFilter, predicates: Iterable[Predicate], now_ms: int) -> Matching:
+def matching(table: JobTable, question: JobFilter, predicates: Iterable[Predicate], now_ms: int) -> MatchingRows:
     """Return the rows of the jobs that may meet every condition; ``predicates`` are the query's conditions."""
     found = table.there.copy()
     for mask in _masks(table, question, now_ms):
@@ -74,7 +74,7 @@ def matching(table: JobTable, question: JobFilter, predicates: Iterable[Predicat
         if not one.open:
             found &= one.met(found, lambda _, left: left)  # never called
     rows = np.flatnonzero(found).astype(np.int32)
-    return Matching(rows, [_of_rows(one, rows) for one in demands if one.open])
+    return MatchingRows(rows, [_of_rows(one, rows) for one in demands if one.open])
 
 
 def grouped(table: JobTable, projects: frozenset[str] | None) -> NDArray[np.int32]:

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from jobmeter.registry.columns.dictionary_column import DictionaryColumn, Mask
 from jobmeter.registry.columns.fields import Fields
-from jobmeter.registry.columns.names import Names
-from jobmeter.registry.columns.vector import Vector
+from jobmeter.registry.columns.names import NameColumn
+from jobmeter.registry.columns.vector import ColumnVector
 
 TEXTS = ("project", "type", "user", "resource_group", "workspace", "status")
 LONG = ("command", "error")
@@ -57,13 +57,13 @@ class JobTable:
         self.count = 0
         """Number of rows, including rows of deleted jobs."""
         self.texts = {name: DictionaryColumn("", rows) for name in (*TEXTS, *LONG)}
-        self.names = {name: Names(rows) for name in NAMES}
-        self.times: dict[str, Vector[np.int64]] = {name: Vector(np.int64, rows) for name in TIMES}
+        self.names = {name: NameColumn(rows) for name in NAMES}
+        self.times: dict[str, ColumnVector[np.int64]] = {name: ColumnVector(np.int64, rows) for name in TIMES}
         self.fields = Fields(rows)
-        self._there: Vector[np.bool_] = Vector(np.bool_, rows)
+        self._there: ColumnVector[np.bool_] = ColumnVector(np.bool_, rows)
         self._free: list[int] = []
         # By the number of an id: the first of its rows, from 1. Further rows, of other projects, are in the dictionary.
-        self._firsts: Vector[np.int32] = Vector(np.int32, rows)
+        self._firsts: ColumnVector[np.int32] = ColumnVector(np.int32, rows)
         self._further: dict[int, list[int]] = {}
 
     @property
@@ -163,7 +163,7 @@ class JobTable:
         column = self.column(name)
         return column.ranks()[column.numbers(self.count)[rows]]
 
-    def column(self, name: str) -> DictionaryColumn[str] | Names:
+    def column(self, name: str) -> DictionaryColumn[str] | NameColumn:
         """Return the column of a text."""
         return self.names[name] if name in self.names else self.texts[name]
 

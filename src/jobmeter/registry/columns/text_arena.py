@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from jobmeter.registry.columns.vector import Vector
+from jobmeter.registry.columns.vector import ColumnVector
 
 _END = b"\xff"
 """Separator behind each text. No byte of UTF-8, so that no match spans two texts."""
@@ -19,7 +19,7 @@ class TextArena:
 
     def __init__(self) -> None:
         self._buffer = bytearray()
-        self._starts: Vector[np.int64] = Vector(np.int64)
+        self._starts: ColumnVector[np.int64] = ColumnVector(np.int64)
         self._count = 0
         self._often: NDArray[np.int64] = np.zeros(256, np.int64)
         self._counted = 0

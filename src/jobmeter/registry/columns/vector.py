@@ -11,7 +11,7 @@ N = TypeVar("N", bound=np.generic)
 _FIRST = 1024
 
 
-class Vector(Generic[N]):
+class ColumnVector(Generic[N]):
     """A value for each row. A value that was never set is 0."""
 
     def __init__(self, kind: type[N], rows: int = 0) -> None:

@@ -12,7 +12,7 @@ T = TypeVar("T")
 MAX_LIST = 1000
 
 
-class Query(msgspec.Struct, frozen=True):
+class QueryArguments(msgspec.Struct, frozen=True):
     """Query parameter. ``text`` gives its meaning, form and default; ``many`` may repeat or be comma separated."""
 
     name: str
@@ -23,20 +23,20 @@ class Query(msgspec.Struct, frozen=True):
     example: str = ""
 
 
-REPLICA = Query("replica", "Only these replicas.", many=True, example="worker-0")
-DEVICE = Query("device", "Only these devices.", many=True)
-CLUSTER = Query("cluster", "The node's cluster, if nodes in several clusters share a name.")
+REPLICA = QueryArguments("replica", "Only these replicas.", many=True, example="worker-0")
+DEVICE = QueryArguments("device", "Only these devices.", many=True)
+CLUSTER = QueryArguments("cluster", "The node's cluster, if nodes in several clusters share a name.")
 RANGE = (
-    Query("start", "First moment."),
-    Query("end", "End, itself not included."),
-    Query("since", "Instead of start: duration before the end, or before now.", example="1h"),
+    QueryArguments("start", "First moment."),
+    QueryArguments("end", "End, itself not included."),
+    QueryArguments("since", "Instead of start: duration before the end, or before now.", example="1h"),
 )
 
 
 class Arguments:
     """Query parameters of one call, checked against the table of allowed ones."""
 
-    def __init__(self, allowed: Mapping[str, Query], given: Sequence[tuple[str, str]]) -> None:
+    def __init__(self, allowed: Mapping[str, QueryArguments], given: Sequence[tuple[str, str]]) -> None:
         """``allowed`` maps names to parameters.
 
         Raises InvalidRequestError for an unknown parameter, or a repeated one that may not repeat.

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from jobmeter.model.catalog import METRICS, Aggregate, Kind, Metric, MetricGroup, NumberFormat, Scope
+from jobmeter.model.catalog import METRICS, Aggregate, Kind, Metric, MetricGroup, MetricScope, NumberFormat
 from jobmeter.server.native.bodies import copied
 from jobmeter.server.native.endpoint import CallContext, Endpoint, tagged
 
@@ -19,7 +19,7 @@ class MetricBody(msgspec.Struct, frozen=True):
     unit: str
     read_unit: str
     kind: Kind
-    scope: Scope
+    scope: MetricScope
     over: Aggregate
     on_node: Aggregate
     parts: Aggregate

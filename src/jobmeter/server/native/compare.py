@@ -9,13 +9,13 @@ from jobmeter.errors import InvalidRequestError
 from jobmeter.model.answers import ComparedLine
 from jobmeter.model.catalog import Aggregate
 from jobmeter.model.job import Job
-from jobmeter.model.phase import Difference
+from jobmeter.model.phase import PhaseDifference
 from jobmeter.model.series import check_job_id
 from jobmeter.model.time import TimeRange, floor_to
 from jobmeter.query.defaults import default_step, life
 from jobmeter.query.request import By, HeadQuestion, JobRef, MetricQuery
 from jobmeter.query.summary import JobSummary, SummaryQuestion
-from jobmeter.server.native.arguments import Query
+from jobmeter.server.native.arguments import QueryArguments
 from jobmeter.server.native.bodies import JobBody, copied
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagged
 from jobmeter.server.native.metrics import requested_metrics
@@ -69,7 +69,7 @@ def _refs(context: CallContext) -> list[JobRef]:
     return [JobRef(check_job_id(name, "job"), context.project) for name in names]
 
 
-def _causes(context: CallContext) -> list[Difference]:
+def _causes(context: CallContext) -> list[PhaseDifference]:
     """Why each job took longer or less long than the first one."""
     refs = _refs(context)
     if len(refs) < 2:
@@ -101,7 +101,7 @@ def _lines(context: CallContext, job: Job, span: TimeRange, metrics: Sequence[st
     ]
 
 
-_JOBS = Query("job", "Ids of the jobs.", many=True, required=True, example="train-1")
+_JOBS = QueryArguments("job", "Ids of the jobs.", many=True, required=True, example="train-1")
 
 ENDPOINTS = tagged(
     "jobs",
@@ -116,10 +116,12 @@ ENDPOINTS = tagged(
         ),
         queries=(
             _JOBS,
-            Query(
+            QueryArguments(
                 "metric", "Catalogue names of the metrics to return over time.", many=True, example="gpu.utilization"
             ),
-            Query("step", "Length of a bucket. Default: at most 240 buckets for the longest job.", example="5m"),
+            QueryArguments(
+                "step", "Length of a bucket. Default: at most 240 buckets for the longest job.", example="5m"
+            ),
             PROJECT,
         ),
         by_resource=True,

@@ -23,8 +23,8 @@ from jobmeter.server.admission import QueuedQuestion, Ticket
 from jobmeter.server.commands import perform
 from jobmeter.server.exchange import MEMORY_BYTES, decoded_body
 from jobmeter.server.live import Feed
-from jobmeter.server.native.arguments import Arguments, Query
-from jobmeter.server.pipeline import AccessRule, Request, renew
+from jobmeter.server.native.arguments import Arguments, QueryArguments
+from jobmeter.server.pipeline import AccessRule, ServedRequest, renew
 from jobmeter.server.services import Services
 from jobmeter.store.damage import DamagedPart
 from jobmeter.wire.json_shape import shape_of
@@ -46,7 +46,9 @@ SAMPLES_BYTES = 64 * 1024
 """Size of a body of samples beyond which reading would block the event loop for too long, even without parsing."""
 
 
-PROJECT = Query("project", "Only this project. Default: every project that the key may read.", example="default")
+PROJECT = QueryArguments(
+    "project", "Only this project. Default: every project that the key may read.", example="default"
+)
 
 _PATH_TEXTS = {
     "event": "The event's id: 32 hexadecimal digits.",
@@ -105,7 +107,7 @@ class CallContext(msgspec.Struct, kw_only=True, eq=False):
     """Authorised call to an endpoint: the caller, its scope and its arguments. Do not modify."""
 
     services: Services
-    request: Request
+    request: ServedRequest
     call: Call
     principal: Principal
     scope: Scope
@@ -170,7 +172,7 @@ class Endpoint(msgspec.Struct, frozen=True, eq=False, dict=True):
     answer_type: str = "application/json"
     details: str = ""
     tag: str = ""
-    queries: Sequence[Query] = ()
+    queries: Sequence[QueryArguments] = ()
     body: Any = None
     body_text: str = ""
     body_type: str = "application/json"
@@ -235,7 +237,7 @@ class Endpoint(msgspec.Struct, frozen=True, eq=False, dict=True):
         )
 
     @cached_property
-    def allowed(self) -> Mapping[str, Query]:
+    def allowed(self) -> Mapping[str, QueryArguments]:
         """Parameters in ``queries`` by name."""
         return {query.name: query for query in self.queries}
 

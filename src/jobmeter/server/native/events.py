@@ -8,7 +8,7 @@ from jobmeter.access.decide import authorize
 from jobmeter.errors import ForbiddenError, NotFoundError
 from jobmeter.model.event import EventFilter, EventPage, EventSource, EventType, Level
 from jobmeter.query.request import HeadQuestion, NodeRecordsQuestion
-from jobmeter.server.native.arguments import CLUSTER, RANGE, REPLICA, Query
+from jobmeter.server.native.arguments import CLUSTER, RANGE, REPLICA, QueryArguments
 from jobmeter.server.native.bodies import EventBody, copied
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, node_ref, tagged
 from jobmeter.server.native.jobs import MAX_OFFSET
@@ -123,15 +123,17 @@ def _page(context: CallContext, **whose: Any) -> EventPage:  # noqa: ANN401 - fi
 
 
 _QUERIES = (
-    Query("type", f"Only these types: {', '.join(EventType)}.", many=True, example="oom"),
-    Query("source", "Source of the event: state (a state changed), job, replica, node, server.", many=True),
-    Query("level", "Only events of this level or above: debug, info, warning, error.", example="warning"),
-    Query("contains", "Only events whose reason or message contains this text, ignoring case.", example="oom"),
+    QueryArguments("type", f"Only these types: {', '.join(EventType)}.", many=True, example="oom"),
+    QueryArguments("source", "Source of the event: state (a state changed), job, replica, node, server.", many=True),
+    QueryArguments("level", "Only events of this level or above: debug, info, warning, error.", example="warning"),
+    QueryArguments("contains", "Only events whose reason or message contains this text, ignoring case.", example="oom"),
     *RANGE,
-    Query("order", "asc or desc (newest first). Default: asc."),
-    Query("limit", f"Events in the answer, 0 to {MAX_EVENTS}. Default: 100.", type="integer"),
-    Query("after", "The id of the previous page's last event: continues after it, even if events arrived meanwhile."),
-    Query("offset", "Events to skip. Default: 0.", type="integer"),
+    QueryArguments("order", "asc or desc (newest first). Default: asc."),
+    QueryArguments("limit", f"Events in the answer, 0 to {MAX_EVENTS}. Default: 100.", type="integer"),
+    QueryArguments(
+        "after", "The id of the previous page's last event: continues after it, even if events arrived meanwhile."
+    ),
+    QueryArguments("offset", "Events to skip. Default: 0.", type="integer"),
 )
 _TEXT = (
     "Ordered by time, then by arrival. Repeated events count once; a job keeps its newest 100,000. `id` never "
@@ -147,9 +149,9 @@ ENDPOINTS = tagged(
         _list,
         details=f"{_TEXT} Administrators also see events of keys.",
         queries=(
-            Query("job", "Only events of these jobs, by id.", many=True),
-            Query("node", "Only events of these nodes.", many=True),
-            Query("cluster", "Only events of these clusters.", many=True),
+            QueryArguments("job", "Only events of these jobs, by id.", many=True),
+            QueryArguments("node", "Only events of these nodes.", many=True),
+            QueryArguments("cluster", "Only events of these clusters.", many=True),
             REPLICA,
             *_QUERIES,
             PROJECT,

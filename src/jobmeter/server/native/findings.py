@@ -4,7 +4,7 @@ from jobmeter.diagnose.registry import rules
 from jobmeter.diagnose.report import Diagnosis, Moment, diagnose, events_of_nodes, timeline
 from jobmeter.model.answers import RuleBody, RuleList
 from jobmeter.model.finding import Finding
-from jobmeter.server.native.arguments import Query
+from jobmeter.server.native.arguments import QueryArguments
 from jobmeter.server.native.bodies import copied
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, tagged
 
@@ -68,8 +68,10 @@ ENDPOINTS = tagged(
         "jobs:read",
         _timeline,
         queries=(
-            Query("kind", "Only these: state, event, node, finding, log, peak, metric.", many=True, example="finding"),
-            Query(
+            QueryArguments(
+                "kind", "Only these: state, event, node, finding, log, peak, metric.", many=True, example="finding"
+            ),
+            QueryArguments(
                 "limit", f"Largest number of entries, newest kept, 1 to {MOST_MOMENTS}. Default: 1000.", type="integer"
             ),
             PROJECT,

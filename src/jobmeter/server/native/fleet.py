@@ -8,10 +8,10 @@ from jobmeter.access.principal import Scope
 from jobmeter.model.answers import FaultBody
 from jobmeter.model.time import MINUTE, SECOND, TimeRange
 from jobmeter.query.fleet import FleetNode, FleetQuestion
-from jobmeter.query.group import Amounts, GroupQuestion, Usage
+from jobmeter.query.group import Amounts, GroupQuestion, ResourceUsage
 from jobmeter.query.request import GroupRef
 from jobmeter.server.live import CONTENT_TYPE, Feed, Update
-from jobmeter.server.native.arguments import Query
+from jobmeter.server.native.arguments import QueryArguments
 from jobmeter.server.native.bodies import copied, fault_body
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagged
 from jobmeter.server.services import Services
@@ -201,7 +201,7 @@ def _amounts(one: Amounts) -> AmountsBody:
     return copied(AmountsBody, one, device_types=dict(one.device_types))
 
 
-def _user(one: Usage) -> UserBody:
+def _user(one: ResourceUsage) -> UserBody:
     nodes = sorted({*one.cpu_nodes, *one.device_nodes})
     return copied(UserBody, one, requested=_amounts(one.requested), nodes=nodes)
 
@@ -225,8 +225,8 @@ ENDPOINTS = tagged(
         "metrics:read",
         _users,
         queries=(
-            Query("resource_group", "The resource group. Default: jobs without a resource group."),
-            Query("last", f"How far back: {', '.join(LAST)}. Default: 15m."),
+            QueryArguments("resource_group", "The resource group. Default: jobs without a resource group."),
+            QueryArguments("last", f"How far back: {', '.join(LAST)}. Default: 15m."),
             PROJECT,
         ),
         tag="usage",

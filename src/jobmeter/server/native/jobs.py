@@ -18,7 +18,7 @@ from jobmeter.query.request import JobQuestion, JobRef
 from jobmeter.query.summary import SummaryQuestion
 from jobmeter.registry.conditions import FINDING, OPEN_FINDING, SORTS
 from jobmeter.registry.finding_filter import values as finding_values
-from jobmeter.server.native.arguments import Query
+from jobmeter.server.native.arguments import QueryArguments
 from jobmeter.server.native.bodies import (
     Deleted,
     JobBody,
@@ -156,39 +156,41 @@ ENDPOINTS = tagged(
         "jobs:read",
         _list,
         queries=(
-            Query("id", "Only these ids.", many=True),
-            Query("state", "Queued, Running, Succeeded, Failed, Stopped or Unknown.", many=True, example="Running"),
-            Query("type", "The job's type.", many=True, example="PyTorchJob"),
-            Query("user", "Who submitted it.", many=True),
-            Query("name", "A part of the name or the id, ignoring case."),
-            Query("resource_group", "Its resource group.", many=True),
-            Query("workspace", "Its workspace.", many=True),
-            Query("node", "A node that one of its replicas was on.", many=True),
-            Query(
+            QueryArguments("id", "Only these ids.", many=True),
+            QueryArguments(
+                "state", "Queued, Running, Succeeded, Failed, Stopped or Unknown.", many=True, example="Running"
+            ),
+            QueryArguments("type", "The job's type.", many=True, example="PyTorchJob"),
+            QueryArguments("user", "Who submitted it.", many=True),
+            QueryArguments("name", "A part of the name or the id, ignoring case."),
+            QueryArguments("resource_group", "Its resource group.", many=True),
+            QueryArguments("workspace", "Its workspace.", many=True),
+            QueryArguments("node", "A node that one of its replicas was on.", many=True),
+            QueryArguments(
                 "finding",
                 "A rule (see `/rules`) with a finding for the job, during its run or after its end, or `any`. "
                 "Jobs recorded more than an hour after their end have no stored findings.",
                 many=True,
                 example="gpu_idle_allocated",
             ),
-            Query(
+            QueryArguments(
                 "severity",
                 "Severity of that finding, or of any: info, warning or critical.",
                 many=True,
                 example="critical",
             ),
-            Query("open", "true: only a finding that is open counts, of a job that runs."),
-            Query(
+            QueryArguments("open", "true: only a finding that is open counts, of a job that runs."),
+            QueryArguments(
                 "findings",
                 "true adds the findings of each job: `severity`, `sentence` and `start` of the worst one, "
                 "`count`, `rules` (worst first), and how many are `open`, which come first.",
             ),
-            Query("created_from", "Created at or after this time.", example="2026-11-20T15:00:00Z"),
-            Query("created_to", "Created before this time."),
-            Query("sort", f"Sort key: {', '.join(_SORTS)}. Default: created."),
-            Query("order", "asc or desc. Default: desc."),
-            Query("limit", "Jobs in the answer, 1 to 1000. Default: 100.", type="integer"),
-            Query("offset", "Jobs to skip. Default: 0.", type="integer"),
+            QueryArguments("created_from", "Created at or after this time.", example="2026-11-20T15:00:00Z"),
+            QueryArguments("created_to", "Created before this time."),
+            QueryArguments("sort", f"Sort key: {', '.join(_SORTS)}. Default: created."),
+            QueryArguments("order", "asc or desc. Default: desc."),
+            QueryArguments("limit", "Jobs in the answer, 1 to 1000. Default: 100.", type="integer"),
+            QueryArguments("offset", "Jobs to skip. Default: 0.", type="integer"),
             PROJECT,
         ),
         by_resource=True,
@@ -208,7 +210,7 @@ ENDPOINTS = tagged(
         "GET /jobs/{job}",
         "jobs:read",
         _show,
-        queries=(Query("summary", "false omits the summary, which takes long for a large job."), PROJECT),
+        queries=(QueryArguments("summary", "false omits the summary, which takes long for a large job."), PROJECT),
         by_resource=True,
     ),
     Endpoint(
@@ -216,7 +218,7 @@ ENDPOINTS = tagged(
         "GET /jobs/{job}/attempt",
         "jobs:write",
         _attempt,
-        queries=(Query("owner", "The caller's name as holder of the lease, if it holds the lease."), PROJECT),
+        queries=(QueryArguments("owner", "The caller's name as holder of the lease, if it holds the lease."), PROJECT),
         lane="control",
     ),
     Endpoint("deleteJob", "DELETE /jobs/{job}", "jobs:delete", _delete, queries=(PROJECT,), lane="write"),

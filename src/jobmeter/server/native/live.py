@@ -17,7 +17,7 @@ from jobmeter.query.records import FindingsQuestion
 from jobmeter.query.request import By, HeadQuestion, JobRef, MetricQuery
 from jobmeter.registry.conditions import OPEN_FINDING
 from jobmeter.server.live import CONTENT_TYPE, Feed, Update
-from jobmeter.server.native.arguments import Query
+from jobmeter.server.native.arguments import QueryArguments
 from jobmeter.server.native.bodies import JobBody, LineBody, Timelines, copied
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, tagged
 from jobmeter.server.native.metrics import LINE_FORMATS, LineBodies, requested_metrics
@@ -159,10 +159,12 @@ ENDPOINTS = tagged(
         answer=LiveJob,
         answer_type=CONTENT_TYPE,
         queries=(
-            Query("metric", "Names of the catalogue. Default: the core set.", many=True, example="gpu.utilization"),
-            Query("step", f"Length of a bucket: {', '.join(STEPS)}. Default: 5s."),
-            Query("by", "One series per replica, device or job. Default: device."),
-            Query(
+            QueryArguments(
+                "metric", "Names of the catalogue. Default: the core set.", many=True, example="gpu.utilization"
+            ),
+            QueryArguments("step", f"Length of a bucket: {', '.join(STEPS)}. Default: 5s."),
+            QueryArguments("by", "One series per replica, device or job. Default: device."),
+            QueryArguments(
                 "format",
                 "json, or columns: values in lists, with shared times given once. Default: json.",
             ),

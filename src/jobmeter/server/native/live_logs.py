@@ -49,7 +49,7 @@ class LiveNodeLogList(NodeLogList, frozen=True):
     counts: list[LineCount]
 
 
-class Window(msgspec.Struct, frozen=True):
+class LineWindow(msgspec.Struct, frozen=True):
     """The newest lines, oldest first; see ``LiveLogList``. ``start`` in epoch milliseconds."""
 
     start: int | None
@@ -65,7 +65,7 @@ class NewestLines:
         self._scope = scope
         self._question = replace(question, descending=True, limit=MOST_LINES)
 
-    def __call__(self) -> Window:
+    def __call__(self) -> LineWindow:
         """Return the lines of the next update."""
         question = self._question
         newest = self._executor.run(question, self._scope).lines
@@ -76,7 +76,7 @@ class NewestLines:
         if len(newest) == MOST_LINES:
             start_ns, counts = self._counted(question, newest)
         lines = [line_body(line) for line in reversed(newest)]
-        return Window(None if start_ns is None else start_ns // 1_000_000, lines, counts)
+        return LineWindow(None if start_ns is None else start_ns // 1_000_000, lines, counts)
 
     def _counted(self, question: LogQuestion, newest: list[LogLine]) -> tuple[int, list[LineCount]]:
         """Count lines per second. Returns the first second that is counted in full, and the counts."""

@@ -17,7 +17,7 @@ from jobmeter.model.syslog import WORDS
 from jobmeter.model.time import MAX_TIME_MS, NS_PER_MS, parse_time_ns
 from jobmeter.query.logs import LogLinesQuestion
 from jobmeter.query.request import HeadQuestion, JobRef, LogQuestion, NodeRef
-from jobmeter.server.native.arguments import RANGE, REPLICA, Query
+from jobmeter.server.native.arguments import RANGE, REPLICA, QueryArguments
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream, job_ref, read_json, tagged
 from jobmeter.server.native.jobs import MAX_OFFSET
 from jobmeter.wire.json_shape import shape_of
@@ -250,10 +250,12 @@ def moment_ns(time: int | str | None, time_ns: int | str | None, now_ns: int) ->
 
 
 SEARCH = (
-    Query("level", "Only lines of this level or above: debug, info, warning, error.", example="warning"),
-    Query("severity", "Only lines of this severity or worse: emerg, alert, crit, err, warning, notice, info, debug."),
-    Query("contains", "Only lines that contain this text, ignoring case.", example="nan"),
-    Query(
+    QueryArguments("level", "Only lines of this level or above: debug, info, warning, error.", example="warning"),
+    QueryArguments(
+        "severity", "Only lines of this severity or worse: emerg, alert, crit, err, warning, notice, info, debug."
+    ),
+    QueryArguments("contains", "Only lines that contain this text, ignoring case.", example="nan"),
+    QueryArguments(
         "query",
         "Words, quoted phrases, patterns of words (`err*`, `er?or`), `AND`, `OR` or `|`, `NOT`, parentheses, "
         "`field:value`, and comparisons (`severity>=4`, `level>=warning`).",
@@ -263,11 +265,11 @@ SEARCH = (
 )
 """Parameters that select lines."""
 PAGE = (
-    Query("order", "asc or desc (newest first). Default: asc."),
-    Query("limit", "Lines in the answer, 0 to 1000. Default: 100 (json), all (text, jsonl).", type="integer"),
-    Query("offset", "Lines to skip. Default: 0.", type="integer"),
-    Query("count", "true adds the number of matching lines and bytes. Default: false."),
-    Query("format", "json, text or jsonl. Default: json."),
+    QueryArguments("order", "asc or desc (newest first). Default: asc."),
+    QueryArguments("limit", "Lines in the answer, 0 to 1000. Default: 100 (json), all (text, jsonl).", type="integer"),
+    QueryArguments("offset", "Lines to skip. Default: 0.", type="integer"),
+    QueryArguments("count", "true adds the number of matching lines and bytes. Default: false."),
+    QueryArguments("format", "json, text or jsonl. Default: json."),
     PROJECT,
 )
 """Parameters that select the part of the lines to return, and the form."""
@@ -282,9 +284,9 @@ ENDPOINTS = tagged(
         answer=LogList,
         queries=(
             REPLICA,
-            Query("attempt", "Only this attempt of the replicas, from 0.", type="integer"),
-            Query("stream", "Only this stream: stdout, stderr, or a name given by the sender."),
-            Query("node", "Only lines that came from this node."),
+            QueryArguments("attempt", "Only this attempt of the replicas, from 0.", type="integer"),
+            QueryArguments("stream", "Only this stream: stdout, stderr, or a name given by the sender."),
+            QueryArguments("node", "Only lines that came from this node."),
             *SEARCH,
             *PAGE,
         ),

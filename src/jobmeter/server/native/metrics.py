@@ -32,7 +32,7 @@ from jobmeter.query.request import (
     Statistic,
 )
 from jobmeter.server.native import export
-from jobmeter.server.native.arguments import CLUSTER, DEVICE, REPLICA, Arguments, Query
+from jobmeter.server.native.arguments import CLUSTER, DEVICE, REPLICA, Arguments, QueryArguments
 from jobmeter.server.native.bodies import (
     LatestList,
     LineBody,
@@ -49,27 +49,27 @@ _NODE_BY = {by.value: by for by in (By.NODE, By.DEVICE)}
 _STATISTICS = {one.value: one for one in Statistic}
 _AGGREGATES = {one.value: one for one in Aggregate if one is not Aggregate.RATIO}
 
-METRIC = Query("metric", "A name of the catalogue.", many=True, required=True, example="gpu.utilization")
+METRIC = QueryArguments("metric", "A name of the catalogue.", many=True, required=True, example="gpu.utilization")
 TIMES = (
-    Query("start", "First moment."),
-    Query("end", "End, exclusive. Default: now, or the end of a finished job."),
-    Query("since", "Instead of start: duration before the end.", example="1h"),
+    QueryArguments("start", "First moment."),
+    QueryArguments("end", "End, exclusive. Default: now, or the end of a finished job."),
+    QueryArguments("since", "Instead of start: duration before the end.", example="1h"),
 )
 _TIME = (
     *TIMES,
-    Query(
+    QueryArguments(
         "step", "Length of a bucket. Default: the smallest round length that gives at most 240 buckets.", example="5m"
     ),
 )
 _HOW = (
-    Query(
+    QueryArguments(
         "aggregate",
         "How members are combined: mean, sum, min, max, or whole (of a job: the sum if the unit adds up). "
         "Default: the catalogue's way.",
     ),
-    Query("statistic", "Value of a bucket: mean, min, max, sum, count, first, last, increase. Default: mean."),
+    QueryArguments("statistic", "Value of a bucket: mean, min, max, sum, count, first, last, increase. Default: mean."),
     DEVICE,
-    Query(
+    QueryArguments(
         "format",
         "json, columns (JSON: values in lists, with shared times given once), csv or parquet. Default: json.",
     ),
@@ -269,7 +269,7 @@ ENDPOINTS = tagged(
         queries=(
             METRIC,
             *_TIME,
-            Query("by", "One series per replica, device or job. Default: replica."),
+            QueryArguments("by", "One series per replica, device or job. Default: replica."),
             *_HOW,
             REPLICA,
             PROJECT,
@@ -283,8 +283,8 @@ ENDPOINTS = tagged(
         "metrics:read",
         _latest,
         queries=(
-            Query("metric", f"Names of the catalogue. Default: {', '.join(CORE_METRICS)}.", many=True),
-            Query("by", "One value per replica, device or job. Default: replica."),
+            QueryArguments("metric", f"Names of the catalogue. Default: {', '.join(CORE_METRICS)}.", many=True),
+            QueryArguments("by", "One value per replica, device or job. Default: replica."),
             PROJECT,
         ),
         by_resource=True,
@@ -298,7 +298,7 @@ ENDPOINTS = tagged(
         queries=(
             METRIC,
             *_TIME,
-            Query("by", "One series per node or device. Default: node."),
+            QueryArguments("by", "One series per node or device. Default: node."),
             *_HOW,
             CLUSTER,
             PROJECT,

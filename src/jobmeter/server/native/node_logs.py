@@ -22,7 +22,7 @@ from jobmeter.model.syslog import (
 )
 from jobmeter.model.time import NS_PER_MS
 from jobmeter.query.request import NodeRecordsQuestion, NodeRef
-from jobmeter.server.native.arguments import Query
+from jobmeter.server.native.arguments import QueryArguments
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream, node_ref, tagged
 from jobmeter.server.native.logs import (
     PAGE,
@@ -143,7 +143,7 @@ def _severity(given: int | str | None) -> int | None:
     return number
 
 
-STREAM = Query("stream", "Only this stream: kernel, journal, or `file:` with a path.")
+STREAM = QueryArguments("stream", "Only this stream: kernel, journal, or `file:` with a path.")
 _LINE: dict[str, Any] = {"time": "2026-11-20T15:00:00.25Z", "facility": "kern", "severity": "err"}
 
 ENDPOINTS = tagged(

@@ -6,7 +6,7 @@ from jobmeter.model.pod import MOST_PODS, NodePods
 from jobmeter.model.series import check_job_id, check_name
 from jobmeter.query.nodes import FaultyNode, NodeFaultsQuestion, NodesQuestion
 from jobmeter.query.records import PodsQuestion
-from jobmeter.server.native.arguments import Query
+from jobmeter.server.native.arguments import QueryArguments
 from jobmeter.server.native.bodies import NodeBody, NodeList, copied, fault_body
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagged
 
@@ -56,9 +56,11 @@ ENDPOINTS = tagged(
         "nodes:read",
         _list,
         queries=(
-            Query("resource_group", "Only nodes of these resource groups.", many=True),
-            Query("name", "Only nodes of these names.", many=True),
-            Query("faults", "true adds the faults of nodes and their devices: which, since when, and the jobs hit."),
+            QueryArguments("resource_group", "Only nodes of these resource groups.", many=True),
+            QueryArguments("name", "Only nodes of these names.", many=True),
+            QueryArguments(
+                "faults", "true adds the faults of nodes and their devices: which, since when, and the jobs hit."
+            ),
             PROJECT,
         ),
         by_resource=True,
@@ -69,8 +71,8 @@ ENDPOINTS = tagged(
         "ingest:write",
         _pods,
         queries=(
-            Query("cluster", "The cluster of the node; empty if it has none."),
-            Query("uid", f"The uids of the pods, at most {MOST_PODS}.", many=True, required=True),
+            QueryArguments("cluster", "The cluster of the node; empty if it has none."),
+            QueryArguments("uid", f"The uids of the pods, at most {MOST_PODS}.", many=True, required=True),
         ),
         lane="write",
     ),

@@ -7,7 +7,7 @@ from typing import Any, get_args
 import msgspec
 
 from jobmeter import __version__
-from jobmeter.server.native.arguments import Query
+from jobmeter.server.native.arguments import QueryArguments
 from jobmeter.server.native.endpoint import Endpoint
 from jobmeter.server.native.problem import ProblemBody
 
@@ -112,7 +112,7 @@ def _path_parameter(name: str, text: str) -> dict[str, Any]:
     return {"name": name, "in": "path", "required": True, "description": text, "schema": {"type": "string"}}
 
 
-def _query_parameter(query: Query) -> dict[str, Any]:
+def _query_parameter(query: QueryArguments) -> dict[str, Any]:
     parameter: dict[str, Any] = {
         "name": query.name,
         "in": "query",

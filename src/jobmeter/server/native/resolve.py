@@ -5,7 +5,7 @@ import msgspec
 from jobmeter.errors import ConflictError, InvalidRequestError, NotFoundError
 from jobmeter.model.job import Condition, Job, JobFilter, Operator
 from jobmeter.model.nearest import did_you_mean
-from jobmeter.server.native.arguments import Query
+from jobmeter.server.native.arguments import QueryArguments
 from jobmeter.server.native.bodies import JobBody, copied
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagged
 
@@ -78,7 +78,7 @@ ENDPOINTS = tagged(
         "GET /resolve",
         "jobs:read",
         _resolve,
-        queries=(Query("job", "What somebody wrote.", required=True, example="last"), PROJECT),
+        queries=(QueryArguments("job", "What somebody wrote.", required=True, example="last"), PROJECT),
         by_resource=True,
     ),
 )

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import cast
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Answer, Run
+from jobmeter.dialects.base import Answer, OperationRun
 from jobmeter.dialects.base.routes import Routes
 from jobmeter.errors import JobmeterError, NotFoundError
 from jobmeter.model.series import check_project
@@ -62,7 +62,7 @@ from jobmeter.server.native.endpoint import (
     admitted_run,
 )
 from jobmeter.server.native.openapi import document
-from jobmeter.server.pipeline import NOTHING, Handler, PublicHandler, Request
+from jobmeter.server.pipeline import NOTHING, Handler, PublicHandler, ServedRequest
 from jobmeter.server.services import Services
 
 BASE = "/api/jobmeter/v1"
@@ -123,7 +123,7 @@ class NativeHandler:
         named = self._path.get("project") or (self._arguments.text("project") if endpoint.of_project else "")
         return check_project(named) if named else None
 
-    def from_memory(self, request: Request) -> Answer | Awaitable[Answer] | None:
+    def from_memory(self, request: ServedRequest) -> Answer | Awaitable[Answer] | None:
         """Answer from memory; None when a worker has to continue."""
         services, endpoint = self.services, self._endpoint
         context = self._context(request)
@@ -135,13 +135,13 @@ class NativeHandler:
         if damaged:
             return None  # a worker has to find the damaged parts that the answer names
         operation = cast("Operation", endpoint.work(context))
-        run, read = Run(operation), partial(services.executor.from_memory, scope=context.scope)
+        run, read = OperationRun(operation), partial(services.executor.from_memory, scope=context.scope)
         with services.admission.from_memory(context.principal.id, self._account()) as attempt:
             result = run.advance(read)
             attempt.answered = result is not None
         return result if isinstance(result, Answer) else None
 
-    def work(self, request: Request) -> Result | admission.QueuedQuestion[Result]:
+    def work(self, request: ServedRequest) -> Result | admission.QueuedQuestion[Result]:
         """Answer on a worker's thread; return the question when it has to queue."""
         return admitted_run(self.services, self._endpoint, self._context(request), self._account)
 
@@ -165,7 +165,7 @@ class NativeHandler:
         self._spent = self._spent or self.services.admission.account()
         return self._spent
 
-    def _context(self, request: Request) -> CallContext:
+    def _context(self, request: ServedRequest) -> CallContext:
         limits = self.services.settings.limits
         return CallContext(
             services=self.services,

@@ -9,7 +9,7 @@ from jobmeter.query.defaults import default_range
 from jobmeter.query.readings import Readings, ReadingsQuestion
 from jobmeter.query.request import HeadQuestion, JobRef
 from jobmeter.server.native import raw
-from jobmeter.server.native.arguments import DEVICE, REPLICA, Query
+from jobmeter.server.native.arguments import DEVICE, REPLICA, QueryArguments
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream, job_ref, tagged
 from jobmeter.server.native.metrics import METRIC, TIMES, requested_metrics
 from jobmeter.server.pipeline import export_slot
@@ -89,7 +89,7 @@ ENDPOINTS = tagged(
             *TIMES,
             REPLICA,
             DEVICE,
-            Query("format", "json, csv or parquet. Default: json."),
+            QueryArguments("format", "json, csv or parquet. Default: json."),
             PROJECT,
         ),
         other_types=("text/csv", "application/vnd.apache.parquet"),

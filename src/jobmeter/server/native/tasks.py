@@ -10,12 +10,12 @@ from jobmeter.model.series import check_job_id, check_name
 from jobmeter.model.stacks import MOST_BYTES, NodeEvidence, is_bounded
 from jobmeter.model.task import (
     CHECKS,
-    Check,
     CheckStatus,
     DiagnosticTask,
     NewTask,
     NodeAnswer,
     NodeRequest,
+    TaskCheck,
     TaskFilter,
     TaskPage,
     TaskState,
@@ -23,7 +23,7 @@ from jobmeter.model.task import (
     Verdict,
 )
 from jobmeter.query.tasks import MAX_PAGE, NodeTasksQuestion, TaskQuestion
-from jobmeter.server.native.arguments import Query
+from jobmeter.server.native.arguments import QueryArguments
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagged
 
 _MOST_REQUESTS, _MOST_CHECKS, _LONGEST = 8, 64, 4_096
@@ -33,7 +33,7 @@ class Answered(msgspec.Struct, frozen=True):
     """Results of an agent's checks for a task, or its evidence of a job's ranks."""
 
     task: str
-    checks: list[Check] = []
+    checks: list[TaskCheck] = []
     stacks: NodeEvidence | None = None
 
 
@@ -112,7 +112,7 @@ def _report(context: CallContext) -> AgentRequests:
     return AgentRequests(asks + [NodeRequest(task.id, [], task.job) for task in stacks])
 
 
-def verdict_of(checks: list[Check]) -> Verdict:
+def verdict_of(checks: list[TaskCheck]) -> Verdict:
     """Combine checks: fault if any found one; healthy if at least one worked and none found a fault; else unknown."""
     states = {one.status for one in checks}
     if states & {CheckStatus.WARNING, CheckStatus.CRITICAL}:
@@ -151,10 +151,10 @@ ENDPOINTS = tagged(
         "jobs:read",
         _list,
         queries=(
-            Query("type", "Only these: node, job, logs, stacks.", many=True),
-            Query("state", "Only these: waiting, running, done, interrupted.", many=True),
-            Query("after", "The id of the previous page's last task."),
-            Query("limit", f"Tasks in the answer, 1 to {MAX_PAGE}. Default: 20.", type="integer"),
+            QueryArguments("type", "Only these: node, job, logs, stacks.", many=True),
+            QueryArguments("state", "Only these: waiting, running, done, interrupted.", many=True),
+            QueryArguments("after", "The id of the previous page's last task."),
+            QueryArguments("limit", f"Tasks in the answer, 1 to {MAX_PAGE}. Default: 20.", type="integer"),
             PROJECT,
         ),
     ),

@@ -4,9 +4,9 @@ from jobmeter.errors import InvalidRequestError, NotFoundError
 from jobmeter.model.answers import SpanBody, SpanEventBody, SpanLinkBody, SpanList, TraceBody, TraceList
 from jobmeter.model.span import Span, SpanStatus, Trace
 from jobmeter.model.time import NS_PER_MS
-from jobmeter.model.trace_filter import MOST_SPANS, MOST_TRACES, Condition, SpanFilter, TraceFilter, TraceOrder
+from jobmeter.model.trace_filter import MOST_SPANS, MOST_TRACES, SpanCondition, SpanFilter, TraceFilter, TraceOrder
 from jobmeter.query.request import HeadQuestion, JobRef
-from jobmeter.server.native.arguments import Query
+from jobmeter.server.native.arguments import QueryArguments
 from jobmeter.server.native.bodies import copied
 from jobmeter.server.native.cursor import cursor_of, place_of
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagged
@@ -64,11 +64,11 @@ def _filter(context: CallContext, order: TraceOrder, limit: int) -> TraceFilter:
     )
 
 
-def _condition(text: str) -> Condition:
+def _condition(text: str) -> SpanCondition:
     key, equals, value = text.partition("=")
     if not equals:
         raise InvalidRequestError(f"attribute {text[:100]!r} is not KEY=VALUE", "attribute")
-    return Condition(key=key, value=value)
+    return SpanCondition(key=key, value=value)
 
 
 def _length(context: CallContext, name: str) -> int | None:
@@ -120,7 +120,9 @@ def _span(one: Span) -> SpanBody:
     )
 
 
-_CURSOR = Query("cursor", "`next` of the previous page: valid for an hour, for the same question of the same key.")
+_CURSOR = QueryArguments(
+    "cursor", "`next` of the previous page: valid for an hour, for the same question of the same key."
+)
 
 ENDPOINTS = tagged(
     "traces",
@@ -130,22 +132,24 @@ ENDPOINTS = tagged(
         "traces:read",
         _list,
         queries=(
-            Query("job", "Only spans of this job.", example="train-7"),
-            Query("name", "A span has one of these names.", many=True, example="step"),
-            Query("contains", "A span's name contains this text, ignoring case."),
-            Query("service", "A span belongs to one of these services (`service.name`).", many=True),
-            Query("replica", "A span belongs to one of these replicas.", many=True, example="worker-0"),
-            Query("status", "A span ended so: unset, ok, error.", many=True, example="error"),
-            Query("attribute", "A span or its resource has this attribute: `KEY=VALUE`.", many=True, example="rank=0"),
-            Query("min_duration", "The trace lasts at least this number of milliseconds.", type="integer"),
-            Query("max_duration", "The trace lasts at most this number of milliseconds.", type="integer"),
-            Query("start", "Spans that began at this time or later."),
-            Query("end", "Spans that began before this time."),
-            Query("since", "Instead of start: duration before the end, or before now.", example="1h"),
-            Query("sort", "start or duration. Default: start."),
-            Query("order", "asc or desc. Default: desc."),
-            Query("limit", f"Traces in the answer, 0 to {MOST_TRACES - 1}. Default: 20.", type="integer"),
-            Query("count", "true adds the number of matches. Default: false."),
+            QueryArguments("job", "Only spans of this job.", example="train-7"),
+            QueryArguments("name", "A span has one of these names.", many=True, example="step"),
+            QueryArguments("contains", "A span's name contains this text, ignoring case."),
+            QueryArguments("service", "A span belongs to one of these services (`service.name`).", many=True),
+            QueryArguments("replica", "A span belongs to one of these replicas.", many=True, example="worker-0"),
+            QueryArguments("status", "A span ended so: unset, ok, error.", many=True, example="error"),
+            QueryArguments(
+                "attribute", "A span or its resource has this attribute: `KEY=VALUE`.", many=True, example="rank=0"
+            ),
+            QueryArguments("min_duration", "The trace lasts at least this number of milliseconds.", type="integer"),
+            QueryArguments("max_duration", "The trace lasts at most this number of milliseconds.", type="integer"),
+            QueryArguments("start", "Spans that began at this time or later."),
+            QueryArguments("end", "Spans that began before this time."),
+            QueryArguments("since", "Instead of start: duration before the end, or before now.", example="1h"),
+            QueryArguments("sort", "start or duration. Default: start."),
+            QueryArguments("order", "asc or desc. Default: desc."),
+            QueryArguments("limit", f"Traces in the answer, 0 to {MOST_TRACES - 1}. Default: 20.", type="integer"),
+            QueryArguments("count", "true adds the number of matches. Default: false."),
             _CURSOR,
             PROJECT,
         ),
@@ -156,7 +160,7 @@ ENDPOINTS = tagged(
         "traces:read",
         _spans,
         queries=(
-            Query("limit", f"Spans in the answer, 1 to {MOST_SPANS - 1}. Default: 1000.", type="integer"),
+            QueryArguments("limit", f"Spans in the answer, 1 to {MOST_SPANS - 1}. Default: 1000.", type="integer"),
             _CURSOR,
             PROJECT,
         ),

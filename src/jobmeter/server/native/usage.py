@@ -6,7 +6,7 @@ from jobmeter.access.prices import Bill
 from jobmeter.model.answers import UsageBody, UsageRow
 from jobmeter.model.usage import Usage
 from jobmeter.query.administration import UsageQuestion
-from jobmeter.server.native.arguments import Query
+from jobmeter.server.native.arguments import QueryArguments
 from jobmeter.server.native.bodies import copied
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagged
 
@@ -63,7 +63,10 @@ ENDPOINTS = tagged(
         "GET /usage",
         "usage:read",
         _usage,
-        queries=(Query("month", "A month like 2026-11. Default: the current month.", example="2026-11"), PROJECT),
+        queries=(
+            QueryArguments("month", "A month like 2026-11. Default: the current month.", example="2026-11"),
+            PROJECT,
+        ),
         lane="control",
     ),
 )

@@ -9,7 +9,7 @@ from jobmeter.model.catalog import find
 from jobmeter.model.order import natural
 from jobmeter.model.time import MAX_TIME_MS, SECOND, TimeRange
 from jobmeter.query.request import JobQuestion
-from jobmeter.server.native.arguments import Query
+from jobmeter.server.native.arguments import QueryArguments
 from jobmeter.server.native.bodies import copied
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, tagged
 
@@ -63,11 +63,11 @@ ENDPOINTS = tagged(
         "metrics:read",
         _calls,
         queries=(
-            Query("metric", "A name of the catalogue.", required=True, example="gpu.utilization"),
-            Query("start", "Start of the range, inclusive.", example="2026-11-20T15:00:00Z"),
-            Query("end", "End of the range, exclusive."),
-            Query("step", "Seconds of a bucket. Default: 60.", type="integer"),
-            Query("replica", "The replica shown. Default: the first."),
+            QueryArguments("metric", "A name of the catalogue.", required=True, example="gpu.utilization"),
+            QueryArguments("start", "Start of the range, inclusive.", example="2026-11-20T15:00:00Z"),
+            QueryArguments("end", "End of the range, exclusive."),
+            QueryArguments("step", "Seconds of a bucket. Default: 60.", type="integer"),
+            QueryArguments("replica", "The replica shown. Default: the first."),
             PROJECT,
         ),
         lane="control",

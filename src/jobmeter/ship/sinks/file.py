@@ -8,7 +8,7 @@ from pathlib import Path
 import zstandard
 
 from jobmeter.errors import ConfigurationError
-from jobmeter.ship.guard import Guard
+from jobmeter.ship.guard import DestinationPolicy
 from jobmeter.ship.line import ShippedLine
 from jobmeter.ship.sink import Origin, SinkError, SinkSettings
 
@@ -24,7 +24,7 @@ class FileSink:
     most_lines = 50_000
     most_bytes = 8 * 2**20
 
-    def __init__(self, settings: SinkSettings, guard: Guard, origin: Origin) -> None:  # noqa: ARG002 - as every sink
+    def __init__(self, settings: SinkSettings, guard: DestinationPolicy, origin: Origin) -> None:  # noqa: ARG002 - as every sink
         """Raise ConfigurationError if ``directory`` is missing."""
         if not Path(settings.directory).is_absolute() or settings.rotate_bytes < 1:
             raise ConfigurationError("a sink of kind file needs a directory, as an absolute path, and rotate_bytes > 0")

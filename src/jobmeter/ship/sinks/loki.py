@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from jobmeter.ship.guard import Guard
+from jobmeter.ship.guard import DestinationPolicy
 from jobmeter.ship.http import PostSink
 from jobmeter.ship.line import ShippedLine
 from jobmeter.ship.sink import Origin, SinkSettings
@@ -22,7 +22,7 @@ class LokiSink(PostSink):
     path = "/loki/api/v1/push"
     content_type = "application/json"
 
-    def __init__(self, settings: SinkSettings, guard: Guard, origin: Origin) -> None:
+    def __init__(self, settings: SinkSettings, guard: DestinationPolicy, origin: Origin) -> None:
         """Raise ConfigurationError for an invalid URL."""
         super().__init__(settings, guard, origin)
         if settings.tenant:

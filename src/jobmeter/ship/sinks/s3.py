@@ -8,10 +8,10 @@ from urllib.parse import quote
 import zstandard
 
 from jobmeter.model.time import SystemClock, iso
-from jobmeter.ship.guard import Guard
+from jobmeter.ship.guard import DestinationPolicy
 from jobmeter.ship.http import HttpSink, checked
 from jobmeter.ship.line import ShippedLine
-from jobmeter.ship.sink import Origin, RefusedError, SinkError, SinkSettings, access_key
+from jobmeter.ship.sink import Origin, SinkError, SinkRefusedError, SinkSettings, access_key
 
 
 class S3Sink(HttpSink):
@@ -25,7 +25,7 @@ class S3Sink(HttpSink):
     most_bytes = 8 * 2**20
     linger_seconds = 60.0
 
-    def __init__(self, settings: SinkSettings, guard: Guard, origin: Origin) -> None:
+    def __init__(self, settings: SinkSettings, guard: DestinationPolicy, origin: Origin) -> None:
         """Raise ConfigurationError for an invalid URL or a missing access key."""
         self._key = access_key(settings)
         super().__init__(settings, guard)
@@ -45,7 +45,7 @@ class S3Sink(HttpSink):
         signed = signed_headers(path, headers, body, self._key, self._region, SystemClock().now_ms())
         try:
             checked(self._endpoint.request("PUT", path, body, signed), self._endpoint.host)
-        except RefusedError as error:
+        except SinkRefusedError as error:
             raise SinkError(error.message) from error
         return 0
 

@@ -16,11 +16,11 @@ import msgspec
 import pyarrow as pa
 
 from jobmeter.model.time import SystemClock
-from jobmeter.ship.guard import Guard
-from jobmeter.ship.http import Endpoint, HttpSink, Reply, checked
+from jobmeter.ship.guard import DestinationPolicy
+from jobmeter.ship.http import HttpSink, SinkEndpoint, SinkReply, checked
 from jobmeter.ship.line import ShippedLine
 from jobmeter.ship.protobuf import fixed32, octets, text, whole
-from jobmeter.ship.sink import Origin, RefusedError, SinkError, SinkSettings, access_key
+from jobmeter.ship.sink import Origin, SinkError, SinkRefusedError, SinkSettings, access_key
 
 _REFUSED = frozenset({"PostBodyInvalid", "PostBodyTooLarge", "InvalidLogSize"})
 _SECOND_NS = 1_000_000_000
@@ -33,7 +33,7 @@ class SlsSink(HttpSink):
     in order.
     """
 
-    def __init__(self, settings: SinkSettings, guard: Guard, origin: Origin) -> None:
+    def __init__(self, settings: SinkSettings, guard: DestinationPolicy, origin: Origin) -> None:
         """Raise ConfigurationError for an invalid URL or a missing access key."""
         self._key = access_key(settings)
         super().__init__(settings, guard)
@@ -41,7 +41,7 @@ class SlsSink(HttpSink):
         self._host = f"{origin.project}.{region.host_header}"
         # With a host name the project becomes its prefix; a server at an IP address reads the project from Host.
         if not _is_address(region.host):
-            self._endpoint = Endpoint(f"{region.parts.scheme}://{self._host}", guard)
+            self._endpoint = SinkEndpoint(f"{region.parts.scheme}://{self._host}", guard)
         key = hashlib.md5(origin.shipper.encode(), usedforsecurity=False).hexdigest()
         self._resource = f"/logstores/{origin.logstore}/shards/route?key={key}"
 
@@ -61,7 +61,7 @@ class SlsSink(HttpSink):
         reply = self._endpoint.request("POST", self._resource, body, signed)
         try:
             checked(reply, self._endpoint.host)
-        except RefusedError as error:
+        except SinkRefusedError as error:
             # Most answers with status 400 are about the request's time or key, not about the lines.
             if reply.status == 413 or _code(reply) in _REFUSED:
                 raise
@@ -100,7 +100,7 @@ def _log(line: ShippedLine) -> bytes:
     return b"".join((*parts, fixed32(4, rest)))
 
 
-def _code(reply: Reply) -> str:
+def _code(reply: SinkReply) -> str:
     try:
         return str(msgspec.json.decode(reply.body, type=dict[str, object]).get("errorCode", ""))
     except (msgspec.DecodeError, UnicodeDecodeError):

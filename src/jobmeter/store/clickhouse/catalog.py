@@ -12,14 +12,14 @@ from jobmeter.model.batch import Bools, Int64s, SampleBatch, SeriesKeys, Uint64s
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import NamePart, Series
 from jobmeter.model.time import DAY, Clock
-from jobmeter.store.base import Selector, SeriesPage, SeriesPlace, names_of
+from jobmeter.store.base import SeriesPage, SeriesPlace, SeriesSelector, names_of
 from jobmeter.store.clickhouse.descriptors import Descriptors, select, series_of_row
 from jobmeter.store.clickhouse.failures import translated
 from jobmeter.store.clickhouse.order import run_starts
 from jobmeter.store.clickhouse.pending import Pending
 from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.sql import PARAMETERS, pieces
-from jobmeter.store.clickhouse.target import Target
+from jobmeter.store.clickhouse.target import EngineTarget
 from jobmeter.store.clickhouse.written_days import WrittenDays
 
 NAMELESS = "nameless"
@@ -50,7 +50,7 @@ class Catalog:
     the descriptors of live series are written again.
     """
 
-    def __init__(self, read: Pool, target: Target, clock: Clock, pending: Callable[[], Pending]) -> None:
+    def __init__(self, read: Pool, target: EngineTarget, clock: Clock, pending: Callable[[], Pending]) -> None:
         self._read = read
         self._pending = pending
         self._clock = clock
@@ -166,7 +166,7 @@ class Catalog:
             self._clear()
             self._all = None
 
-    def find(self, selector: Selector) -> list[Series]:
+    def find(self, selector: SeriesSelector) -> list[Series]:
         """Return the series that match. Raises LimitExceededError past the selector's limit."""
         found = {(one.job_key, one.id): one for one in self._waiting(selector)}
         for conditions, parameters in _questions(selector):
@@ -196,7 +196,7 @@ class Catalog:
                 following = (int(row[0]), 0, 0) if row[1] else None
         return SeriesPage(SeriesKeys(jobs[:most], ids[:most]), following)
 
-    def names(self, selector: Selector, part: NamePart, prefix: str = "") -> list[str]:
+    def names(self, selector: SeriesSelector, part: NamePart, prefix: str = "") -> list[str]:
         """Return the distinct names of a field in the matching series, sorted."""
         found = {name for one in self._waiting(selector) for name in names_of(one, part)}
         found = {name for name in found if name and name.startswith(prefix)}
@@ -211,7 +211,7 @@ class Catalog:
             found.update(row[0] for row in rows)
         return sorted(found)[: selector.limit]
 
-    def _waiting(self, selector: Selector) -> Iterator[Series]:
+    def _waiting(self, selector: SeriesSelector) -> Iterator[Series]:
         """Yield the matching series that may not be in the engine yet.
 
         Read before the engine, so that none is missed.
@@ -243,7 +243,7 @@ def _last_days(batch: SampleBatch) -> Int64s:
     return last // DAY
 
 
-def _questions(selector: Selector) -> Iterator[tuple[str, dict[str, Any]]]:
+def _questions(selector: SeriesSelector) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield conditions and parameters, split into several statements for long lists. An empty list matches nothing."""
     lists: list[tuple[str, str, Collection[Any] | None, int]] = [
         ("project", "Array(String)", selector.projects, _NAMES),

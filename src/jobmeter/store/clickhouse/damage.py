@@ -20,7 +20,7 @@ from jobmeter.store.clickhouse.failures import damaged_part, translated
 from jobmeter.store.clickhouse.part_files import job_range, row_count, time_range
 from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.segments import lost_rows
-from jobmeter.store.clickhouse.target import Target
+from jobmeter.store.clickhouse.target import EngineTarget
 from jobmeter.store.damage import DamagedPart
 
 _log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ _ACTIVE = (
 class Damage:
     """The damaged parts of one engine, at most a thousand. Safe for any number of threads."""
 
-    def __init__(self, pool: Pool, target: Target, journal: Path | None) -> None:
+    def __init__(self, pool: Pool, target: EngineTarget, journal: Path | None) -> None:
         """``journal`` is the folder of the journal, None without one."""
         self._pool = pool
         self._target = target

@@ -10,7 +10,7 @@ import numpy as np
 from jobmeter.model.batch import Int64s, SeriesKeys, Uint64s
 from jobmeter.model.series import Series
 from jobmeter.model.time import DAY
-from jobmeter.store.base import Selector
+from jobmeter.store.base import SeriesSelector
 
 _LINES = 50_000
 _BYTES = 400
@@ -87,7 +87,7 @@ def _line(one: Series, job: int, number: int, day: int, keep_days: int) -> bytes
     return msgspec.json.encode(_Row(job, number, *names, one.attempt, dict(one.labels), day, keep_days))
 
 
-def select(several: Sequence[Descriptors], selector: Selector) -> Iterator[Series]:
+def select(several: Sequence[Descriptors], selector: SeriesSelector) -> Iterator[Series]:
     """Yield the series that match."""
     jobs = None if selector.jobs is None else np.array(sorted(set(selector.jobs)), np.uint64)
     first_day, matches = (selector.since or 0) // DAY, selector.by_names()

@@ -14,11 +14,11 @@ from jobmeter.model.retention import Retention
 from jobmeter.model.time import Clock, TimeRange
 from jobmeter.store.base import (
     NEWEST,
-    Memory,
     ReadBudget,
-    Selector,
     SeriesPage,
     SeriesPlace,
+    SeriesSelector,
+    StoreMemory,
     StoreStatistics,
     Tier,
 )
@@ -40,7 +40,7 @@ from jobmeter.store.clickhouse.rollup import RollupJob
 from jobmeter.store.clickhouse.rollup_state import RollupState
 from jobmeter.store.clickhouse.rows import JobHour, SampleRuns
 from jobmeter.store.clickhouse.spans import SpanTable
-from jobmeter.store.clickhouse.target import Target
+from jobmeter.store.clickhouse.target import EngineTarget
 
 _log = logging.getLogger(__name__)
 _JOURNAL = "journal"
@@ -57,10 +57,10 @@ class ClickHouseStore:
     before: the embedded engine does not survive a fork.
     """
 
-    memory: Memory | None = None
+    memory: StoreMemory | None = None
     """Always None: this engine has no window."""
 
-    def __init__(self, target: Target, clock: Clock) -> None:
+    def __init__(self, target: EngineTarget, clock: Clock) -> None:
         self._target = target
         self._lock = FolderLock(target.path) if target.path is not None else None
         self._closing = threading.Lock()
@@ -72,7 +72,7 @@ class ClickHouseStore:
             self.close()
             raise
 
-    def _open(self, target: Target, clock: Clock) -> None:
+    def _open(self, target: EngineTarget, clock: Clock) -> None:
         read, write = Pool(target, _READERS), Pool(target, _WRITERS)
         self._pools = [read, write]
         # Each connection takes a while to open: the one that creates the database is the first that is used.
@@ -121,12 +121,12 @@ class ClickHouseStore:
             pass
         keys, span = SeriesKeys(np.zeros(1, np.uint64), np.zeros(1, np.uint64)), TimeRange(0, 1)
         with suppress(JobmeterError):  # the next statement reports it
-            self.find(Selector(jobs=(0,)))
+            self.find(SeriesSelector(jobs=(0,)))
             for _ in self.read(keys, span, ReadBudget()):
                 pass
             self.read_buckets(keys, span, Tier.HOUR, ReadBudget())
 
-    def _opened_log(self, target: Target, pool: Pool) -> CommitLog:
+    def _opened_log(self, target: EngineTarget, pool: Pool) -> CommitLog:
         if target.path is None:
             return DirectInserts(pool)
         flusher = Flusher(pool)
@@ -202,7 +202,7 @@ def _late_hours(group: Sequence[SampleRuns], before_ms: int) -> set[JobHour]:
     return set[JobHour]().union(*(rows.late_hours(before_ms) for rows in group))
 
 
-def _damage(target: Target, read: Pool, write: Pool) -> Damage:
+def _damage(target: EngineTarget, read: Pool, write: Pool) -> Damage:
     """Read and log the damaged parts of the engine."""
     damage = Damage(write, target, target.path / _JOURNAL if target.path else None)
     for pool in (read, write):

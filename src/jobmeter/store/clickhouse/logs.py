@@ -20,7 +20,7 @@ from jobmeter.store.base import PAGE_BYTES, LogSelector, ReadBudget
 from jobmeter.store.clickhouse.failures import translated
 from jobmeter.store.clickhouse.log_search import LEVEL, SETTINGS, SEVERITY, condition
 from jobmeter.store.clickhouse.pool import Pool
-from jobmeter.store.clickhouse.reader import Meter, SampleReader
+from jobmeter.store.clickhouse.reader import ReadMeter, SampleReader
 
 _SPARE = 16
 """Rows that are read beyond a page, to make up for duplicates."""
@@ -59,7 +59,7 @@ class LogTable:
 
     def read(self, selector: LogSelector, budget: ReadBudget) -> LogPage:
         """Return one page, with totals if the query counts."""
-        meter = Meter.of(budget)
+        meter = ReadMeter.of(budget)
         projects = selector.keys
         lines = [_line(row, selector, projects) for row in self._page(selector, meter)]
         if sum(len(line.text.encode()) for line in lines) > PAGE_BYTES:
@@ -71,7 +71,7 @@ class LogTable:
         total, size = self._query(sql, where, meter)[0]
         return LogPage(lines, int(total), int(size))
 
-    def _page(self, selector: LogSelector, meter: Meter) -> list[_Row]:
+    def _page(self, selector: LogSelector, meter: ReadMeter) -> list[_Row]:
         if not selector.limit:
             return []
         if selector.offset > _SKIPPED:
@@ -92,7 +92,7 @@ class LogTable:
                 return once[selector.offset : end]
             most = 2 * most
 
-    def _query(self, sql: str, where: "_Where", meter: Meter) -> Sequence[_Row]:
+    def _query(self, sql: str, where: "_Where", meter: ReadMeter) -> Sequence[_Row]:
         settings = meter.settings() | {"max_result_bytes": 4 * PAGE_BYTES, "result_overflow_mode": "throw"}
         if where.searches:
             settings |= {"max_rows_to_read": meter.rows, "read_overflow_mode": "throw", **SETTINGS}
@@ -106,7 +106,7 @@ class LogTable:
             raise _too_slow(meter.seconds) from error
         return rows
 
-    def _skip(self, selector: LogSelector, meter: Meter) -> LogSelector | None:
+    def _skip(self, selector: LogSelector, meter: ReadMeter) -> LogSelector | None:
         """Return the query for the lines after the offset; None if there are none.
 
         Only the keys of the skipped lines are read, as numbers.

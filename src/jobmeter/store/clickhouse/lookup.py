@@ -13,7 +13,7 @@ from jobmeter.store.clickhouse.failures import translated
 from jobmeter.store.clickhouse.order import Order, Positions, latest
 from jobmeter.store.clickhouse.pending import Pending
 from jobmeter.store.clickhouse.pool import Pool
-from jobmeter.store.clickhouse.reader import KEYS, Columns, Meter, SampleReader, key_parameters
+from jobmeter.store.clickhouse.reader import KEYS, Columns, ReadMeter, SampleReader, key_parameters
 from jobmeter.store.clickhouse.rollup_state import RollupState
 from jobmeter.store.clickhouse.sql import key_pieces, pieces
 
@@ -65,7 +65,7 @@ class Lookup:
 
     def read_buckets(self, keys: SeriesKeys, span: TimeRange, tier: Tier, budget: ReadBudget) -> BucketColumns:
         """Return roll-up rows whose bucket start lies in ``span``."""
-        meter = Meter.of(budget)
+        meter = ReadMeter.of(budget)
         order = Order.of(keys)
         sql = (
             f"SELECT series, time, {_BUCKET}, _block_number FROM {_TABLES[tier]} WHERE {KEYS} AND {_SPAN} "
@@ -90,11 +90,11 @@ class Lookup:
     def previous(self, keys: SeriesKeys, before_ms: int, budget: ReadBudget) -> SampleColumns:
         """Return each series' last sample before a time. Looks back an hour, a day, then to the beginning."""
         waiting = self._pending().previous(keys, before_ms)
-        found = self._previous(keys, before_ms, Meter.of(budget))
+        found = self._previous(keys, before_ms, ReadMeter.of(budget))
         found.put_newer(waiting)
         return found.columns()
 
-    def _previous(self, keys: SeriesKeys, before_ms: int, meter: Meter) -> "_Found":
+    def _previous(self, keys: SeriesKeys, before_ms: int, meter: ReadMeter) -> "_Found":
         found = _Found(len(keys))
         near, far = max(0, before_ms - HOUR), max(0, before_ms - DAY)
         self._look(_LAST_RAW, keys, found, (near, before_ms), meter)
@@ -125,7 +125,7 @@ class Lookup:
             times[job] = (min(first, span[0]), max(last, span[1]))
         return times
 
-    def _anything(self, keys: SeriesKeys, found: "_Found", before_ms: int, meter: Meter) -> bool:
+    def _anything(self, keys: SeriesKeys, found: "_Found", before_ms: int, meter: ReadMeter) -> bool:
         """Return True if a missing series has any sample before a time. Most have none: their job started later."""
         missing = found.missing()
         for some in key_pieces(keys.where(missing)):
@@ -140,7 +140,7 @@ class Lookup:
         keys: SeriesKeys,
         found: "_Found",
         between: tuple[int, int],
-        meter: Meter,
+        meter: ReadMeter,
         places: Positions | None = None,
     ) -> None:
         """Search a time range for the missing keys, or for a later sample of the keys at some positions."""

@@ -13,7 +13,7 @@ from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.rollup import RollupJob
 from jobmeter.store.clickhouse.rollup_state import RollupState
 from jobmeter.store.clickhouse.schema import on_cluster, stored_name
-from jobmeter.store.clickhouse.target import Target
+from jobmeter.store.clickhouse.target import EngineTarget
 
 _DATA = ("samples", "minutes", "hours", "series", "logs", "spans")
 _SIZED = (*_DATA, "outbox")
@@ -32,7 +32,7 @@ class Maintenance:
     def __init__(
         self,
         pool: Pool,
-        target: Target,
+        target: EngineTarget,
         rollup_state: RollupState,
         catalog: Catalog,
         rollup_job: RollupJob,

@@ -14,7 +14,7 @@ from jobmeter.model.time import MAX_TIME_MS, Clock, TimeRange
 from jobmeter.store.clickhouse.catalog import NAMELESS
 from jobmeter.store.clickhouse.failures import translated
 from jobmeter.store.clickhouse.pool import Pool
-from jobmeter.store.clickhouse.target import Target
+from jobmeter.store.clickhouse.target import EngineTarget
 from jobmeter.store.damage import DamagedPart
 
 _log = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ AND begin < (SELECT max(value) FROM progress WHERE name = 'intent')"""
 _NAMELESS = "INSERT INTO progress SELECT {name:String}, greatest(max(time), {now:Int64}) + 86400000 FROM samples"
 
 
-def mend(parts: Sequence[DamagedPart], pool: Pool, target: Target, clock: Clock) -> bool:
+def mend(parts: Sequence[DamagedPart], pool: Pool, target: EngineTarget, clock: Clock) -> bool:
     """Mark the hours of lost roll-ups, and note lost descriptors.
 
     Returns True if rows were written: the roll-up state must be read again. Only for an engine that this process alone

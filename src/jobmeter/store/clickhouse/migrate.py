@@ -7,7 +7,7 @@ from jobmeter.model.time import Clock
 from jobmeter.store.clickhouse.failures import translated
 from jobmeter.store.clickhouse.migrations import MIGRATIONS
 from jobmeter.store.clickhouse.schema import Spread, TableSchema, create, on_cluster
-from jobmeter.store.clickhouse.target import Target
+from jobmeter.store.clickhouse.target import EngineTarget
 
 _JOURNAL = TableSchema(
     name="migrations",
@@ -17,13 +17,13 @@ _JOURNAL = TableSchema(
 )
 
 
-def create_database(client: Client, target: Target) -> None:
+def create_database(client: Client, target: EngineTarget) -> None:
     """Create the database if it does not exist; ``client`` is connected without one."""
     with translated("create its database"):
         client.command(f"CREATE DATABASE IF NOT EXISTS {target.database}{on_cluster(target)}")
 
 
-def migrate(client: Client, target: Target, clock: Clock) -> int:
+def migrate(client: Client, target: EngineTarget, clock: Clock) -> int:
     """Apply the missing changes. Return their number.
 
     Every statement may run again, so that an interrupted change, or one that two servers apply at once, ends complete.

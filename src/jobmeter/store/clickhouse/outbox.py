@@ -8,7 +8,7 @@ from jobmeter.model.shipper import OutboxRow
 from jobmeter.store.clickhouse.failures import translated
 from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.schema import on_cluster, stored_name
-from jobmeter.store.clickhouse.target import Target
+from jobmeter.store.clickhouse.target import EngineTarget
 
 _LINES = 50_000
 _MOST_BYTES = 32 * 2**20
@@ -17,7 +17,7 @@ _MOST_BYTES = 32 * 2**20
 class OutboxTable:
     """Implements ``jobmeter.store.base.Outbox``. Safe for any number of threads."""
 
-    def __init__(self, write: Pool, read: Pool, target: Target) -> None:
+    def __init__(self, write: Pool, read: Pool, target: EngineTarget) -> None:
         self._write = write
         self._read = read
         self._target = target

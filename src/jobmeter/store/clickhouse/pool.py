@@ -14,7 +14,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from jobmeter.errors import ConfigurationError, JobmeterError, UnavailableError
 from jobmeter.store.clickhouse.failures import translate
-from jobmeter.store.clickhouse.target import Target
+from jobmeter.store.clickhouse.target import EngineTarget
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class Pool:
     Safe for any number of threads; one connection serves one of them at a time.
     """
 
-    def __init__(self, target: Target, size: int, wait_seconds: float = 30.0) -> None:
+    def __init__(self, target: EngineTarget, size: int, wait_seconds: float = 30.0) -> None:
         self._target = target
         self._slots = threading.BoundedSemaphore(size)
         self._wait_seconds = wait_seconds
@@ -124,7 +124,7 @@ def _discard(client: Client) -> None:
         logger.warning("a connection to the telemetry engine could not be closed: %s", error)
 
 
-def connect(target: Target, database: str | None) -> Client:
+def connect(target: EngineTarget, database: str | None) -> Client:
     """Open a connection.
 
     Raises ConfigurationError if another process or another path is in the way, else UnavailableError.
@@ -202,7 +202,7 @@ def _typed(value: str) -> str | bool:
     return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}.get(value.lower(), value)
 
 
-def _refusal(error: Exception, target: Target) -> Exception:
+def _refusal(error: Exception, target: EngineTarget) -> Exception:
     text = str(error)
     if "already initialized with path" in text:
         return ConfigurationError(f"{target.name} cannot be opened: this process has another embedded store open")

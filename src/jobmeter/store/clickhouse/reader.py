@@ -29,7 +29,7 @@ Columns = list[NDArray[Any]]
 _TYPES = {"B": np.uint8, "H": np.uint16, "I": np.uint32, "L": np.uint64, "Q": np.uint64, "q": np.int64, "d": np.float64}
 
 
-class Meter(BudgetMeter):
+class ReadMeter(BudgetMeter):
     """The rest of a budget, also as settings of the engine."""
 
     def settings(self) -> dict[str, Any]:
@@ -48,7 +48,7 @@ class SampleReader:
         """Yield blocks sorted by (index, time), without duplicates."""
         if not len(keys) or not span.length_ms:
             return
-        meter = Meter.of(budget)
+        meter = ReadMeter.of(budget)
         order = Order.of(keys)
         if order.same:
             yield from self._stream(span, order, meter)
@@ -56,7 +56,7 @@ class SampleReader:
             yield from self._reordered(keys, span, order, meter)
 
     def blocks(
-        self, sql: str, parameters: dict[str, Any], meter: Meter, settings: Mapping[str, Any] = _DEFAULTS
+        self, sql: str, parameters: dict[str, Any], meter: ReadMeter, settings: Mapping[str, Any] = _DEFAULTS
     ) -> Generator[Columns]:
         """Yield the blocks of an answer as columns. Closing the iterator stops the engine's work."""
         with translated("read samples"), self._pool.client() as client:
@@ -68,7 +68,7 @@ class SampleReader:
                         meter.take(len(block[0]))
                         yield [np.frombuffer(column, _TYPES[column.typecode]) for column in block]
 
-    def _stream(self, span: TimeRange, order: Order, meter: Meter) -> Generator[SampleColumns]:
+    def _stream(self, span: TimeRange, order: Order, meter: ReadMeter) -> Generator[SampleColumns]:
         first, same = 0, order.same
         for some in key_pieces(order.keys):
             # Take the pending rows first: they may reach the engine meanwhile, and are then read twice.
@@ -80,12 +80,12 @@ class SampleReader:
                 yield SampleColumns(index, block.time, block.value)
             first += len(some)
 
-    def _indexed(self, keys: SeriesKeys, span: TimeRange, meter: Meter) -> Generator[SampleColumns]:
+    def _indexed(self, keys: SeriesKeys, span: TimeRange, meter: ReadMeter) -> Generator[SampleColumns]:
         order = Order.of(keys)
         for series, time, value, _ in self._unique(keys, span, meter):
             yield SampleColumns(order.index_of(series, keys), time, value)
 
-    def _unique(self, keys: SeriesKeys, span: TimeRange, meter: Meter) -> Generator[Columns]:
+    def _unique(self, keys: SeriesKeys, span: TimeRange, meter: ReadMeter) -> Generator[Columns]:
         """Yield rows in the engine's order, without older copies of a sample. A block waits for the next one."""
         waiting: Columns | None = None
         parameters = key_parameters(keys) | {"start": span.start_ms, "end": span.end_ms}
@@ -102,7 +102,7 @@ class SampleReader:
         if waiting is not None:
             yield _once(waiting)
 
-    def _reordered(self, keys: SeriesKeys, span: TimeRange, order: Order, meter: Meter) -> Generator[SampleColumns]:
+    def _reordered(self, keys: SeriesKeys, span: TimeRange, order: Order, meter: ReadMeter) -> Generator[SampleColumns]:
         """Yield rows in the caller's order: a few rows in one read, many rows by groups of keys."""
         blocks_read: list[SampleColumns] = []
         rows = 0
@@ -125,7 +125,7 @@ class SampleReader:
             for block in blocks if inner.same else _sorted(blocks):
                 yield SampleColumns(block.index + np.uint32(first), block.time, block.value)
 
-    def _groups(self, keys: SeriesKeys, span: TimeRange, order: Order, meter: Meter) -> list[tuple[int, int]]:
+    def _groups(self, keys: SeriesKeys, span: TimeRange, order: Order, meter: ReadMeter) -> list[tuple[int, int]]:
         """Return runs of consecutive keys with about ``_BUFFER`` rows at most; one key may have more."""
         counts = np.bincount(self._pending().samples(keys, span).index, minlength=len(keys))
         for some in key_pieces(order.keys):
@@ -157,7 +157,7 @@ _READ = f"SELECT series, time, {VALUE}, _block_number FROM samples WHERE {KEYS} 
 _COUNT = f"SELECT series, count() FROM samples WHERE {KEYS} AND {_SPAN} GROUP BY series"
 
 
-def _metered(pieces: Iterator[SampleColumns], meter: Meter) -> Iterator[SampleColumns]:
+def _metered(pieces: Iterator[SampleColumns], meter: ReadMeter) -> Iterator[SampleColumns]:
     for piece in pieces:
         meter.take(len(piece))
         yield piece

@@ -76,7 +76,7 @@ _LEVEL = 1
 """Compression level: the quickest."""
 
 
-class Head(NamedTuple):
+class RecordHead(NamedTuple):
     """The fields of a head or a foot.
 
     ``at`` and ``size`` are bytes: the start of the record, and the length of its body. ``before`` and ``rows`` are
@@ -108,7 +108,7 @@ class Head(NamedTuple):
         return self.before + self.rows
 
 
-class Position(NamedTuple):
+class RecordPosition(NamedTuple):
     """End of a segment, in bytes and in rows."""
 
     at: int = 0
@@ -150,7 +150,7 @@ class RecordWriter:
 
     def __init__(self, apart: int = APART_BYTES) -> None:
         """``apart``: see ``APART_BYTES``."""
-        self.position = Position()
+        self.position = RecordPosition()
         self._apart = apart
         self._salt = 0
         self._lists: dict[int, _List] = {}  # by the identity of the keys
@@ -164,7 +164,7 @@ class RecordWriter:
     def begin(self, salt: int) -> None:
         """Start a segment."""
         self._before += self.position.at
-        self.position, self._salt = Position(), salt
+        self.position, self._salt = RecordPosition(), salt
         self._lists = {}
         # Each segment has all descriptors that the engine may lack: another segment may be lost as a whole.
         self._copies = [_Copy(one.descriptors, one.total, None) for one in self._repeated + self._copies]
@@ -181,10 +181,10 @@ class RecordWriter:
         for piece in pieces:
             check = crc32(piece, check)
         rows, size = sum(map(len, groups)), sum(map(len, pieces))
-        head = Head(len(groups), self._salt, *self.position, size, rows, len(self._copies), check)
+        head = RecordHead(len(groups), self._salt, *self.position, size, rows, len(self._copies), check)
         return [head.packed(HEAD_MAGIC), *pieces, head.packed(FOOT_MAGIC)]
 
-    def written(self, end: Position) -> None:
+    def written(self, end: RecordPosition) -> None:
         """Note that the record is on disk, and its end."""
         at, copies = self.position.at, self._copies
         self.position, self._copies = end, []
@@ -263,17 +263,17 @@ class Body(NamedTuple):
     copies: Sequence[bytes]
 
 
-def read_head(segment: bytes, at: int, salt: int) -> Head | None:
+def read_head(segment: bytes, at: int, salt: int) -> RecordHead | None:
     """Return the head or foot at a position; None if it is damaged, or of another segment."""
     if len(segment) - at < HEAD_BYTES:
         return None
     if _CHECK.unpack_from(segment, at + _HEAD.size)[0] != crc32(segment[at : at + _HEAD.size]):
         return None
-    head = Head(*_HEAD.unpack_from(segment, at)[1:])
+    head = RecordHead(*_HEAD.unpack_from(segment, at)[1:])
     return head if head.salt == salt else None
 
 
-def read_body(body: bytes, head: Head) -> Body:
+def read_body(body: bytes, head: RecordHead) -> Body:
     """Return the content of a body whose checksum is right."""
     at, sections, copies = 0, list[RecordSection](), list[bytes]()
     for _ in range(head.sections):

@@ -23,7 +23,7 @@ from jobmeter.store.clickhouse.native import encode
 from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.rows import JobHour
 from jobmeter.store.clickhouse.sql import pieces
-from jobmeter.store.clickhouse.target import Target
+from jobmeter.store.clickhouse.target import EngineTarget
 
 _QUORUM = {"insert_quorum": "auto", "insert_quorum_parallel": 0}
 _SEQUENTIAL = {"select_sequential_consistency": 1}
@@ -40,7 +40,7 @@ class LateHour(msgspec.Struct, frozen=True):
 class RollupState:
     """The roll-up state. Safe for any number of threads; with a single writing process it answers from memory."""
 
-    def __init__(self, pool: Pool, target: Target, clock: Clock) -> None:
+    def __init__(self, pool: Pool, target: EngineTarget, clock: Clock) -> None:
         self._pool = pool
         self._clock = clock
         self._exclusive = target.exclusive

@@ -4,7 +4,7 @@ from enum import Enum
 
 import msgspec
 
-from jobmeter.store.clickhouse.target import Target
+from jobmeter.store.clickhouse.target import EngineTarget
 
 
 class Spread(Enum):
@@ -36,17 +36,17 @@ class TableSchema(msgspec.Struct, frozen=True, kw_only=True):
     settings: tuple[str, ...] = ()
 
 
-def stored_name(name: str, target: Target) -> str:
+def stored_name(name: str, target: EngineTarget) -> str:
     """Return the table with the rows: ``samples``, or ``samples_local`` below the distributed table."""
     return f"{name}_local" if target.cluster else name
 
 
-def on_cluster(target: Target) -> str:
+def on_cluster(target: EngineTarget) -> str:
     """Return the clause that runs a statement on every node, empty without a cluster."""
     return f" ON CLUSTER '{target.cluster}'" if target.cluster else ""
 
 
-def create(table: TableSchema, target: Target) -> list[str]:
+def create(table: TableSchema, target: EngineTarget) -> list[str]:
     """Return the statements that create a table; each may run again."""
     if not target.cluster:
         return [_create(table, table.name, f"ReplacingMergeTree({table.version})", "")]
@@ -66,7 +66,7 @@ def create(table: TableSchema, target: Target) -> list[str]:
 
 
 def alter(
-    table: str, target: Target, change: str, codec: str = "", *, spread: bool = True, sharded: bool = True
+    table: str, target: EngineTarget, change: str, codec: str = "", *, spread: bool = True, sharded: bool = True
 ) -> list[str]:
     """Return the statements that change a table.
 

@@ -19,8 +19,8 @@ from jobmeter.store.clickhouse.record import (
     HEAD_BYTES,
     HEAD_MAGIC,
     LEAST_ROW_BYTES,
-    Head,
-    Position,
+    RecordHead,
+    RecordPosition,
     decompressed,
     read_body,
     read_head,
@@ -53,7 +53,7 @@ class SegmentContent(msgspec.Struct, frozen=True):
     unfinished: int = 0
 
 
-def scan(segment: bytes, salt: int, acknowledged: Position | None) -> SegmentContent:
+def scan(segment: bytes, salt: int, acknowledged: RecordPosition | None) -> SegmentContent:
     """Return the readable content of a segment.
 
     ``acknowledged`` is the end of its last acknowledged record, None if unknown. After a power loss, records behind
@@ -61,16 +61,16 @@ def scan(segment: bytes, salt: int, acknowledged: Position | None) -> SegmentCon
     """
     records = _Records(segment, salt)
     groups, descriptors = _decoded(records)
-    end = acknowledged or Position()
+    end = acknowledged or RecordPosition()
     for head in records.heads.values():
         if head.at in records.bodies or head.at < end.at or not records.looks_cut_off(head):
-            end = Position(max(end.at, head.end), max(end.rows, head.rows_until))
+            end = RecordPosition(max(end.at, head.end), max(end.rows, head.rows_until))
     lost = Loss(end.rows - sum(map(len, groups)))
     tail = segment[end.at :].rstrip(b"\0")
     if acknowledged is None and len(tail) >= HEAD_BYTES and not any(at >= end.at for at in records.heads):
         # Neither head nor foot of this record is readable, so its number of rows is unknown.
         lost = Loss(lost.rows + len(tail) // LEAST_ROW_BYTES, at_most=True)
-        end = Position(len(segment), end.rows)
+        end = RecordPosition(len(segment), end.rows)
     damaged = end.at - sum(size for at, size in records.covered.items() if at < end.at)
     return SegmentContent(groups, descriptors, lost, damaged, max(0, len(segment) - end.at))
 
@@ -83,7 +83,7 @@ class _Records:
     """
 
     def __init__(self, segment: bytes, salt: int) -> None:
-        self.heads: dict[int, Head] = {}
+        self.heads: dict[int, RecordHead] = {}
         self.bodies: dict[int, bytes] = {}
         self.covered = Counter[int]()
         self._segment = segment
@@ -100,7 +100,7 @@ class _Records:
             else:
                 at = self._note_foot(head, at)
 
-    def looks_cut_off(self, head: Head) -> bool:
+    def looks_cut_off(self, head: RecordHead) -> bool:
         """Return True if a write may have been interrupted: the file ends, or has only zeros, at the place of a foot.
 
         A file may grow before its content is on disk.
@@ -111,21 +111,21 @@ class _Records:
         rest = self._segment[end:]
         return end > len(self._segment) or not any(self._segment[end - 8 : end]) or (bool(rest) and not any(rest))
 
-    def _note_head(self, head: Head, at: int) -> int:
+    def _note_head(self, head: RecordHead, at: int) -> int:
         """Add a head that lies at a byte. Return the position at which the search continues."""
         self.heads[head.at] = head
         self._places.setdefault(head.at, at)
         self.covered[head.at] += HEAD_BYTES * (at == head.at)
         return self._note_body(head, at + HEAD_BYTES) or at + HEAD_BYTES
 
-    def _note_foot(self, head: Head, at: int) -> int:
+    def _note_foot(self, head: RecordHead, at: int) -> int:
         self.heads[head.at] = head
         self._feet.add(head.at)
         self.covered[head.at] += HEAD_BYTES * (at == head.end - HEAD_BYTES)
         self._note_body(head, at - head.size)
         return at + HEAD_BYTES
 
-    def _note_body(self, head: Head, begin: int) -> int:
+    def _note_body(self, head: RecordHead, begin: int) -> int:
         """Add an intact body. Return its end, 0 if it is damaged or already added."""
         end = begin + head.size
         if head.at in self.bodies or begin < 0 or end > len(self._segment):

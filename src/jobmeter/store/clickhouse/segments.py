@@ -19,7 +19,7 @@ from zlib import crc32
 
 from jobmeter.store.clickhouse import record_before
 from jobmeter.store.clickhouse.failures import unavailable
-from jobmeter.store.clickhouse.record import Piece, Position, RecordWriter
+from jobmeter.store.clickhouse.record import Piece, RecordPosition, RecordWriter
 from jobmeter.store.clickhouse.rows import SampleRuns
 from jobmeter.store.clickhouse.segment_content import Loss, SegmentContent, scan
 
@@ -115,7 +115,7 @@ class Segments:
             self._cut()
             raise
         at, rows = self._writer.position
-        self._writer.written(Position(at + sum(map(len, record)), rows + sum(map(len, group))))
+        self._writer.written(RecordPosition(at + sum(map(len, record)), rows + sum(map(len, group))))
         self._note_end()
 
     def seal(self) -> list[Path]:
@@ -206,7 +206,7 @@ def _salt_of(path: Path) -> int | None:
     return int(found["salt"], 16) if found and found["salt"] else None
 
 
-def _acknowledged(path: Path, salt: int) -> Position | None:
+def _acknowledged(path: Path, salt: int) -> RecordPosition | None:
     """Return the acknowledged end of a segment, as far as it is known."""
     try:
         content = path.read_bytes()
@@ -217,7 +217,7 @@ def _acknowledged(path: Path, salt: int) -> Position | None:
     ):
         return None
     written_salt, *position = _POSITION.unpack_from(content)
-    return Position(*position) if written_salt == salt else None
+    return RecordPosition(*position) if written_salt == salt else None
 
 
 def _joined(pieces: Iterable[Piece]) -> Iterator[Piece]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from jobmeter.model.series import job_key
 from jobmeter.model.span import KINDS, STATUSES
-from jobmeter.model.trace_filter import Condition, Holder, Operator, SpanFilter, TraceFilter, TraceOrder
+from jobmeter.model.trace_filter import Holder, SpanCondition, SpanFilter, SpanOperator, TraceFilter, TraceOrder
 
 _FIGURES = (
     "project, trace, min(start_ns) AS began, max(end_ns) AS ended, uniqExact(span), "
@@ -124,15 +124,15 @@ def _fitting(selector: TraceFilter) -> Iterator[_Part]:
         yield _condition(number, condition)
 
 
-def _condition(number: int, condition: Condition) -> _Part:
+def _condition(number: int, condition: SpanCondition) -> _Part:
     columns = {Holder.SPAN: ("attributes",), Holder.RESOURCE: ("resource",)}.get(
         condition.holder, ("attributes", "resource")
     )
     key, value = f"{{key{number}:String}}", f"{{text{number}:String}}"
     form = {
-        Operator.EQUALS: "{column}[{key}] = {value}",
-        Operator.CONTAINS: "position({column}[{key}], {value}) > 0",
-        Operator.STARTS_WITH: "startsWith({column}[{key}], {value})",
+        SpanOperator.EQUALS: "{column}[{key}] = {value}",
+        SpanOperator.CONTAINS: "position({column}[{key}], {value}) > 0",
+        SpanOperator.STARTS_WITH: "startsWith({column}[{key}], {value})",
     }[condition.operator]
     each = [
         f"(mapContains({column}, {key}) AND {form.format(column=column, key=key, value=value)})" for column in columns

@@ -25,7 +25,7 @@ from jobmeter.model.trace_filter import PAGE_BYTES, SpanFilter, TraceFilter
 from jobmeter.store.base import ReadBudget
 from jobmeter.store.clickhouse.failures import translated
 from jobmeter.store.clickhouse.pool import Pool
-from jobmeter.store.clickhouse.reader import Meter
+from jobmeter.store.clickhouse.reader import ReadMeter
 from jobmeter.store.clickhouse.span_sql import list_sql, spans_sql, total_sql
 from jobmeter.wire.otlp.values import text_of
 
@@ -54,7 +54,7 @@ class SpanTable:
 
     def traces(self, selector: TraceFilter, budget: ReadBudget) -> TracePage:
         """Return one page, with the total if the query counts."""
-        meter = Meter.of(budget)
+        meter = ReadMeter.of(budget)
         rows = self._query(*list_sql(selector), meter, budget) if selector.limit else []
         found = [_trace(row) for row in rows]
         if not selector.count:
@@ -63,7 +63,7 @@ class SpanTable:
 
     def read(self, selector: SpanFilter, budget: ReadBudget) -> list[Span]:
         """Return one page."""
-        meter, limit = Meter.of(budget), selector.limit
+        meter, limit = ReadMeter.of(budget), selector.limit
         while selector.traces and selector.limit:
             rows = self._query(*spans_sql(selector, limit + 1), meter, budget)
             once = {tuple(row[:5]): row for row in rows}
@@ -73,7 +73,9 @@ class SpanTable:
             limit *= 2
         return []
 
-    def _query(self, sql: str, parameters: dict[str, Any], meter: Meter, budget: ReadBudget) -> Sequence[Sequence[Any]]:
+    def _query(
+        self, sql: str, parameters: dict[str, Any], meter: ReadMeter, budget: ReadBudget
+    ) -> Sequence[Sequence[Any]]:
         settings = meter.settings() | {
             "max_rows_to_read": budget.rows,
             "max_result_bytes": 2 * PAGE_BYTES,

@@ -16,7 +16,7 @@ _EMBEDDED_OPTIONS = frozenset({"config-file"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class EngineTarget:
     """An engine to connect to.
 
     ``path`` is set for the embedded engine, ``host`` for a server. ``cluster`` is the ClickHouse cluster over which the
@@ -43,7 +43,7 @@ class Target:
         return f"chdb://{self.path}" if self.path else f"clickhousedb://{self.host}:{self.port}/{self.database}"
 
 
-def parse_dsn(dsn: str) -> Target:
+def parse_dsn(dsn: str) -> EngineTarget:
     """Parse ``chdb://PATH`` or ``clickhousedb://USER:PASSWORD@HOST:PORT/DATABASE``, with ``?option=value``.
 
     Raises ConfigurationError naming the invalid part. A chDB path is taken literally, not percent-decoded.
@@ -58,17 +58,17 @@ def parse_dsn(dsn: str) -> Target:
     )
 
 
-def _embedded(rest: str) -> Target:
+def _embedded(rest: str) -> EngineTarget:
     path, _, query = rest.partition("?")
     if not path:
         raise ConfigurationError("a chdb:// store needs the path of a folder: chdb:///var/lib/jobmeter/telemetry")
     options = dict(parse_qsl(query, keep_blank_values=True))
     cluster = _cluster(options.pop("cluster", ""))
     _check_options(options, _EMBEDDED_OPTIONS)
-    return Target(path=Path(path).resolve(), cluster=cluster, options=options)
+    return EngineTarget(path=Path(path).resolve(), cluster=cluster, options=options)
 
 
-def _server(dsn: str) -> Target:
+def _server(dsn: str) -> EngineTarget:
     parts = urlsplit(dsn)
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     cluster = _cluster(options.pop("cluster", ""))
@@ -83,7 +83,7 @@ def _server(dsn: str) -> Target:
     database = unquote(parts.path.strip("/")) or DEFAULT_DATABASE
     if not _IDENTIFIER.fullmatch(database):
         raise ConfigurationError(f"the database {database!r} of the store is not a name of letters, digits and _")
-    return Target(
+    return EngineTarget(
         database=database,
         host=parts.hostname,
         port=port,

@@ -16,8 +16,8 @@ from jobmeter.model.time import DAY, HOUR, MAX_TIME_MS, MINUTE, SECOND, Clock, T
 from jobmeter.store.base import (
     NEWEST,
     ReadBudget,
-    Selector,
     SeriesPage,
+    SeriesSelector,
     Store,
     StoreStatistics,
 )
@@ -119,7 +119,7 @@ class WindowedStore:
         self._unfilled = None if self.window.full or not (len(left.keys) or left.following) else left
         return self._unfilled is not None
 
-    def find(self, selector: Selector) -> list[Series]:
+    def find(self, selector: SeriesSelector) -> list[Series]:
         """Return the series that match. The list is shared: callers must not change it."""
         if selector.jobs is None:
             return self._engine.find(_lasting(selector))
@@ -288,7 +288,7 @@ def _late_jobs(batches: Sequence[SampleBatch], before_ms: int) -> set[int]:
     return jobs
 
 
-def _lasting(selector: Selector) -> Selector:
+def _lasting(selector: SeriesSelector) -> SeriesSelector:
     """Return the selector for the engine, widened so that the list may be cached."""
     return selector if selector.since is None else replace(selector, since=_since(selector.since))
 
@@ -298,6 +298,6 @@ def _since(time_ms: int) -> int:
     return max(0, floor_to(time_ms, DAY) - 2 * DAY)
 
 
-def _name_of(selector: Selector) -> Hashable:
+def _name_of(selector: SeriesSelector) -> Hashable:
     since = None if selector.since is None else _since(selector.since)
     return selector.jobs, selector.metrics, since, selector.projects, selector.nodes, selector.limit

@@ -183,7 +183,7 @@ class Window:
         return found
 
     def lines(
-        self, keys: SeriesKeys, grid: kernel.Grid, span: TimeRange, step_ms: int, most: int
+        self, keys: SeriesKeys, grid: kernel.WindowGrid, span: TimeRange, step_ms: int, most: int
     ) -> kernel.LineColumns | None:
         """Return the means of gauges in buckets, joined by line; see ``Memory.lines``."""
         if span.start_ms == span.end_ms:

@@ -11,14 +11,14 @@ from enum import Enum
 
 import msgspec
 
-from jobmeter.wire.opentsdb.point import Points, RefusedError
+from jobmeter.wire.opentsdb.point import PointRefusedError, Points
 
 MAX_LINE = 16 * 1024
 _LEAST_WORDS = 4
 _SHOWN = 80
 
 
-class Problem(Enum):
+class LineProblem(Enum):
     """The fault of a line, in OpenTSDB's words."""
 
     ARGUMENT = "put: illegal argument: "
@@ -37,7 +37,7 @@ class Command(msgspec.Struct, frozen=True):
 class Wrong(msgspec.Struct, frozen=True):
     """A rejected line; ``reason`` is for counting."""
 
-    problem: Problem
+    problem: LineProblem
     text: str
     reason: str
 
@@ -97,7 +97,7 @@ class LineReader:
 def _put(points: Points, words: list[bytes]) -> Wrong | None:
     if len(words) <= _LEAST_WORDS:
         text = f"not enough arguments (need least {_LEAST_WORDS}, got {len(words)})"
-        return Wrong(Problem.ARGUMENT, text, "tags" if len(words) == _LEAST_WORDS else "name")
+        return Wrong(LineProblem.ARGUMENT, text, "tags" if len(words) == _LEAST_WORDS else "name")
     key = (words[1], *words[4:])
     try:
         time, value = words[2].decode("ascii"), words[3].decode("ascii")
@@ -106,9 +106,9 @@ def _put(points: Points, words: list[bytes]) -> Wrong | None:
         else:
             points.add_cached(key, words[1].decode(), time, value, _tags(words[4:]))
     except UnicodeDecodeError:
-        return Wrong(Problem.ARGUMENT, "the line is not UTF-8", "name")
-    except RefusedError as refusal:
-        problem = Problem.VALUE if refusal.reason in {"time", "value"} else Problem.ARGUMENT
+        return Wrong(LineProblem.ARGUMENT, "the line is not UTF-8", "name")
+    except PointRefusedError as refusal:
+        problem = LineProblem.VALUE if refusal.reason in {"time", "value"} else LineProblem.ARGUMENT
         return Wrong(problem, refusal.message, refusal.reason)
     return None
 
@@ -118,9 +118,9 @@ def _tags(words: list[bytes]) -> dict[str, str]:
     for word in words:
         name, equals, value = word.decode().partition("=")
         if not equals or not name or not value:
-            raise RefusedError(f"invalid tag: {word[:_SHOWN].decode(errors='replace')}", "tags")
+            raise PointRefusedError(f"invalid tag: {word[:_SHOWN].decode(errors='replace')}", "tags")
         if tags.setdefault(name, value) != value:
-            raise RefusedError(f"duplicate tag: {name[:_SHOWN]}", "tags")
+            raise PointRefusedError(f"duplicate tag: {name[:_SHOWN]}", "tags")
     return tags
 
 
@@ -128,9 +128,9 @@ def _command(words: list[bytes]) -> Event:
     try:
         name, *arguments = (word.decode() for word in words)
     except UnicodeDecodeError:
-        return Wrong(Problem.COMMAND, "not UTF-8.  Try `help'.", "command")
+        return Wrong(LineProblem.COMMAND, "not UTF-8.  Try `help'.", "command")
     return Command(name, tuple(arguments))
 
 
 def _too_long() -> Wrong:
-    return Wrong(Problem.LENGTH, f"a line may have {MAX_LINE} bytes", "length")
+    return Wrong(LineProblem.LENGTH, f"a line may have {MAX_LINE} bytes", "length")

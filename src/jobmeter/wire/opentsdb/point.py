@@ -35,7 +35,7 @@ _LONGEST_NUMBER = 64
 _MOST_CACHED = 100_000
 
 
-class RefusedError(InvalidRequestError):
+class PointRefusedError(InvalidRequestError):
     """A data point is rejected. ``reason`` is name, time, value, tags or project."""
 
     def __init__(self, message: str, reason: str) -> None:
@@ -54,17 +54,17 @@ class Column(NamedTuple):
 def column_of(metric: str, tags: Mapping[str, str], project: str | None) -> Column:
     """Return the series of a metric and its tags. Raises RefusedError that names the invalid part."""
     if not metric:
-        raise RefusedError("Metric name was empty", "name")
+        raise PointRefusedError("Metric name was empty", "name")
     if not tags:
-        raise RefusedError("Missing tags", "tags")
+        raise PointRefusedError("Missing tags", "tags")
     try:
         series = check_series(_series(metric, tags, project))
-    except RefusedError:
+    except PointRefusedError:
         raise
     except InvalidRequestError as error:
         if error.field == "metric":
             raise _no_metric(metric) from error
-        raise RefusedError(error.message, "tags") from error
+        raise PointRefusedError(error.message, "tags") from error
     described = find(series.metric)
     if described is None:
         raise _no_metric(metric)
@@ -80,22 +80,22 @@ def _project(named: str, own: str | None) -> str:
     if own is None:
         return named or DEFAULT_PROJECT
     if named and named != own:
-        raise RefusedError(f"this key belongs to project {own}, not to {named[:64]}", "project")
+        raise PointRefusedError(f"this key belongs to project {own}, not to {named[:64]}", "project")
     return own
 
 
-def _no_metric(metric: str) -> RefusedError:
-    return RefusedError(f"metric {metric[:128]!r} is not a metric name", "name")
+def _no_metric(metric: str) -> PointRefusedError:
+    return PointRefusedError(f"metric {metric[:128]!r} is not a metric name", "name")
 
 
 def _series(metric: str, tags: Mapping[str, str], project: str | None) -> Series:
     for name, value in tags.items():
         if not name or not value:
-            raise RefusedError(f"tag {name[:64]!r} has no name or no value", "tags")
+            raise PointRefusedError(f"tag {name[:64]!r} has no name or no value", "tags")
     used = next((name for name in NODE_TAGS if name in tags), "")
     attempt = tags.get(ATTEMPT, "0")
     if not attempt.isdecimal() or len(attempt) > _SECONDS_DIGITS:
-        raise RefusedError(f"attempt {attempt[:20]!r} is not a number of restarts", "tags")
+        raise PointRefusedError(f"attempt {attempt[:20]!r} is not a number of restarts", "tags")
     return Series(
         metric=from_opentsdb(metric),
         project=_project(tags.get(PROJECT, ""), project),
@@ -120,18 +120,18 @@ def time_of(value: object) -> int:
             return found
     text = repr(value) if isinstance(value, float) else str(value)
     if isinstance(value, bool) or value is None:
-        raise RefusedError("Invalid timestamp", "time")
+        raise PointRefusedError("Invalid timestamp", "time")
     whole, point, rest = text.partition(".")
     if not _WHOLE.fullmatch(whole) or (point and not (len(rest) <= 3 and (rest == "" or rest.isdecimal()))):
-        raise RefusedError(f"Invalid timestamp: {text[:40]}", "time")
+        raise PointRefusedError(f"Invalid timestamp: {text[:40]}", "time")
     number = int(whole)
     if number <= 0:
-        raise RefusedError(f"Invalid timestamp: {number if number > -(10**20) else 'below zero'}", "time")
+        raise PointRefusedError(f"Invalid timestamp: {number if number > -(10**20) else 'below zero'}", "time")
     if number >= 10**_MOST_DIGITS:
-        raise RefusedError(f"Invalid timestamp: more than {_MOST_DIGITS} digits", "time")
+        raise PointRefusedError(f"Invalid timestamp: more than {_MOST_DIGITS} digits", "time")
     moment = number * 1000 + int((rest or "0").ljust(3, "0")) if number < 10**_SECONDS_DIGITS else number
     if moment > MAX_TIME_MS:
-        raise RefusedError(f"Invalid timestamp: {text[:40]} is after the year 2100", "time")
+        raise PointRefusedError(f"Invalid timestamp: {text[:40]} is after the year 2100", "time")
     return moment
 
 
@@ -142,24 +142,24 @@ def number_of(value: object) -> float:
     elif isinstance(value, int | float) and not isinstance(value, bool):
         number = _as_float(value)
     elif value is None:
-        raise RefusedError("Empty value", "value")
+        raise PointRefusedError("Empty value", "value")
     else:
-        raise RefusedError("Unable to parse value to a number", "value")
+        raise PointRefusedError("Unable to parse value to a number", "value")
     if not math.isfinite(number):
-        raise RefusedError("Unable to parse value to a number", "value")
+        raise PointRefusedError("Unable to parse value to a number", "value")
     return number
 
 
 def _parsed(text: str) -> float:
     if not text:
-        raise RefusedError("Empty value", "value")
+        raise PointRefusedError("Empty value", "value")
     # float() also accepts surrounding spaces, underscores and digits of other scripts. Infinities are rejected later.
     if len(text) > _LONGEST_NUMBER or not text.isascii() or "_" in text or text[0] <= " " or text[-1] <= " ":
-        raise RefusedError("Unable to parse value to a number", "value")
+        raise PointRefusedError("Unable to parse value to a number", "value")
     try:
         return float(text)
     except ValueError as error:
-        raise RefusedError("Unable to parse value to a number", "value") from error
+        raise PointRefusedError("Unable to parse value to a number", "value") from error
 
 
 def _as_float(value: float) -> float:
@@ -205,7 +205,7 @@ class Points:
             self._columns[key] = column
         moment, number = time_of(time), number_of(value)
         if not column.lowest <= number <= column.highest:
-            raise RefusedError(
+            raise PointRefusedError(
                 f"{metric} {number!r} is outside of [{column.lowest:g}, {column.highest:g}]: is its unit right?",
                 "value",
             )

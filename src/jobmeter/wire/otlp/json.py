@@ -16,7 +16,7 @@ from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.wire.otlp import protobuf
 from jobmeter.wire.otlp.shapes import Shapes
 from jobmeter.wire.otlp.values import MOST_DEEP, part
-from jobmeter.wire.otlp.written import Written
+from jobmeter.wire.otlp.written import WrittenTelemetry
 from jobmeter.wire.protobuf import encode_varint
 
 S = TypeVar("S")
@@ -91,14 +91,14 @@ def attribute_value(tag: int) -> Write:
     return lambda sent: part(tag, _any(sent, 0))
 
 
-class Message(msgspec.Struct, rename="camel", gc=False):
+class OtlpMessage(msgspec.Struct, rename="camel", gc=False):
     """A message. Its annotated fields are written in their order, each with the function of its annotation.
 
     Unknown fields are ignored; ``null`` counts as absent.
     """
 
 
-class AnyValue(Message):
+class AnyValue(OtlpMessage):
     """The value of an attribute. One field is set."""
 
     array_value: "Values | None" = None
@@ -110,103 +110,103 @@ class AnyValue(Message):
     string_value: Annotated[str | None, lambda value: part(0x0A, value.encode())] = None
 
 
-class Values(Message):
+class Values(OtlpMessage):
     """A list of values."""
 
     values: list[AnyValue] | None = None
 
 
-class KeyValue(Message):
+class OtlpKeyValue(OtlpMessage):
     """An attribute."""
 
     key: str | None = None
     value: AnyValue | None = None
 
 
-class KeyValues(Message):
+class KeyValues(OtlpMessage):
     """A map of values."""
 
-    values: list[KeyValue] | None = None
+    values: list[OtlpKeyValue] | None = None
 
 
-class Resource(Message):
+class OtlpResource(OtlpMessage):
     """A resource."""
 
-    attributes: Annotated[list[KeyValue] | None, pairs(0x0A)] = None
+    attributes: Annotated[list[OtlpKeyValue] | None, pairs(0x0A)] = None
 
 
-class Scope(Message):
+class OtlpScope(OtlpMessage):
     """An instrumentation scope."""
 
     name: Annotated[str | None, text(0x0A)] = None
     version: Annotated[str | None, text(0x12)] = None
-    attributes: Annotated[list[KeyValue] | None, pairs(0x1A)] = None
+    attributes: Annotated[list[OtlpKeyValue] | None, pairs(0x1A)] = None
 
 
-class _NumberPoint(Message):
+class _NumberPoint(OtlpMessage):
     # In the usual form of protocol buffers, which is read quickest.
     time_unix_nano: Annotated[int | None, fixed(0x19, "Q")] = None
     as_double: Annotated[float | None, fixed(0x21, "d")] = None
     as_int: Annotated[int | None, fixed(0x31, "q")] = None
-    attributes: Annotated[list[KeyValue] | None, pairs(0x3A)] = None
+    attributes: Annotated[list[OtlpKeyValue] | None, pairs(0x3A)] = None
     flags: Annotated[int | None, varint(0x40)] = None
 
 
-class _HistogramPoint(Message):
+class _HistogramPoint(OtlpMessage):
     time_unix_nano: Annotated[int | None, fixed(0x19, "Q")] = None
     count: Annotated[int | None, fixed(0x21, "Q")] = None
     sum: Annotated[float | None, fixed(0x29, "d")] = None
     bucket_counts: Annotated[list[int] | None, packed(0x32, "Q")] = None
     explicit_bounds: Annotated[list[float] | None, packed(0x3A, "d")] = None
-    attributes: Annotated[list[KeyValue] | None, pairs(0x4A)] = None
+    attributes: Annotated[list[OtlpKeyValue] | None, pairs(0x4A)] = None
     flags: Annotated[int | None, varint(0x50)] = None
 
 
-class _Quantile(Message):
+class _Quantile(OtlpMessage):
     quantile: Annotated[float | None, fixed(0x09, "d")] = None
     value: Annotated[float | None, fixed(0x11, "d")] = None
 
 
-class _SummaryPoint(Message):
+class _SummaryPoint(OtlpMessage):
     time_unix_nano: Annotated[int | None, fixed(0x19, "Q")] = None
     count: Annotated[int | None, fixed(0x21, "Q")] = None
     sum: Annotated[float | None, fixed(0x29, "d")] = None
     quantile_values: Annotated[list[_Quantile] | None, messages(0x32)] = None
-    attributes: Annotated[list[KeyValue] | None, pairs(0x3A)] = None
+    attributes: Annotated[list[OtlpKeyValue] | None, pairs(0x3A)] = None
     flags: Annotated[int | None, varint(0x40)] = None
 
 
-class _Points(Message, Generic[P]):
+class _Points(OtlpMessage, Generic[P]):
     data_points: Annotated[list[P] | None, messages(0x0A)] = None
     aggregation_temporality: Annotated[int | None, varint(0x10)] = None
     is_monotonic: Annotated[bool | None, varint(0x18)] = None
 
 
-class _Metric(Message):
+class _Metric(OtlpMessage):
     name: Annotated[str | None, text(0x0A)] = None
     unit: Annotated[str | None, text(0x1A)] = None
     gauge: Annotated[_Points[_NumberPoint] | None, message(0x2A)] = None
     sum: Annotated[_Points[_NumberPoint] | None, message(0x3A)] = None
     histogram: Annotated[_Points[_HistogramPoint] | None, message(0x4A)] = None
-    exponential_histogram: Annotated[_Points[Message] | None, message(0x52)] = None
+    exponential_histogram: Annotated[_Points[OtlpMessage] | None, message(0x52)] = None
     summary: Annotated[_Points[_SummaryPoint] | None, message(0x5A)] = None
 
 
-class _ScopeMetrics(Message):
-    scope: Annotated[Scope | None, message(0x0A)] = None
+class _ScopeMetrics(OtlpMessage):
+    scope: Annotated[OtlpScope | None, message(0x0A)] = None
     metrics: Annotated[list[_Metric] | None, messages(0x12)] = None
 
 
-class _ResourceMetrics(Message):
-    resource: Annotated[Resource | None, message(0x0A)] = None
+class _ResourceMetrics(OtlpMessage):
+    resource: Annotated[OtlpResource | None, message(0x0A)] = None
     scope_metrics: Annotated[list[_ScopeMetrics] | None, messages(0x12)] = None
 
 
-class _Request(Message):
+class _Request(OtlpMessage):
     resource_metrics: Annotated[list[_ResourceMetrics] | None, messages(0x0A)] = None
 
 
-def decode(data: bytes, shapes: Shapes | None = None) -> Written:
+def decode(data: bytes, shapes: Shapes | None = None) -> WrittenTelemetry:
     """Return the columns of a request of metrics. Raises as ``jobmeter.wire.otlp.protobuf.decode``."""
     # The decoded objects take much more memory than the text.
     if len(data) > _MOST_BYTES or data.count(b"{") > MOST_OBJECTS:
@@ -223,7 +223,7 @@ def read(data: bytes | msgspec.Raw, shape: type[S]) -> S:
         raise InvalidRequestError(f"the body is not the message that Content-Type says: {error}", "body") from error
 
 
-def encode(sent: Message) -> bytes:
+def encode(sent: OtlpMessage) -> bytes:
     """Encode a message in protocol buffers. Raises InvalidRequestError for a number that no field can hold."""
     parts = []
     for name, sent_as, write in _fields(type(sent)):
@@ -238,7 +238,7 @@ def encode(sent: Message) -> bytes:
 
 
 @cache
-def _fields(shape: type[Message]) -> list[tuple[str, str, Write]]:
+def _fields(shape: type[OtlpMessage]) -> list[tuple[str, str, Write]]:
     """Return the annotated fields: name, name in JSON, and the function that encodes the field."""
     hints = get_type_hints(shape, include_extras=True)
     names = zip(shape.__struct_fields__, shape.__struct_encode_fields__, strict=True)
@@ -247,7 +247,7 @@ def _fields(shape: type[Message]) -> list[tuple[str, str, Write]]:
     ]
 
 
-def _pair(pair: KeyValue, deep: int) -> bytes:
+def _pair(pair: OtlpKeyValue, deep: int) -> bytes:
     return (part(_KEY, pair.key.encode()) if pair.key else b"") + part(_VALUE, _any(pair.value, deep))
 
 

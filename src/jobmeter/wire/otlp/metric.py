@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import msgspec
 
-from jobmeter.wire.otlp.written import Builder, Header, Kind, Named
+from jobmeter.wire.otlp.written import Builder, Named, WrittenHeader, WrittenKind
 
 CUMULATIVE = 2
 _DELTA = 1
@@ -18,7 +18,7 @@ NO_VALUE = 1
 """The flag of a data point without a value."""
 
 
-class Point(msgspec.Struct, frozen=True):
+class MetricPoint(msgspec.Struct, frozen=True):
     """A data point of a histogram or a summary. ``own`` holds its attributes, encoded as in a key."""
 
     own: bytes
@@ -36,7 +36,7 @@ def refusal(temporality: int) -> str:
     return "" if temporality == CUMULATIVE else "delta" if temporality == _DELTA else "temporality"
 
 
-def number(into: Builder, header: Header, own: bytes, time_ns: int, flags: int, value: float | None) -> None:
+def number(into: Builder, header: WrittenHeader, own: bytes, time_ns: int, flags: int, value: float | None) -> None:
     """Add a data point of a gauge or a sum."""
     if flags & NO_VALUE:
         into.stale += 1
@@ -46,7 +46,7 @@ def number(into: Builder, header: Header, own: bytes, time_ns: int, flags: int, 
         into.head(header, own, time_ns, value)
 
 
-def histogram(into: Builder, named: Named, point: Point, counts: Sequence[int], bounds: Sequence[float]) -> None:
+def histogram(into: Builder, named: Named, point: MetricPoint, counts: Sequence[int], bounds: Sequence[float]) -> None:
     """Add a data point of a histogram with explicit bounds: ``_count``, ``_sum``, and ``_bucket`` with ``le``."""
     if point.flags & NO_VALUE:
         into.stale += 1
@@ -64,7 +64,7 @@ def histogram(into: Builder, named: Named, point: Point, counts: Sequence[int], 
     _more(into, named, point, "_bucket", ("le", "+Inf"), point.count)
 
 
-def summary(into: Builder, named: Named, point: Point, quantiles: Sequence[tuple[float, float]]) -> None:
+def summary(into: Builder, named: Named, point: MetricPoint, quantiles: Sequence[tuple[float, float]]) -> None:
     """Add a data point of a summary: ``_count``, ``_sum``, and the quantiles under the metric's own name."""
     if point.flags & NO_VALUE:
         into.stale += 1
@@ -73,7 +73,7 @@ def summary(into: Builder, named: Named, point: Point, quantiles: Sequence[tuple
         return
     _count_and_sum(into, named, point, point.sum or 0.0)
     for quantile, value in quantiles:
-        header = into.header(named, Kind.GAUGE, "", ("quantile", repr(float(quantile))))
+        header = into.header(named, WrittenKind.GAUGE, "", ("quantile", repr(float(quantile))))
         into.count()
         into.more(header, point.own, point.time_ns, value)
 
@@ -87,13 +87,13 @@ def _sound(counts: Sequence[int], bounds: Sequence[float], count: int) -> bool:
     )
 
 
-def _count_and_sum(into: Builder, named: Named, point: Point, total: float | None) -> None:
-    into.head(into.header(named, Kind.COUNTER, "_count"), point.own, point.time_ns, float(point.count))
+def _count_and_sum(into: Builder, named: Named, point: MetricPoint, total: float | None) -> None:
+    into.head(into.header(named, WrittenKind.COUNTER, "_count"), point.own, point.time_ns, float(point.count))
     if total is not None:
         # The sum is a counter only if no value is negative. The protocol does not say so.
-        into.more(into.header(named, Kind.GAUGE, "_sum"), point.own, point.time_ns, total)
+        into.more(into.header(named, WrittenKind.GAUGE, "_sum"), point.own, point.time_ns, total)
 
 
-def _more(into: Builder, named: Named, point: Point, suffix: str, extra: tuple[str, str], value: int) -> None:
+def _more(into: Builder, named: Named, point: MetricPoint, suffix: str, extra: tuple[str, str], value: int) -> None:
     into.count()
-    into.more(into.header(named, Kind.COUNTER, suffix, extra), point.own, point.time_ns, float(value))
+    into.more(into.header(named, WrittenKind.COUNTER, suffix, extra), point.own, point.time_ns, float(value))

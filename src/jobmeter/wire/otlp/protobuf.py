@@ -6,10 +6,10 @@ https://github.com/open-telemetry/opentelemetry-proto/blob/main/opentelemetry/pr
 import struct
 from collections.abc import Callable, Iterator, Sequence
 
-from jobmeter.kernel.otlp import Row, Scanned, scan
+from jobmeter.kernel.otlp import ScannedRow, ScannedTelemetry, scan
 from jobmeter.wire.otlp import metric
-from jobmeter.wire.otlp.metric import Point
-from jobmeter.wire.otlp.shapes import LEAST, Shape, Shapes
+from jobmeter.wire.otlp.metric import MetricPoint
+from jobmeter.wire.otlp.shapes import LEAST, RequestShape, Shapes
 from jobmeter.wire.otlp.values import part
 from jobmeter.wire.otlp.written import (
     AS_DOUBLE,
@@ -18,12 +18,12 @@ from jobmeter.wire.otlp.written import (
     MOST_OWN,
     MOST_PARTS,
     Builder,
-    Header,
-    Kind,
     Named,
     Numbers,
-    Owner,
-    Written,
+    WrittenHeader,
+    WrittenKind,
+    WrittenOwner,
+    WrittenTelemetry,
 )
 from jobmeter.wire.protobuf import Field, damaged, fields, varint
 
@@ -47,7 +47,7 @@ _BEFORE = 17
 Span = tuple[int, int]
 
 
-def decode(data: bytes, shapes: Shapes | None = None) -> Written:
+def decode(data: bytes, shapes: Shapes | None = None) -> WrittenTelemetry:
     """Return the columns of a request; ``shapes`` caches the shapes of earlier requests.
 
     Raises InvalidRequestError (field ``body``) for any other message, LimitExceededError for too many parts.
@@ -64,7 +64,7 @@ def decode(data: bytes, shapes: Shapes | None = None) -> Written:
         walk.scanned(scanned)
         if not lasting:
             return walk.into.written()
-        shape = Shape.of(walk.into)
+        shape = RequestShape.of(walk.into)
         shapes.put(scanned.shape, shape)
     return shape.written(data)
 
@@ -82,11 +82,11 @@ class _Walk:
             if tag == _FIRST:
                 self._resource(at, end)
 
-    def scanned(self, found: Scanned) -> None:
+    def scanned(self, found: ScannedTelemetry) -> None:
         """Read the whole request from the result of the compiled scan."""
         data = self._data
         resources: dict[Span, tuple[bytes, bytes]] = {}
-        owners: dict[Span, Owner] = {}
+        owners: dict[Span, WrittenOwner] = {}
         points = found.own.tolist(), found.end.tolist()
         for row in found.rows:
             scope = row.scope, row.scope_end
@@ -104,7 +104,7 @@ class _Walk:
             else:
                 _READERS[row.kind](self, named, [(row.body, row.body_end)])
 
-    def _plain(self, row: Row, named: Named, own: list[int], ends: list[int]) -> None:
+    def _plain(self, row: ScannedRow, named: Named, own: list[int], ends: list[int]) -> None:
         """Add a gauge or a sum whose data points all have the usual form."""
         into, data = self.into, self._data
         summed = row.kind == _SUM
@@ -112,7 +112,7 @@ class _Walk:
         if reason:
             into.refuse(reason, row.points)
             return
-        header = into.header(named, Kind.COUNTER if summed and row.monotonic else Kind.GAUGE)
+        header = into.header(named, WrittenKind.COUNTER if summed and row.monotonic else WrittenKind.GAUGE)
         prefix, keys, first = header.prefix, into.keys, row.first
         begins, stops = own[first : first + row.points], ends[first : first + row.points]
         into.spans.append((len(keys), header))
@@ -145,7 +145,7 @@ class _Walk:
                 parts.append((content, stop))
         return b"".join(head), parts
 
-    def _metric(self, owner: Owner, at: int, end: int) -> None:
+    def _metric(self, owner: WrittenOwner, at: int, end: int) -> None:
         name = unit = b""
         kind = 0
         spans: list[Span] = []
@@ -177,7 +177,7 @@ class _Walk:
 
     def gauge(self, named: Named, spans: Sequence[Span]) -> None:
         """Add a gauge."""
-        self._numbers(self.into.header(named, Kind.GAUGE), self._points(spans)[0])
+        self._numbers(self.into.header(named, WrittenKind.GAUGE), self._points(spans)[0])
 
     def sum(self, named: Named, spans: Sequence[Span]) -> None:
         """Add a sum: a counter if it is monotonic."""
@@ -186,7 +186,7 @@ class _Walk:
         if reason:
             self.into.refuse(reason, len(points))
         else:
-            self._numbers(self.into.header(named, Kind.COUNTER if monotonic else Kind.GAUGE), points)
+            self._numbers(self.into.header(named, WrittenKind.COUNTER if monotonic else WrittenKind.GAUGE), points)
 
     def histogram(self, named: Named, spans: Sequence[Span]) -> None:
         """Add a histogram with explicit bounds."""
@@ -221,7 +221,7 @@ class _Walk:
                 (found[tag],) = _DOUBLE.unpack_from(self._data, content)
         return found[_QUANTILE], found[_QUANTILE_VALUE]
 
-    def _point(self, at: int, end: int, attributes: int, flagged: int) -> tuple[Point, dict[int, bytes]]:
+    def _point(self, at: int, end: int, attributes: int, flagged: int) -> tuple[MetricPoint, dict[int, bytes]]:
         """Return the common fields of histograms and summaries, and the bytes of packed numbers by their tag."""
         data, own = self._data, []
         flags = time_ns = count = 0
@@ -240,10 +240,10 @@ class _Walk:
                 flags, _ = varint(data, content, stop)
             elif tag in _PACKED:
                 packed.setdefault(_PACKED[tag], []).append(_eights(data[content:stop], tag, attributes))
-        point = Point(b"".join(own), time_ns, flags, count, total)
+        point = MetricPoint(b"".join(own), time_ns, flags, count, total)
         return point, {tag: b"".join(parts) for tag, parts in packed.items()}
 
-    def _numbers(self, header: Header, points: Sequence[Span]) -> None:
+    def _numbers(self, header: WrittenHeader, points: Sequence[Span]) -> None:
         """Add data points of one number.
 
         Nearly all have the usual form: times, a value, then attributes and no more.
@@ -260,7 +260,7 @@ class _Walk:
             indexes.append(len(keys))
             keys.append(prefix + data[own:end])
 
-    def _number(self, header: Header, at: int, end: int) -> None:
+    def _number(self, header: WrittenHeader, at: int, end: int) -> None:
         data, own = self._data, []
         flags = time_ns = 0
         value: float | None = None

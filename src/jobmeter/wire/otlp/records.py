@@ -9,14 +9,14 @@ import msgspec
 
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.span import Attributes, SpanScope
-from jobmeter.wire.otlp.telemetry import Fields, RefusedError, Sent, collect, plain, scopes
+from jobmeter.wire.otlp.telemetry import Sent, TelemetryFields, TelemetryRefusedError, collect, plain, scopes
 from jobmeter.wire.otlp.values import any_value
 
 _TIME, _NUMBER, _TEXT, _BODY, _ATTRIBUTES = 0x09, 0x10, 0x1A, 0x2A, 0x32
 _TRACE, _SPAN, _OBSERVED, _EVENT = 0x4A, 0x52, 0x59, 0x62
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
+class OtlpRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A log record. ``time_ns`` is 0 if neither the record nor its observer has a time.
 
     ``severity`` is OTLP's number, 0 if unset; ``trace`` and ``span`` are hexadecimal digits or empty.
@@ -32,16 +32,16 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     span: str
 
 
-def decode(data: bytes, most: int) -> Sent[Record]:
+def decode(data: bytes, most: int) -> Sent[OtlpRecord]:
     """Return the records of a request, at most ``most``. Raises as ``jobmeter.wire.otlp.spans.decode``."""
-    sent: Sent[Record] = Sent(most)
+    sent: Sent[OtlpRecord] = Sent(most)
     return collect(sent, scopes(data, sent), record, repeated=False)
 
 
-def record(data: bytes, resource: Attributes, scope: SpanScope) -> Record:  # noqa: ARG001 - as of spans
+def record(data: bytes, resource: Attributes, scope: SpanScope) -> OtlpRecord:  # noqa: ARG001 - as of spans
     """Parse the message of a record. Raises RefusedError."""
-    found = Fields(data)
-    return Record(
+    found = TelemetryFields(data)
+    return OtlpRecord(
         time_ns=found.fixed(_TIME) or found.fixed(_OBSERVED),
         severity=found.count(_NUMBER),
         word=found.text(_TEXT),
@@ -59,7 +59,7 @@ def _body(message: bytes) -> Any:  # noqa: ANN401 - any value of JSON
     except InvalidRequestError as error:
         if error.field == "body":
             raise
-        raise RefusedError("body") from error
+        raise TelemetryRefusedError("body") from error
 
 
 def _hex(raw: bytes, size: int) -> str:

@@ -6,7 +6,7 @@ https://github.com/open-telemetry/opentelemetry-proto/blob/main/opentelemetry/pr
 from typing import TypeVar
 
 from jobmeter.model.span import KINDS, STATUSES, Attributes, Span, SpanEvent, SpanLink, SpanScope
-from jobmeter.wire.otlp.telemetry import Fields, RefusedError, Sent, check_many, collect, scopes
+from jobmeter.wire.otlp.telemetry import Sent, TelemetryFields, TelemetryRefusedError, check_many, collect, scopes
 
 T = TypeVar("T")
 
@@ -30,8 +30,8 @@ def decode(data: bytes, most: int) -> Sent[Span]:
 
 def span(data: bytes, resource: Attributes, scope: SpanScope) -> Span:
     """Parse the message of a span. Raises RefusedError."""
-    found = Fields(data)
-    status, events, links = Fields(found.message(_STATUS)), found.messages(_EVENTS), found.messages(_LINKS)
+    found = TelemetryFields(data)
+    status, events, links = TelemetryFields(found.message(_STATUS)), found.messages(_EVENTS), found.messages(_LINKS)
     check_many(max(len(events), len(links)))
     parent = found.content(_PARENT)
     return Span(
@@ -47,15 +47,15 @@ def span(data: bytes, resource: Attributes, scope: SpanScope) -> Span:
         attributes=found.attributes(_ATTRIBUTES),
         resource=resource,
         scope=scope,
-        events=tuple(_event(Fields(one)) for one in events),
-        links=tuple(_link(Fields(one)) for one in links),
+        events=tuple(_event(TelemetryFields(one)) for one in events),
+        links=tuple(_link(TelemetryFields(one)) for one in links),
         state=found.text(_STATE),
         flags=found.fixed(_FLAGS),
         dropped=(found.count(_DROPPED), found.count(_DROPPED_EVENTS), found.count(_DROPPED_LINKS)),
     )
 
 
-def _event(found: Fields) -> SpanEvent:
+def _event(found: TelemetryFields) -> SpanEvent:
     return SpanEvent(
         time_ns=found.fixed(_EVENT_TIME),
         name=found.text(_EVENT_NAME),
@@ -64,7 +64,7 @@ def _event(found: Fields) -> SpanEvent:
     )
 
 
-def _link(found: Fields) -> SpanLink:
+def _link(found: TelemetryFields) -> SpanLink:
     return SpanLink(
         trace=_id(found.content(_TRACE), _TRACE_BYTES),
         span=_id(found.content(_SPAN), _SPAN_BYTES),
@@ -78,7 +78,7 @@ def _link(found: Fields) -> SpanLink:
 def _id(raw: bytes, size: int) -> str:
     """Return an id in hexadecimal digits. Raises RefusedError for another length, or for zeros alone."""
     if len(raw) != size or not any(raw):
-        raise RefusedError("id")
+        raise TelemetryRefusedError("id")
     return raw.hex()
 
 

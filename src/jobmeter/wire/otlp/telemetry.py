@@ -24,7 +24,7 @@ _MOST_FIELDS = 4 * MOST_PARTS
 Span = tuple[int, int]
 
 
-class Part(Protocol):
+class TelemetryPart(Protocol):
     """A message. ``bytes`` converts it to protocol buffers; ``len`` is the length of the original."""
 
     def __len__(self) -> int: ...
@@ -32,7 +32,7 @@ class Part(Protocol):
     def __bytes__(self) -> bytes: ...
 
 
-Scoped = tuple[Part, Part, Sequence[Part]]
+Scoped = tuple[TelemetryPart, TelemetryPart, Sequence[TelemetryPart]]
 """A resource, a scope, and their items."""
 Make = Callable[[bytes, Attributes, SpanScope], T]
 """Makes an item from its message, the attributes of its resource, and its scope. Raises RefusedError."""
@@ -72,7 +72,7 @@ class Sent(Generic[T]):
             raise LimitExceededError(f"a request may bring {self.most} spans or log records", "body")
 
 
-class RefusedError(Exception):
+class TelemetryRefusedError(Exception):
     """Rejects a single item for ``reason``. The other items are stored."""
 
     def __init__(self, reason: str) -> None:
@@ -83,13 +83,13 @@ class RefusedError(Exception):
 def check_size(size: int) -> None:
     """Raise RefusedError for an item that is too large."""
     if size > MOST_BYTES:
-        raise RefusedError("too-large")
+        raise TelemetryRefusedError("too-large")
 
 
 def check_many(count: int) -> None:
     """Raise RefusedError for too many attributes, events or links."""
     if count > MOST_PARTS:
-        raise RefusedError("too-many-parts")
+        raise TelemetryRefusedError("too-many-parts")
 
 
 def plain(value: Any) -> Any:  # noqa: ANN401 - any value of JSON
@@ -103,7 +103,7 @@ def plain(value: Any) -> Any:  # noqa: ANN401 - any value of JSON
     return value
 
 
-class Fields:
+class TelemetryFields:
     """The fields of a message by tag. If a single field repeats, its last occurrence counts."""
 
     def __init__(self, data: bytes) -> None:
@@ -112,7 +112,7 @@ class Fields:
         self._places: dict[int, list[Span]] = {}
         for number, (tag, _, content, stop) in enumerate(fields(data, 0, len(data))):
             if number >= _MOST_FIELDS:
-                raise RefusedError("too-many-parts")
+                raise TelemetryRefusedError("too-many-parts")
             self._places.setdefault(tag, []).append((content, stop))
 
     def content(self, tag: int) -> bytes:
@@ -152,7 +152,7 @@ class Fields:
         except InvalidRequestError as error:
             if error.field == "body":
                 raise
-            raise RefusedError("attributes") from error
+            raise TelemetryRefusedError("attributes") from error
         check_many(len(found))
         return found
 
@@ -188,7 +188,7 @@ def collect(sent: Sent[T], scopes: Iterable[Scoped], make: Make[T], *, repeated:
     for resource, scope, items in scopes:
         try:
             own, made = _shared(resource, scope)
-        except RefusedError as error:
+        except TelemetryRefusedError as error:
             sent.refused[error.reason] += len(items)
             continue
         size = len(resource) + len(scope) if repeated else 0
@@ -198,7 +198,7 @@ def collect(sent: Sent[T], scopes: Iterable[Scoped], make: Make[T], *, repeated:
             try:
                 check_size(len(item))
                 group.items.append(make(bytes(item), own, made))
-            except RefusedError as error:
+            except TelemetryRefusedError as error:
                 sent.refused[error.reason] += 1
         sent.groups.append(group)
     return sent
@@ -216,11 +216,11 @@ def _places(data: bytes, at: int, end: int, sent: Sent[Any]) -> tuple[list[Span]
     return first, second
 
 
-def _shared(resource: Part, scope: Part) -> tuple[Attributes, SpanScope]:
+def _shared(resource: TelemetryPart, scope: TelemetryPart) -> tuple[Attributes, SpanScope]:
     """Return the shared fields of the items of a scope. Raises RefusedError if they are too large."""
     if len(resource) > MOST_SHARED or len(scope) > MOST_SHARED:
-        raise RefusedError("resource-too-large")
-    own, of_scope = Fields(bytes(resource)), Fields(bytes(scope))
+        raise TelemetryRefusedError("resource-too-large")
+    own, of_scope = TelemetryFields(bytes(resource)), TelemetryFields(bytes(scope))
     made = SpanScope(
         name=of_scope.text(_NAME),
         version=of_scope.text(_VERSION),

@@ -8,10 +8,10 @@ import msgspec
 from jobmeter.model.span import Span
 from jobmeter.wire.otlp.json import (
     AnyValue,
-    KeyValue,
-    Message,
-    Resource,
-    Scope,
+    OtlpKeyValue,
+    OtlpMessage,
+    OtlpResource,
+    OtlpScope,
     attribute_value,
     bits32,
     encode,
@@ -24,33 +24,33 @@ from jobmeter.wire.otlp.json import (
     text,
     varint,
 )
-from jobmeter.wire.otlp.records import Record, record
+from jobmeter.wire.otlp.records import OtlpRecord, record
 from jobmeter.wire.otlp.spans import span
 from jobmeter.wire.otlp.telemetry import Scoped, Sent, collect
 
 
-class _Event(Message):
+class _Event(OtlpMessage):
     time_unix_nano: Annotated[int | None, fixed(0x09, "Q")] = None
     name: Annotated[str | None, text(0x12)] = None
-    attributes: Annotated[list[KeyValue] | None, pairs(0x1A)] = None
+    attributes: Annotated[list[OtlpKeyValue] | None, pairs(0x1A)] = None
     dropped_attributes_count: Annotated[int | None, varint(0x20)] = None
 
 
-class _Link(Message):
+class _Link(OtlpMessage):
     trace_id: Annotated[str | None, identifier(0x0A)] = None
     span_id: Annotated[str | None, identifier(0x12)] = None
     trace_state: Annotated[str | None, text(0x1A)] = None
-    attributes: Annotated[list[KeyValue] | None, pairs(0x22)] = None
+    attributes: Annotated[list[OtlpKeyValue] | None, pairs(0x22)] = None
     dropped_attributes_count: Annotated[int | None, varint(0x28)] = None
     flags: Annotated[int | None, bits32(0x35)] = None
 
 
-class _Status(Message):
+class _Status(OtlpMessage):
     message: Annotated[str | None, text(0x12)] = None
     code: Annotated[int | None, varint(0x18)] = None
 
 
-class _Span(Message):
+class _Span(OtlpMessage):
     trace_id: Annotated[str | None, identifier(0x0A)] = None
     span_id: Annotated[str | None, identifier(0x12)] = None
     trace_state: Annotated[str | None, text(0x1A)] = None
@@ -59,7 +59,7 @@ class _Span(Message):
     kind: Annotated[int | None, varint(0x30)] = None
     start_time_unix_nano: Annotated[int | None, fixed(0x39, "Q")] = None
     end_time_unix_nano: Annotated[int | None, fixed(0x41, "Q")] = None
-    attributes: Annotated[list[KeyValue] | None, pairs(0x4A)] = None
+    attributes: Annotated[list[OtlpKeyValue] | None, pairs(0x4A)] = None
     dropped_attributes_count: Annotated[int | None, varint(0x50)] = None
     events: Annotated[list[_Event] | None, messages(0x5A)] = None
     dropped_events_count: Annotated[int | None, varint(0x60)] = None
@@ -69,19 +69,19 @@ class _Span(Message):
     flags: Annotated[int | None, bits32(0x85)] = None
 
 
-class _Record(Message):
+class _Record(OtlpMessage):
     time_unix_nano: Annotated[int | None, fixed(0x09, "Q")] = None
     observed_time_unix_nano: Annotated[int | None, fixed(0x59, "Q")] = None
     severity_number: Annotated[int | None, varint(0x10)] = None
     severity_text: Annotated[str | None, text(0x1A)] = None
     body: Annotated[AnyValue | None, attribute_value(0x2A)] = None
-    attributes: Annotated[list[KeyValue] | None, pairs(0x32)] = None
+    attributes: Annotated[list[OtlpKeyValue] | None, pairs(0x32)] = None
     trace_id: Annotated[str | None, identifier(0x4A)] = None
     span_id: Annotated[str | None, identifier(0x52)] = None
     event_name: Annotated[str | None, text(0x62)] = None
 
 
-class _ScopeItems(Message):
+class _ScopeItems(OtlpMessage):
     """A scope whose items stay raw, so that each item keeps its original size."""
 
     scope: msgspec.Raw = msgspec.Raw(b"{}")
@@ -89,13 +89,13 @@ class _ScopeItems(Message):
     log_records: list[msgspec.Raw] | None = None
 
 
-class _ResourceItems(Message):
+class _ResourceItems(OtlpMessage):
     resource: msgspec.Raw = msgspec.Raw(b"{}")
     scope_spans: list[_ScopeItems] | None = None
     scope_logs: list[_ScopeItems] | None = None
 
 
-class _Request(Message):
+class _Request(OtlpMessage):
     resource_spans: list[_ResourceItems] | None = None
     resource_logs: list[_ResourceItems] | None = None
 
@@ -103,7 +103,7 @@ class _Request(Message):
 class _Part:
     """A message of that shape in JSON; implements ``jobmeter.wire.otlp.telemetry.Part``."""
 
-    def __init__(self, sent: msgspec.Raw, shape: type[Message]) -> None:
+    def __init__(self, sent: msgspec.Raw, shape: type[OtlpMessage]) -> None:
         self._sent = sent
         self._shape = shape
 
@@ -122,21 +122,27 @@ def decode_spans(data: bytes, most: int) -> Sent[Span]:
     return collect(sent, _scopes(sent, scopes, _Span), span, repeated=True)
 
 
-def decode_records(data: bytes, most: int) -> Sent[Record]:
+def decode_records(data: bytes, most: int) -> Sent[OtlpRecord]:
     """Return the records of a request. Raises as ``jobmeter.wire.otlp.records.decode``."""
-    sent: Sent[Record] = Sent(most)
+    sent: Sent[OtlpRecord] = Sent(most)
     parts = read(data, _Request).resource_logs or ()
     scopes = [(part, scope, scope.log_records or ()) for part in parts for scope in part.scope_logs or ()]
     return collect(sent, _scopes(sent, scopes, _Record), record, repeated=False)
 
 
 def _scopes(
-    sent: Sent[Any], scopes: Sequence[tuple[_ResourceItems, _ScopeItems, Sequence[msgspec.Raw]]], shape: type[Message]
+    sent: Sent[Any],
+    scopes: Sequence[tuple[_ResourceItems, _ScopeItems, Sequence[msgspec.Raw]]],
+    shape: type[OtlpMessage],
 ) -> Iterator[Scoped]:
     for part, scope, items in scopes:
         sent.count(0)
-        yield _shared(part.resource, Resource), _shared(scope.scope, Scope), [_Part(item, shape) for item in items]
+        yield (
+            _shared(part.resource, OtlpResource),
+            _shared(scope.scope, OtlpScope),
+            [_Part(item, shape) for item in items],
+        )
 
 
-def _shared(sent: msgspec.Raw, shape: type[Message]) -> _Part:
+def _shared(sent: msgspec.Raw, shape: type[OtlpMessage]) -> _Part:
     return _Part(msgspec.Raw(b"{}") if bytes(sent) == b"null" else sent, shape)

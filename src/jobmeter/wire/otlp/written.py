@@ -39,7 +39,7 @@ Columns = tuple[Uint32s, Int64s, Float64s]
 """Index, time in ms (-1 if missing), value."""
 
 
-class Kind(Enum):
+class WrittenKind(Enum):
     """The kind of a series."""
 
     GAUGE = "gauge"
@@ -56,7 +56,7 @@ class Described(msgspec.Struct, frozen=True):
 
     name: str
     unit: str
-    kind: Kind
+    kind: WrittenKind
     resource: Mapping[str, str]
     scope: "Scope"
     attributes: Mapping[str, str]
@@ -97,7 +97,7 @@ class Numbers:
         return found
 
 
-class Owner:
+class WrittenOwner:
     """The owner of a metric: a number for its resource and scope, the same in every request; and their attributes."""
 
     def __init__(self, number: bytes, resource: bytes, scope: bytes) -> None:
@@ -124,23 +124,23 @@ class Owner:
 class Named(NamedTuple):
     """The owner, name and unit of a metric."""
 
-    owner: Owner
+    owner: WrittenOwner
     name: bytes
     unit: bytes
 
 
-class Header(NamedTuple):
+class WrittenHeader(NamedTuple):
     """The common part of the series of one metric. ``prefix`` encodes it, the same in every request."""
 
     prefix: bytes
     named: Named
-    kind: Kind
+    kind: WrittenKind
     suffix: str
     extra: tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Written:
+class WrittenTelemetry:
     """The samples of a request.
 
     ``keys``: bytes that encode the name and the attributes of each series, the same in every request. A series may be
@@ -156,7 +156,7 @@ class Written:
     refused: Counter[str]
     stale: int
     parts: int
-    spans: Sequence[tuple[int, Header]] = field(repr=False)
+    spans: Sequence[tuple[int, WrittenHeader]] = field(repr=False)
 
     def describe(self, at: int) -> Described:
         """Return the description of the series at a position.
@@ -191,7 +191,7 @@ class Builder:
         """``places`` are positions in ``data``; ``numbers`` are shared with earlier requests."""
         self._numbers = Numbers() if numbers is None else numbers
         self.keys: list[bytes] = []
-        self.spans: list[tuple[int, Header]] = []
+        self.spans: list[tuple[int, WrittenHeader]] = []
         self.indexes: list[int] = []
         self.places: list[int] = []
         """Starts of the times of data points in the usual form; the tag and the value follow each time."""
@@ -213,30 +213,32 @@ class Builder:
         """Return a number for a resource, the same in every request."""
         return self._numbers.of(sent, len(sent))
 
-    def owner(self, number: bytes, resource: bytes, scope: bytes) -> Owner:
+    def owner(self, number: bytes, resource: bytes, scope: bytes) -> WrittenOwner:
         """Return the owner with that resource and scope; ``number`` is the number of the resource."""
-        return Owner(self._numbers.of((number, scope), len(scope)), resource, scope)
+        return WrittenOwner(self._numbers.of((number, scope), len(scope)), resource, scope)
 
-    def header(self, named: Named, kind: Kind, suffix: str = "", extra: tuple[str, str] = ("", "")) -> Header:
+    def header(
+        self, named: Named, kind: WrittenKind, suffix: str = "", extra: tuple[str, str] = ("", "")
+    ) -> WrittenHeader:
         """Return the header of the series of a metric."""
         owner, name, unit = named
         if len(name) + len(unit) > _LONGEST_NAME:
             name, unit = blake2b(name).digest(), blake2b(unit).digest()
-        parts = owner.number, name, unit, kind is Kind.COUNTER, suffix, extra
-        return Header(self._numbers.of(parts, len(name) + len(unit)), named, kind, suffix, extra)
+        parts = owner.number, name, unit, kind is WrittenKind.COUNTER, suffix, extra
+        return WrittenHeader(self._numbers.of(parts, len(name) + len(unit)), named, kind, suffix, extra)
 
     def refuse(self, reason: str, points: int = 1) -> None:
         """Count rejected data points."""
         self.refused[reason] += points
 
-    def head(self, header: Header, own: bytes, time_ns: int, value: float) -> None:
+    def head(self, header: WrittenHeader, own: bytes, time_ns: int, value: float) -> None:
         """Add the first sample of a data point. Its attributes are fields ``ATTRIBUTES``."""
         if not np.isfinite(value):
             self.refused["not-a-number"] += 1
             return
         self._add(self._heads, header, own, time_ns, value)
 
-    def more(self, header: Header, own: bytes, time_ns: int, value: float) -> None:
+    def more(self, header: WrittenHeader, own: bytes, time_ns: int, value: float) -> None:
         """Add a further sample of the previous data point."""
         if not np.isfinite(value):
             self.parts += 1
@@ -250,7 +252,7 @@ class Builder:
             return False
         return True
 
-    def _add(self, rows: "_Rows", header: Header, own: bytes, time_ns: int, value: float) -> None:
+    def _add(self, rows: "_Rows", header: WrittenHeader, own: bytes, time_ns: int, value: float) -> None:
         if not self.spans or self.spans[-1][1] is not header:
             self.spans.append((len(self.keys), header))
         rows.index.append(len(self.keys))
@@ -258,7 +260,7 @@ class Builder:
         rows.value.append(value)
         self.keys.append(header.prefix + own)
 
-    def written(self) -> Written:
+    def written(self) -> WrittenTelemetry:
         """Return the columns of everything collected."""
         index, at = np.array(self.indexes, np.uint32), np.array(self.places, np.int64)
         heads, odd = usual_columns(self._data, index, at)
@@ -268,7 +270,9 @@ class Builder:
             index, time, value = np.r_[heads[0], more[0]], np.r_[heads[1], more[1]], np.r_[heads[2], more[2]]
             order = np.argsort(index, kind="stable")
             heads = index[order], time[order], value[order]
-        return Written(self.keys, heads, self._rest.columns(), +self.refused, self.stale, self.parts, self.spans)
+        return WrittenTelemetry(
+            self.keys, heads, self._rest.columns(), +self.refused, self.stale, self.parts, self.spans
+        )
 
 
 def usual_columns(data: bytes, index: Uint32s, at: Int64s) -> tuple[Columns, int]:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jobmeter.errors import InvalidRequestError
-from jobmeter.kernel.remote_write import Scanned, scan_1, scan_2
+from jobmeter.kernel.remote_write import ScannedWrite, scan_1, scan_2
 from jobmeter.kernel.table import Texts
 from jobmeter.model.batch import Float64s, Int64s, Uint32s
 from jobmeter.wire.protobuf import fields
@@ -27,7 +27,7 @@ _HISTOGRAMS_1, _HISTOGRAMS_2 = 0x22, 0x1A
 Labels = list[tuple[str, str]]
 
 
-class Written(msgspec.Struct, frozen=True, eq=False):
+class WrittenSeries(msgspec.Struct, frozen=True, eq=False):
     """The samples of a request.
 
     ``keys``: bytes that encode the labels of each series, the same in every request of the same version. ``labels``
@@ -46,7 +46,7 @@ class Written(msgspec.Struct, frozen=True, eq=False):
     histograms: int
 
 
-def decode_1(data: bytes) -> Written:
+def decode_1(data: bytes) -> WrittenSeries:
     """Decode a ``prometheus.WriteRequest``. Metadata is skipped. Raises InvalidRequestError."""
     scanned = scan_1(data, MOST_PARTS)
     if scanned is None:
@@ -55,7 +55,7 @@ def decode_1(data: bytes) -> Written:
     return _scanned(scanned, names, _of_names(names))
 
 
-def decode_2(data: bytes, symbol_cache: Symbols | None = None) -> Written:
+def decode_2(data: bytes, symbol_cache: Symbols | None = None) -> WrittenSeries:
     """Decode an ``io.prometheus.write.v2.Request``; ``symbol_cache`` has the texts of earlier requests.
 
     Metadata is skipped. Raises InvalidRequestError.
@@ -69,13 +69,13 @@ def decode_2(data: bytes, symbol_cache: Symbols | None = None) -> Written:
     return _scanned(scanned, _numbered(symbol_cache, symbols, refs, edges), _of_symbols(symbols, refs, edges))
 
 
-def reference_1(data: bytes) -> Written:
+def reference_1(data: bytes) -> WrittenSeries:
     """Decode version 1 in plain Python."""
     found = read(data, _SERIES_1, None, MOST_PARTS)
     return _columns(found, found.names, _of_names(found.names), _HISTOGRAMS_1)
 
 
-def reference_2(data: bytes, symbol_cache: Symbols) -> Written:
+def reference_2(data: bytes, symbol_cache: Symbols) -> WrittenSeries:
     """Decode version 2 in plain Python."""
     found = read(data, _SERIES_2, _SYMBOL, MOST_PARTS)
     symbols = Texts(data, *(np.array(places, np.int64) for places in found.symbols))
@@ -109,12 +109,14 @@ def _of_symbols(symbols: Sequence[bytes], refs: NDArray[Any], edges: Int64s) -> 
     return labels
 
 
-def _scanned(found: Scanned, keys: Texts, labels: Callable[[int], Labels]) -> Written:
+def _scanned(found: ScannedWrite, keys: Texts, labels: Callable[[int], Labels]) -> WrittenSeries:
     counts = found.stale, found.not_finite, found.histograms
-    return Written(keys, labels, found.index, found.time, found.value, *counts)
+    return WrittenSeries(keys, labels, found.index, found.time, found.value, *counts)
 
 
-def _columns(found: RequestFields, keys: Sequence[bytes], labels: Callable[[int], Labels], histograms: int) -> Written:
+def _columns(
+    found: RequestFields, keys: Sequence[bytes], labels: Callable[[int], Labels], histograms: int
+) -> WrittenSeries:
     index, time = np.array(found.index, np.uint32), np.array(found.time, np.int64)
     value = np.array(found.value, np.float64)
     finite = np.isfinite(value)
@@ -123,7 +125,7 @@ def _columns(found: RequestFields, keys: Sequence[bytes], labels: Callable[[int]
         stale = int(np.count_nonzero(value.view(np.uint64) == STALE))
         odd = int(np.count_nonzero(~finite)) - stale
         index, time, value = index[finite], time[finite], value[finite]
-    return Written(keys, labels, index, time, value, stale, odd, found.others[histograms])
+    return WrittenSeries(keys, labels, index, time, value, stale, odd, found.others[histograms])
 
 
 def _texts(pairs: Iterable[tuple[bytes, bytes]]) -> Labels:

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobmeter.cli.loading.files import read
-from jobmeter.cli.loading.load import Plan, Tally, bodies
-from jobmeter.cli.loading.rows import BadRowError, Source
+from jobmeter.cli.loading.load import ImportPlan, Tally, bodies
+from jobmeter.cli.loading.rows import BadRowError, RowSource
 from jobmeter.errors import InvalidRequestError
 
 
@@ -28,8 +28,8 @@ def test_a_line_of_json_that_is_nested_very_deep_is_named(tmp_path: Path, outer:
     path = tmp_path / "deep.jsonl"
     path.write_text(f"{good}\n{bad}\n{good}\n")
     with pytest.raises(BadRowError, match=r"deep\.jsonl, line 2: arrays or objects are nested too deep"):
-        list(read(str(path), None, Source(str(path)), _ignored))
-    (block,) = read(str(path), None, Source(str(path), skip_bad=True), _ignored)
+        list(read(str(path), None, RowSource(str(path)), _ignored))
+    (block,) = read(str(path), None, RowSource(str(path), skip_bad=True), _ignored)
     assert block.rows is not None
     assert (len(block.rows), block.skipped) == (2, 1)
 
@@ -84,7 +84,7 @@ def test_a_damaged_parquet_file_is_read_or_named_as_damaged(
         path = Path(folder) / "hurt.parquet"
         path.write_bytes(content)
         # To the bodies that are sent, where names are looked up.
-        plan = Plan(files=[str(path)], form="parquet", skip_bad=skip_bad)
+        plan = ImportPlan(files=[str(path)], form="parquet", skip_bad=skip_bad)
         said = ""
         try:
             for _ in bodies(plan, Tally(), _ignored):
@@ -103,7 +103,7 @@ def test_a_flipped_bit_in_a_page_with_a_checksum_is_found(tmp_path: Path) -> Non
     path = tmp_path / "hurt.parquet"
     path.write_bytes(content)
     with pytest.raises(InvalidRequestError, match=r"hurt\.parquet is damaged"):
-        list(read(str(path), None, Source(str(path)), _ignored))
+        list(read(str(path), None, RowSource(str(path)), _ignored))
 
 
 @pytest.mark.parametrize(("name", "kind"), [("x.csv.gz", "gzip"), ("x.csv.zst", "zstd"), ("x.csv.bz2", "bz2")])
@@ -118,4 +118,4 @@ def test_a_compressed_file_that_was_cut_off_is_named_as_damaged(
     path = tmp_path / name
     path.write_bytes(content[: len(content) // 2])
     with pytest.raises(InvalidRequestError, match=f"{name} is damaged"):
-        list(read(str(path), None, Source(str(path)), _ignored))
+        list(read(str(path), None, RowSource(str(path)), _ignored))

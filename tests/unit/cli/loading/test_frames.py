@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from jobmeter.cli.loading import frames
 from jobmeter.cli.loading.frames import Encoder, frame
-from jobmeter.cli.loading.rows import NAME_COLUMNS, BadRowError, Names, Rows
+from jobmeter.cli.loading.rows import NAME_COLUMNS, BadRowError, RowNames, Rows
 from jobmeter.model.series import Series
 from jobmeter.wire.native.decode import decode
 
@@ -22,7 +22,7 @@ def rows_of(samples: list[tuple[Any, ...]]) -> Rows:
     for at, column in enumerate(NAME_COLUMNS):
         values = [*sorted({sample[at] for sample in samples}), "unused"]
         codes = np.array([values.index(sample[at]) for sample in samples], np.int32)
-        names[column] = Names(codes, values)
+        names[column] = RowNames(codes, values)
     return Rows(
         names=names,
         time=np.array([sample[6] for sample in samples], np.int64),

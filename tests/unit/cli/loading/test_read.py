@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobmeter.cli.loading import files
-from jobmeter.cli.loading.rows import BadRowError, Rows, Source
+from jobmeter.cli.loading.rows import BadRowError, Rows, RowSource
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.time import iso
 
@@ -32,7 +32,7 @@ def unpacked(rows: Rows) -> list[tuple[Any, ...]]:
 
 
 def read(path, form=None, progress=lambda size: None, **how):
-    source = Source(str(path), **how)
+    source = RowSource(str(path), **how)
     return list(files.read(str(path), form, source, progress))
 
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobmeter.cli.loading.files import read
-from jobmeter.cli.loading.rows import BadRowError, Source
+from jobmeter.cli.loading.rows import BadRowError, RowSource
 from jobmeter.cli.loading.wandb import read_wandb
 from jobmeter.errors import InvalidRequestError, JobmeterError
 from jobmeter.model.job import JobState
@@ -75,7 +75,7 @@ def end(code: int) -> bytes:
 def samples(data: bytes, **options: Any) -> tuple[dict[str, list[tuple[int, float]]], Any, int]:
     found: dict[str, list[tuple[int, float]]] = {}
     record, skipped = None, 0
-    for block in read_wandb(io.BytesIO(data), Source("run.wandb", **options)):
+    for block in read_wandb(io.BytesIO(data), RowSource("run.wandb", **options)):
         skipped += block.skipped
         for one in block.records:
             record = one
@@ -172,7 +172,7 @@ def test_any_bytes_are_read_or_refused(data, begins):
 def test_the_format_is_detected_by_the_name_or_the_beginning(tmp_path):
     for name in ("run-1.wandb", "other"):
         (tmp_path / name).write_bytes(log([run()]))
-        (block,) = read(str(tmp_path / name), None, Source(name), lambda _: None)
+        (block,) = read(str(tmp_path / name), None, RowSource(name), lambda _: None)
         assert [one.job_id for one in block.records] == ["u0mi09ue"]
 
 

@@ -16,22 +16,22 @@ from tests.unit.collect.kubelet import Kubelet, response
 from tests.unit.collect.trees import plant, plant_process
 
 from jobmeter.collect.accelerators import registry
-from jobmeter.collect.base import Place
+from jobmeter.collect.base import NodeIdentity
 from jobmeter.collect.cgroup.paths import Hierarchies
 from jobmeter.collect.checks.node import NodeChecks
 from jobmeter.collect.discover.classify import NodeClassifier
 from jobmeter.collect.discover.table import ProcessTable
-from jobmeter.collect.doctor.base import Status, run_checks
+from jobmeter.collect.doctor.base import SourceStatus, run_checks
 from jobmeter.collect.doctor.devices import device_checks
 from jobmeter.collect.machine import Machine
 from jobmeter.collect.registry import JobCollectors, accelerator_collectors
-from jobmeter.collect.scheduler.kubernetes.objects import Container, Resources
+from jobmeter.collect.scheduler.kubernetes.objects import Container, ContainerResources
 from jobmeter.collect.scheduler.kubernetes.quantity import PodRequests
 from jobmeter.collect.worker import Worker
 from jobmeter.model.job import AllocationSource
 from jobmeter.model.pod import job_of_pod
 from jobmeter.model.record import check_event, check_record
-from jobmeter.model.task import Check, CheckStatus
+from jobmeter.model.task import CheckStatus, TaskCheck
 from jobmeter.model.time import SystemClock
 from jobmeter.testing.collector import NOW_MS, CollectorContract
 
@@ -59,7 +59,7 @@ class Node:
         proc = self.machine.proc
         self.table = ProcessTable(NodeClassifier("n1", proc), proc)
         self.accelerators = accelerator_collectors(
-            Place("n1", "c1"),
+            NodeIdentity("n1", "c1"),
             self.table,
             SystemClock(),
             Hierarchies(proc, str(root)),
@@ -260,15 +260,15 @@ def test_the_kubelet_gives_it_the_devices_of_its_resource(vendors, root, two_gpu
 
 @pytest.mark.parametrize(("resource", "count"), [("acme.example/gpu", 2), ("acme.example/half-gpu", 2), ("a/b", None)])
 def test_its_resources_are_counted_in_the_requests_of_pods(vendors, resource, count):
-    container = Container(resources=Resources(requests={resource: "2"}))
+    container = Container(resources=ContainerResources(requests={resource: "2"}))
     assert (PodRequests([container]).instance_type or {}).get("gpu_count") == count
 
 
 def test_the_doctor_has_a_row_of_each_vendor_and_of_those_without_a_collector(node):
     rows = {row.name: (row.status, row.text) for row in doctor(node)}
     assert list(rows) == ["nvidia", "acme", "amd", "ascend"]
-    assert rows["acme"] == (Status.OK, "2 GPUs (Acme One)")
-    assert rows["amd"] == (Status.ABSENT, "the machine has no AMD GPU")
+    assert rows["acme"] == (SourceStatus.OK, "2 GPUs (Acme One)")
+    assert rows["amd"] == (SourceStatus.ABSENT, "the machine has no AMD GPU")
     (node.root / "dev/acme/card2").touch()
     assert {row.name: row for row in doctor(node)}["acme"].text == "2 of 3 GPUs answer (Acme One)"
 
@@ -277,8 +277,8 @@ def test_the_doctor_on_a_machine_without_it(vendors, root, make_driver):
     make_driver(0)
     node = Node(root, None, 0)
     rows = {row.name: (row.status, row.text) for row in doctor(node)}
-    assert rows["acme"] == (Status.ABSENT, "the machine has no Acme GPU")
-    assert {status for status, _ in rows.values()} == {Status.ABSENT}
+    assert rows["acme"] == (SourceStatus.ABSENT, "the machine has no Acme GPU")
+    assert {status for status, _ in rows.values()} == {SourceStatus.ABSENT}
 
 
 def test_a_vendor_with_a_collector_has_no_row_of_one_without(monkeypatch, root, make_driver):
@@ -296,8 +296,8 @@ def test_checks_on_request(node):
     found = checks.make(["gpus"])
     assert [check.status for check in found] == [CheckStatus.OK] * 3 + [CheckStatus.CRITICAL]
     assert found[2:] == [
-        Check("gpus", CheckStatus.OK, "acme0 (Acme One): answers, without errors", {"errors": 0.0}),
-        Check("gpus", CheckStatus.CRITICAL, "acme1 (Acme One): 3 errors", {"errors": 3.0}),
+        TaskCheck("gpus", CheckStatus.OK, "acme0 (Acme One): answers, without errors", {"errors": 0.0}),
+        TaskCheck("gpus", CheckStatus.CRITICAL, "acme1 (Acme One): 3 errors", {"errors": 3.0}),
     ]
 
 
@@ -335,8 +335,8 @@ def test_a_driver_that_hangs_holds_up_its_vendor_alone(node, hang):
     assert nvidia.finish(clock.monotonic() + 60).success
     assert not acme.finish(clock.monotonic()).success
     rows = {row.name: (row.status, row.text) for row in run_checks(device_checks(node.machine), 3.0)}
-    assert rows["nvidia"] == (Status.OK, "2 GPUs (NVIDIA H200)")
-    assert rows["acme"] == (Status.PROBLEM, "the check did not come back within 3 s")
+    assert rows["nvidia"] == (SourceStatus.OK, "2 GPUs (NVIDIA H200)")
+    assert rows["acme"] == (SourceStatus.PROBLEM, "the check did not come back within 3 s")
 
 
 def test_a_check_that_hangs_holds_up_its_vendor_alone(node, hang):
@@ -355,8 +355,8 @@ def test_a_check_that_hangs_holds_up_its_vendor_alone(node, hang):
 def test_a_driver_that_fails_is_a_row_and_takes_no_other_along(node):
     (node.acme / "count").write_text("many")
     rows = {row.name: row for row in doctor(node)}
-    assert rows["nvidia"].status is Status.OK
-    assert (rows["acme"].status, rows["acme"].text[:14]) == (Status.PROBLEM, "a check failed")
+    assert rows["nvidia"].status is SourceStatus.OK
+    assert (rows["acme"].status, rows["acme"].text[:14]) == (SourceStatus.PROBLEM, "a check failed")
 
 
 def test_the_unit_gives_access_to_the_devices_of_every_vendor():

@@ -15,7 +15,7 @@ from tests.waiting import wait_until
 
 from jobmeter.collect.scheduler.kubernetes.api import AbsentError, DeniedError, GoneError, HttpApi
 from jobmeter.collect.scheduler.kubernetes.informer import Informer
-from jobmeter.collect.scheduler.kubernetes.objects import Pod, Workload
+from jobmeter.collect.scheduler.kubernetes.objects import PodObject, Workload
 from jobmeter.collect.scheduler.kubernetes.pages import read_page
 from jobmeter.errors import UnavailableError
 
@@ -233,7 +233,7 @@ def test_a_kind_that_is_not_shown_is_listed_again_after_minutes(error: Unavailab
 
 @pytest.mark.parametrize("error", [AbsentError("404"), DeniedError("403")])
 def test_pods_have_to_be_shown(error: UnavailableError) -> None:
-    one = Informed(Pod, optional=False)
+    one = Informed(PodObject, optional=False)
     one.api.on_list = fail(error)
     assert grows(one.tries(8))
     assert (one.informer.ready.is_set(), one.informer.problem) == (False, error.message)

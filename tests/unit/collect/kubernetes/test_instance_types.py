@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.collect.kubernetes.test_scheduler import NOW, Fed, change, kind_of, owned, pod
 
-from jobmeter.collect.scheduler.kubernetes.informer import Change
+from jobmeter.collect.scheduler.kubernetes.informer import ObjectChange
 from jobmeter.collect.scheduler.kubernetes.objects import Workload
 from jobmeter.collect.scheduler.kubernetes.source import KubernetesScheduler
 from jobmeter.model.record import JobRecord
@@ -25,7 +25,7 @@ def requesting(name: str, role: str, requests: dict[str, str] | None) -> dict[st
     return found
 
 
-def reported(pods: list[dict[str, Any]], *owners: Change[Workload]) -> JobRecord:
+def reported(pods: list[dict[str, Any]], *owners: ObjectChange[Workload]) -> JobRecord:
     (job,) = (
         KubernetesScheduler("c", Fed(*map(change, pods)), [(MPI, Fed(*(owners or [owned("MPIJob", "top")])))])
         .poll(NOW)
@@ -63,7 +63,7 @@ def test_pods_that_come_one_after_the_other_end_with_the_same(pods: list[dict[st
     assert found.instance_type == OF_LARGE
 
 
-def specified(**roles: Any) -> Change[Workload]:
+def specified(**roles: Any) -> ObjectChange[Workload]:
     """An MPIJob whose specification says what its pods request."""
     found = owned("MPIJob", "top")
     assert found.found is not None

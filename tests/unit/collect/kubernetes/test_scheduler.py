@@ -15,10 +15,10 @@ from tests.waiting import wait_until
 
 from jobmeter.collect.scheduler.kubernetes import informer
 from jobmeter.collect.scheduler.kubernetes.api import HttpApi
-from jobmeter.collect.scheduler.kubernetes.informer import Change, Informer
+from jobmeter.collect.scheduler.kubernetes.informer import Informer, ObjectChange
 from jobmeter.collect.scheduler.kubernetes.kind import KIND
 from jobmeter.collect.scheduler.kubernetes.kinds import KINDS
-from jobmeter.collect.scheduler.kubernetes.objects import Pod, Workload
+from jobmeter.collect.scheduler.kubernetes.objects import PodObject, Workload
 from jobmeter.collect.scheduler.kubernetes.quantity import parse_quantity
 from jobmeter.collect.scheduler.kubernetes.source import KubernetesScheduler
 from jobmeter.errors import ConfigurationError, UnavailableError
@@ -51,7 +51,7 @@ class Together:
 class Fed(Informer[Any]):
     """A feed whose changes a test gives."""
 
-    def __init__(self, *changes: Change[Any]) -> None:
+    def __init__(self, *changes: ObjectChange[Any]) -> None:
         self.changes = list(changes)
         self.problem = ""
 
@@ -64,25 +64,25 @@ class Fed(Informer[Any]):
     def wait_ready(self) -> bool:
         return not self.problem
 
-    def take(self) -> list[Change[Any]]:
+    def take(self) -> list[ObjectChange[Any]]:
         found, self.changes = self.changes, []
         return found
 
 
-def pods() -> list[Change[Pod]]:
+def pods() -> list[ObjectChange[PodObject]]:
     """The recorded events of pods."""
     events = [json.loads(line) for line in recorded("pods")]
     return [
-        Change(event["object"]["metadata"]["uid"], msgspec.convert(event["object"], Pod))
+        ObjectChange(event["object"]["metadata"]["uid"], msgspec.convert(event["object"], PodObject))
         for event in events
         if event["type"] in {"ADDED", "MODIFIED"}
     ]
 
 
-def workloads(name: str = "jobs") -> list[Change[Workload]]:
+def workloads(name: str = "jobs") -> list[ObjectChange[Workload]]:
     events = [json.loads(line) for line in recorded(name)]
     return [
-        Change(event["object"]["metadata"]["uid"], msgspec.convert(event["object"], Workload))
+        ObjectChange(event["object"]["metadata"]["uid"], msgspec.convert(event["object"], Workload))
         for event in events
         if event["type"] in {"ADDED", "MODIFIED"}
     ]
@@ -106,8 +106,8 @@ def pod(name: str, owner: tuple[str, str] | None = None, **labels: str) -> dict[
     }
 
 
-def change(found: dict[str, Any]) -> Change[Pod]:
-    return Change(found["metadata"]["uid"], msgspec.convert(found, Pod))
+def change(found: dict[str, Any]) -> ObjectChange[PodObject]:
+    return ObjectChange(found["metadata"]["uid"], msgspec.convert(found, PodObject))
 
 
 RECORDED = {
@@ -140,7 +140,7 @@ def test_recorded_jobs_are_reported_as_the_api_server_has_them(tmp_path: Path) -
     wait_until(lambda: not [one for one in threading.enumerate() if one.name.startswith("watch ")], "no thread is left")
     assert {name: job.type for name, job in reported.jobs.items() if job.type != "Job"} == {
         "web": "Deployment",
-        "solo": "Pod",
+        "solo": "PodObject",
     }
     assert reported.attempts("two") == [("worker-0", 0, "Succeeded", 0, ""), ("worker-1", 0, "Succeeded", 0, "")]
     assert reported.attempts("oom") == [("worker-0", 0, "Failed", 137, "OOMKilled")]
@@ -216,7 +216,7 @@ def test_a_name_that_is_given_again_is_another_job(tmp_path: Path) -> None:
     assert [job.job_id for job in scheduler.poll(NOW).jobs] == ["train"]
     other = pod("train")
     other["metadata"]["uid"] = "9f8e7d6c-other"
-    feed.changes = [Change("uid-train", None), change(other)]
+    feed.changes = [ObjectChange("uid-train", None), change(other)]
     jobs = {job.job_id: job for job in scheduler.poll(NOW).jobs}
     assert {name: (str(job.state), job.name) for name, job in jobs.items()} == {
         "train": ("Stopped", "train"),
@@ -231,11 +231,11 @@ def test_namespaces_become_projects_where_that_is_requested() -> None:
     assert scheduler.poll(NOW).jobs == []
 
 
-def owned(kind: str, name: str, above: tuple[str, str] | None = None, **status: Any) -> Change[Workload]:
+def owned(kind: str, name: str, above: tuple[str, str] | None = None, **status: Any) -> ObjectChange[Workload]:
     owners = [{"kind": above[0], "name": above[1], "uid": f"uid-{above[1]}", "controller": True}] if above else []
     metadata = {"name": name, "namespace": "ns", "uid": f"uid-{name}", "ownerReferences": owners}
     found = msgspec.convert({"kind": kind, "metadata": metadata, "status": status}, Workload)
-    return Change(f"uid-{name}", found)
+    return ObjectChange(f"uid-{name}", found)
 
 
 def kind_of(path: str) -> Any:
@@ -362,7 +362,7 @@ def test_an_evicted_pod_says_why() -> None:
 def test_a_pod_that_is_missing_from_a_list_ended_unseen() -> None:
     scheduler = KubernetesScheduler("c", (feed := Fed(change(pod("p")))), [])
     scheduler.poll(NOW)
-    feed.changes = [Change("", None, frozenset())]
+    feed.changes = [ObjectChange("", None, frozenset())]
     (job,) = scheduler.poll(NOW).jobs
     assert (str(job.state), job.end) == ("Unknown", None)
 
@@ -404,7 +404,7 @@ class Numbered(HttpApi):
 
 def test_a_list_longer_than_the_queue_is_taken_whole_and_a_watch_waits_for_room(monkeypatch) -> None:
     monkeypatch.setattr(informer, "_MOST_CHANGES", 3)
-    watching = Informer(Numbered(20), "api/v1/pods", Pod, optional=False)
+    watching = Informer(Numbered(20), "api/v1/pods", PodObject, optional=False)
     watching.start()
     try:
         assert watching.wait_ready()
@@ -431,7 +431,7 @@ class CutOff(Numbered):
 
 
 def test_incomplete_and_superseded_lists_are_discarded() -> None:
-    watching = Informer(CutOff(5), "api/v1/pods", Pod, optional=False)
+    watching = Informer(CutOff(5), "api/v1/pods", PodObject, optional=False)
     for _ in range(3):
         with pytest.raises(UnavailableError):
             watching._list()

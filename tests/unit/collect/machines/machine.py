@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from jobmeter.collect import files
-from jobmeter.collect.base import Place
+from jobmeter.collect.base import NodeIdentity
 from jobmeter.collect.cgroup.paths import Hierarchies, groups_of
 from jobmeter.collect.cgroup.reader import GroupReader
 from jobmeter.collect.cgroup.usage import climb
@@ -70,7 +70,7 @@ def plant(machine: Machine, root: Path) -> None:
 
 def observed(root: Path, node: str) -> dict[str, Any]:
     """The records and the samples that an agent makes of a planted machine in its first look."""
-    proc, place = f"{root}/proc", Place(node)
+    proc, place = f"{root}/proc", NodeIdentity(node)
     classifier = NodeClassifier(node, proc, ContainerRuns(f"{root}{FOLDER}"))
     table = ProcessTable(classifier, proc)
     groups = GroupReader(Hierarchies(proc, str(root)), f"{root}/sys")

@@ -14,7 +14,7 @@ from jobmeter.access.call import Call
 from jobmeter.dialects.base import Context, RecordJobs, WriteSamples, drive
 from jobmeter.dialects.mlflow import MLFLOW
 from jobmeter.dialects.mlflow.filters import parse, parse_order, sort
-from jobmeter.dialects.mlflow.metrics import SPECIAL, Point, history, newest, spread, value_series, write
+from jobmeter.dialects.mlflow.metrics import SPECIAL, LoggedPoint, history, newest, spread, value_series, write
 from jobmeter.dialects.mlflow.names import (
     MAX_RUN_ID,
     experiment_id,
@@ -206,7 +206,7 @@ def test_the_history_has_every_value_with_its_step(logged):
 
 
 def test_values_at_one_time_keep_the_order_of_their_steps():
-    points = [Point("loss", 5, step, float(step)) for step in (3, 1, 2)]
+    points = [LoggedPoint("loss", 5, step, float(step)) for step in (3, 1, 2)]
     assert [(point.time, point.step) for point in spread(points)] == [(5, 1), (6, 2), (7, 3)]
 
 
@@ -415,8 +415,8 @@ def test_a_hostile_pattern_takes_no_long_time():
 
 def test_runs_without_a_value_come_last_in_either_direction():
     runs = [Run(id=str(at), experiment="0", status="RUNNING", start=at) for at in range(4)]
-    metrics = {"1": {"loss": Point("loss", 1, 1, 0.5)}, "2": {"loss": Point("loss", 1, 1, 0.1)}}
-    metrics["3"] = {"loss": Point("loss", 1, 1, SPECIAL[0])}
+    metrics = {"1": {"loss": LoggedPoint("loss", 1, 1, 0.5)}, "2": {"loss": LoggedPoint("loss", 1, 1, 0.1)}}
+    metrics["3"] = {"loss": LoggedPoint("loss", 1, 1, SPECIAL[0])}
     ascending, descending = (
         [run.id for run in sort(runs, parse_order([f"metrics.loss {word}"]), metrics)] for word in ("ASC", "desc")
     )

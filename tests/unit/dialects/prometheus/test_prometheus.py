@@ -10,7 +10,7 @@ from tests.stored_series import stored_result
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Context, Dialect
-from jobmeter.dialects.base.request import Slot
+from jobmeter.dialects.base.request import ParameterSlot
 from jobmeter.dialects.prometheus import PROMETHEUS
 from jobmeter.dialects.prometheus.names import exposed, names_of, own_name, stored_names
 from jobmeter.dialects.prometheus.requests import TIME, Duration, PrometheusReader
@@ -38,7 +38,9 @@ class TestPrometheus(DialectTests):
 
 
 def parameter(kind, name, query):
-    slot = Slot(attribute=name, name=name, where="query", kind=kind, meta=msgspec.Meta(), required=False, default=NOW)
+    slot = ParameterSlot(
+        attribute=name, name=name, where="query", kind=kind, meta=msgspec.Meta(), required=False, default=NOW
+    )
     reader = PrometheusReader()
     call = Call("GET", "/prometheus/api/v1/query", query, ())
     return kind.read(reader, slot, reader.values(call, Context(NOW, "")))

@@ -10,7 +10,7 @@ from jobmeter.errors import InvalidRequestError
 from jobmeter.ingest.exporters import RULES
 from jobmeter.ingest.exporters.label_resolver import LabelResolver
 from jobmeter.ingest.exporters.resolve import owner_of, resolve
-from jobmeter.model.catalog import CATALOG, Kind, Scope
+from jobmeter.model.catalog import CATALOG, Kind, MetricScope
 from jobmeter.model.interner import SeriesInterner
 from jobmeter.model.series import Series
 
@@ -215,9 +215,9 @@ def test_what_was_mapped_is_in_the_catalogue_and_of_the_same_kind():
             if counter:
                 assert metric.kind is Kind.COUNTER, name
             if name.startswith("node_"):
-                assert metric.scope is Scope.NODE
+                assert metric.scope is MetricScope.NODE
             if name.startswith("DCGM_"):
-                assert metric.scope is Scope.DEVICE
+                assert metric.scope is MetricScope.DEVICE
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,10 @@ import pytest
 from jobmeter.errors import InvalidRequestError
 from jobmeter.ingest.otel import RULES
 from jobmeter.ingest.otel.resolve import resolve
-from jobmeter.ingest.rule import Subject
-from jobmeter.model.catalog import CATALOG, Scope
+from jobmeter.ingest.rule import RuleTarget
+from jobmeter.model.catalog import CATALOG, MetricScope
 from jobmeter.model.series import Series
-from jobmeter.wire.otlp.written import Described, Kind
+from jobmeter.wire.otlp.written import Described, WrittenKind
 
 HOST = {"host.name": "gpu-1", "os.type": "linux", "host.arch": "amd64"}
 POD = {
@@ -31,7 +31,7 @@ SDK = {
 }
 
 
-def resolved(name, resource, kind=Kind.GAUGE, unit="", scope=("", "", {}), **attributes):
+def resolved(name, resource, kind=WrittenKind.GAUGE, unit="", scope=("", "", {}), **attributes):
     described = Described(
         name, unit, kind, resource, scope, {key.replace("__", "."): value for key, value in attributes.items()}
     )
@@ -42,7 +42,7 @@ def series(metric, labels=(), **parts):
     return Series(metric=metric, project="lab", labels=tuple(sorted(dict(labels).items())), **parts)
 
 
-COUNTER = Kind.COUNTER
+COUNTER = WrittenKind.COUNTER
 CASES = [
     (
         ("system.cpu.time", HOST, COUNTER, {"cpu": "cpu0", "state": "idle"}),
@@ -52,19 +52,19 @@ CASES = [
         ("system.cpu.time", HOST, COUNTER, {"cpu__logical_number": "12", "cpu__mode": "interrupt"}),
         series("node.cpu.time", {"cpu": "12", "mode": "irq"}, node="gpu-1"),
     ),
-    (("system.cpu.logical.count", HOST, Kind.GAUGE, {}), series("node.cpu.count", node="gpu-1")),
-    (("system.cpu.load_average.1m", HOST, Kind.GAUGE, {}), series("node.load1", node="gpu-1")),
-    (("system.memory.limit", HOST, Kind.GAUGE, {}), series("node.memory.total", node="gpu-1")),
+    (("system.cpu.logical.count", HOST, WrittenKind.GAUGE, {}), series("node.cpu.count", node="gpu-1")),
+    (("system.cpu.load_average.1m", HOST, WrittenKind.GAUGE, {}), series("node.load1", node="gpu-1")),
+    (("system.memory.limit", HOST, WrittenKind.GAUGE, {}), series("node.memory.total", node="gpu-1")),
     (
-        ("system.memory.usage", HOST, Kind.GAUGE, {"system__memory__state": "cached"}),
+        ("system.memory.usage", HOST, WrittenKind.GAUGE, {"system__memory__state": "cached"}),
         series("node.memory.cached", node="gpu-1"),
     ),
     (
-        ("system.memory.usage", HOST, Kind.GAUGE, {"state": "slab_reclaimable"}),
+        ("system.memory.usage", HOST, WrittenKind.GAUGE, {"state": "slab_reclaimable"}),
         series("node.memory.slab", {"state": "slab_reclaimable"}, node="gpu-1"),
     ),
     (
-        ("system.memory.usage", HOST, Kind.GAUGE, {"state": "used"}),
+        ("system.memory.usage", HOST, WrittenKind.GAUGE, {"state": "used"}),
         series("external.system.memory.usage", {"state": "used"}, node="gpu-1"),
     ),
     (
@@ -84,7 +84,12 @@ CASES = [
         series("node.network.dropped", {"interface": "eth0", "direction": "transmit"}, node="gpu-1"),
     ),
     (
-        ("system.filesystem.usage", HOST, Kind.GAUGE, {"mountpoint": "/data", "state": "free", "device": "/dev/sda1"}),
+        (
+            "system.filesystem.usage",
+            HOST,
+            WrittenKind.GAUGE,
+            {"mountpoint": "/data", "state": "free", "device": "/dev/sda1"},
+        ),
         series("node.filesystem.available", {"mount": "/data"}, node="gpu-1"),
     ),
     (
@@ -92,12 +97,12 @@ CASES = [
         series("node.memory.major.faults", node="gpu-1"),
     ),
     (
-        ("system.processes.count", HOST, Kind.GAUGE, {"status": "blocked"}),
+        ("system.processes.count", HOST, WrittenKind.GAUGE, {"status": "blocked"}),
         series("node.processes.blocked", node="gpu-1"),
     ),
     # A counter that is no counter, and a machine that nobody names: they stay what they are.
     (
-        ("system.cpu.time", HOST, Kind.GAUGE, {"state": "idle"}),
+        ("system.cpu.time", HOST, WrittenKind.GAUGE, {"state": "idle"}),
         series("external.system.cpu.time", {"state": "idle"}, node="gpu-1"),
     ),
     (
@@ -105,39 +110,47 @@ CASES = [
         series("external.system.cpu.time", {"state": "idle"}),
     ),
     (("container.cpu.time", POD, COUNTER, {}), series("cpu.time", SPLIT, **OF_POD)),
-    (("container.memory.working_set", POD, Kind.GAUGE, {}), series("memory.usage", SPLIT, **OF_POD)),
-    (("k8s.container.memory_limit", POD, Kind.GAUGE, {}), series("memory.limit", SPLIT, **OF_POD)),
+    (("container.memory.working_set", POD, WrittenKind.GAUGE, {}), series("memory.usage", SPLIT, **OF_POD)),
+    (("k8s.container.memory_limit", POD, WrittenKind.GAUGE, {}), series("memory.limit", SPLIT, **OF_POD)),
     (
         ("k8s.pod.network.io", POD, COUNTER, {"interface": "eth0", "direction": "receive"}),
         series("network.receive", {"namespace": "lab", "interface": "eth0"}, **OF_POD),
     ),
     (
-        ("container.memory.working_set", {**POD, "k8s.pod.name": "api-6c9f"}, Kind.GAUGE, {}),
+        ("container.memory.working_set", {**POD, "k8s.pod.name": "api-6c9f"}, WrittenKind.GAUGE, {}),
         series("memory.usage", {**SPLIT, "pod": "api-6c9f"}, node="gpu-1"),
     ),
     (
-        ("container.memory.working_set", {**POD, "k8s.pod.name": "api-6c9f", "k8s.job.name": "api"}, Kind.GAUGE, {}),
+        (
+            "container.memory.working_set",
+            {**POD, "k8s.pod.name": "api-6c9f", "k8s.job.name": "api"},
+            WrittenKind.GAUGE,
+            {},
+        ),
         series("memory.usage", SPLIT, node="gpu-1", job="api", replica="6c9f"),
     ),
     (
         ("container.cpu.time", {"host.name": "n", "container.id": "abc"}, COUNTER, {"cpu__mode": "user"}),
         series("cpu.time", {"container": "abc", "mode": "user"}, node="n"),
     ),
-    (("hw.gpu.utilization", HOST, Kind.GAUGE, {"hw__id": "3"}), series("gpu.utilization", node="gpu-1", device="gpu3")),
     (
-        ("hw.gpu.utilization", HOST, Kind.GAUGE, {"hw__id": "nvidia_3", "hw__gpu__task": "decoder"}),
+        ("hw.gpu.utilization", HOST, WrittenKind.GAUGE, {"hw__id": "3"}),
+        series("gpu.utilization", node="gpu-1", device="gpu3"),
+    ),
+    (
+        ("hw.gpu.utilization", HOST, WrittenKind.GAUGE, {"hw__id": "nvidia_3", "hw__gpu__task": "decoder"}),
         series("gpu.decoder.utilization", node="gpu-1", device="gpu3"),
     ),
     (
-        ("hw.gpu.memory.usage", {**HOST, **SDK}, Kind.GAUGE, {"hw__id": "GPU-6a"}),
+        ("hw.gpu.memory.usage", {**HOST, **SDK}, WrittenKind.GAUGE, {"hw__id": "GPU-6a"}),
         series("gpu.memory.usage", node="gpu-1", device="GPU-6a", job="train-7", replica="worker-1"),
     ),
     (
-        ("hw.power", HOST, Kind.GAUGE, {"hw__id": "0", "hw__type": "gpu"}),
+        ("hw.power", HOST, WrittenKind.GAUGE, {"hw__id": "0", "hw__type": "gpu"}),
         series("gpu.power", node="gpu-1", device="gpu0"),
     ),
     (
-        ("hw.power", HOST, Kind.GAUGE, {"hw__id": "0", "hw__type": "fan"}),
+        ("hw.power", HOST, WrittenKind.GAUGE, {"hw__id": "0", "hw__type": "fan"}),
         series("external.hw.power", {"hw.id": "0", "hw.type": "fan"}, node="gpu-1"),
     ),
     (
@@ -145,7 +158,7 @@ CASES = [
         series("gpu.energy", node="gpu-1", device="gpu0"),
     ),
     (
-        ("hw.temperature", HOST, Kind.GAUGE, {"hw__id": "0", "hw__type": "gpu", "hw__sensor_location": "HBM"}),
+        ("hw.temperature", HOST, WrittenKind.GAUGE, {"hw__id": "0", "hw__type": "gpu", "hw__sensor_location": "HBM"}),
         series("gpu.temperature.memory", {"sensor": "HBM"}, node="gpu-1", device="gpu0"),
     ),
     (
@@ -153,11 +166,16 @@ CASES = [
         series("external.hw.gpu.io", {"hw.id": "0", "network.io.direction": "receive"}, node="gpu-1", device="gpu0"),
     ),
     (
-        ("app.loss", SDK, Kind.GAUGE, {"phase": "train"}),
+        ("app.loss", SDK, WrittenKind.GAUGE, {"phase": "train"}),
         series("app.loss", {"phase": "train", "service.name": "trainer"}, job="train-7", replica="worker-1"),
     ),
     (
-        ("http.server/active requests", SDK, Kind.GAUGE, {"job": "x", "a/b": "1", "a b": "2", "1st": "y", ".z": "z"}),
+        (
+            "http.server/active requests",
+            SDK,
+            WrittenKind.GAUGE,
+            {"job": "x", "a/b": "1", "a b": "2", "1st": "y", ".z": "z"},
+        ),
         series(
             "external.http.server_active_requests",
             {"attribute_job": "x", "a_b": "2;1", "key_1st": "y", "_z": "z", "service.name": "trainer"},
@@ -177,7 +195,11 @@ def test_a_series_of_the_conventions_is_what_the_catalogue_says(sent, expected):
 
 
 def test_every_rule_names_a_metric_of_the_same_subject():
-    scopes = {Subject.NODE: Scope.NODE, Subject.POD: Scope.REPLICA, Subject.GPU: Scope.DEVICE}
+    scopes = {
+        RuleTarget.NODE: MetricScope.NODE,
+        RuleTarget.POD: MetricScope.REPLICA,
+        RuleTarget.GPU: MetricScope.DEVICE,
+    }
     for rules in RULES.values():
         for rule in rules:
             assert CATALOG[rule.metric].scope is scopes[rule.subject]
@@ -202,11 +224,11 @@ def test_a_plain_number_may_have_the_unit_1(unit, name):
 @pytest.mark.parametrize(
     ("unit", "kind", "resource", "name"),
     [
-        ("1", Kind.GAUGE, {**HOST, "jobmeter.device": "gpu0"}, "gpu.utilization"),
-        ("%", Kind.GAUGE, {**HOST, "jobmeter.device": "gpu0"}, "external.gpu.utilization"),
-        ("1", Kind.COUNTER, {**HOST, "jobmeter.device": "gpu0"}, "external.gpu.utilization"),
-        ("1", Kind.GAUGE, HOST, "external.gpu.utilization"),
-        ("1", Kind.GAUGE, {**SDK, "jobmeter.device": "gpu0"}, "external.gpu.utilization"),
+        ("1", WrittenKind.GAUGE, {**HOST, "jobmeter.device": "gpu0"}, "gpu.utilization"),
+        ("%", WrittenKind.GAUGE, {**HOST, "jobmeter.device": "gpu0"}, "external.gpu.utilization"),
+        ("1", WrittenKind.COUNTER, {**HOST, "jobmeter.device": "gpu0"}, "external.gpu.utilization"),
+        ("1", WrittenKind.GAUGE, HOST, "external.gpu.utilization"),
+        ("1", WrittenKind.GAUGE, {**SDK, "jobmeter.device": "gpu0"}, "external.gpu.utilization"),
     ],
 )
 def test_the_catalogues_own_name_is_taken_with_its_unit_kind_and_owner(unit, kind, resource, name):

@@ -17,8 +17,8 @@ from jobmeter.model.time import DAY, TimeRange
 from jobmeter.query.reduce import bucket
 from jobmeter.query.tsdb.aggregate import aggregate
 from jobmeter.query.tsdb.calendars import Unit, edges
-from jobmeter.query.tsdb.columns import Columns
-from jobmeter.query.tsdb.compute import Groups, PointQuery, prepare
+from jobmeter.query.tsdb.columns import SeriesColumns
+from jobmeter.query.tsdb.compute import PointQuery, SeriesGroups, prepare
 from jobmeter.query.tsdb.compute import points as joined_points
 from jobmeter.query.tsdb.downsample import STEPPED, downsample, fill, from_steps, parse
 from jobmeter.query.tsdb.functions import AGGREGATORS, Missing
@@ -44,7 +44,7 @@ groups = st.lists(series, min_size=1, max_size=5)
 def columns(group):
     rows = [(index, time, value) for index, one in enumerate(group) for time, value in one]
     index, time, value = zip(*rows, strict=True)
-    return Columns(
+    return SeriesColumns(
         np.array(index, np.int64),
         np.array(time, np.int64),
         np.array([np.nan if one is None else one for one in value], np.float64),
@@ -142,7 +142,12 @@ def test_a_whole_sub_query_is_what_the_slow_way_gives(group, name, text, rate, s
     query = PointQuery(aggregator=name, downsample=wanted, rate=rate)
     # The margin is an hour at either end, so that all there is has been read.
     found = points(
-        columns(group), query, Groups([0] * len(group)), TimeRange(first, last + 1), milliseconds=True, stepped=False
+        columns(group),
+        query,
+        SeriesGroups([0] * len(group)),
+        TimeRange(first, last + 1),
+        milliseconds=True,
+        stepped=False,
     )
     slow, interval = group, 0
     if text:
@@ -197,7 +202,7 @@ def test_the_table_of_fill_policies():
     group = table([None, None, None, 15, None, 5, None], [10, None, 20, None, None, None, 20])
     query = PointQuery(aggregator="sum", downsample=parse("10s-sum-nan", UTC, calendar=False))
     span = TimeRange(T0, T0 + 60_001)
-    _, value = points(columns(group), query, Groups([0, 0]), span, milliseconds=False, stepped=False)[0]
+    _, value = points(columns(group), query, SeriesGroups([0, 0]), span, milliseconds=False, stepped=False)[0]
     expected = [10, None, 20, 15, None, 5, 20]
     assert [None if math.isnan(one) else one for one in value.tolist()] == expected
 
@@ -236,7 +241,7 @@ def test_a_series_that_ended_before_the_range_has_no_filler(policy, filler):
 
     def values_of(name, group):
         query = PointQuery(aggregator=name, downsample=wanted)
-        found = points(columns(group), query, Groups([0] * len(group)), span, milliseconds=True, stepped=False)
+        found = points(columns(group), query, SeriesGroups([0] * len(group)), span, milliseconds=True, stepped=False)
         return {at: list(zip(*(part.tolist() for part in found[at]), strict=True)) for at in found}
 
     expected = [(T0, filler), (T0 + 10_000, 7.0), (T0 + 20_000, filler)]
@@ -253,9 +258,9 @@ def test_the_rate_before_stands_in_for_a_reset_that_was_dropped():
         wanted = parse(text, UTC, calendar=False)
         query = PointQuery(aggregator="sum", downsample=wanted, rate=options)
         span = TimeRange(T0, T0 + 30_001)
-        both = points(columns([falls, grows]), query, Groups([0, 0]), span, milliseconds=True, stepped=False)[0]
+        both = points(columns([falls, grows]), query, SeriesGroups([0, 0]), span, milliseconds=True, stepped=False)[0]
         assert both[1].tolist()[-3:] == [3.0, 3.0, 5.0], text
-        alone = points(columns([falls]), query, Groups([0]), span, milliseconds=True, stepped=False)[0]
+        alone = points(columns([falls]), query, SeriesGroups([0]), span, milliseconds=True, stepped=False)[0]
         assert (alone[0].tolist()[-2:], alone[1].tolist()[-2:]) == ([T0 + 10_000, T0 + 30_000], [2.0, 4.0]), text
 
 
@@ -265,7 +270,7 @@ def test_several_readings_in_a_second_become_one_unless_milliseconds_are_request
 
     def values_of(name, milliseconds):
         query = PointQuery(aggregator=name)
-        found = points(columns(group), query, Groups([0]), span, milliseconds=milliseconds, stepped=False)
+        found = points(columns(group), query, SeriesGroups([0]), span, milliseconds=milliseconds, stepped=False)
         return [part.tolist() for part in found[0]]
 
     assert values_of("sum", True) == [[T0 + 100, T0 + 900, T0 + 1_000], [1, 3, 7]]
@@ -296,7 +301,7 @@ def test_series_that_never_meet_are_not_joined_by_the_million():
     index = np.repeat(np.arange(size), 100)
     time = np.sort((np.arange(size * 100) * 7919) % (size * 100)).reshape(100, size).T.ravel()
     with pytest.raises(LimitExceededError):
-        aggregate(Columns(index, time, np.ones(len(time))), AGGREGATORS["sum"], Missing.LINEAR)
+        aggregate(SeriesColumns(index, time, np.ones(len(time))), AGGREGATORS["sum"], Missing.LINEAR)
 
 
 def local(text, zone):

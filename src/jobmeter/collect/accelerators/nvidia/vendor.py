@@ -7,7 +7,7 @@ from jobmeter.collect.accelerators.nvidia.api import NvmlDevice, Reading
 from jobmeter.collect.accelerators.nvidia.binding import PynvmlLibrary
 from jobmeter.collect.accelerators.nvidia.measures import MEASURES, SLOW_MEASURES
 from jobmeter.collect.accelerators.nvidia.visible import UUID_PREFIX, VARIABLES
-from jobmeter.collect.accelerators.vendor import Driver, Health, NotSupportedError, Vendor
+from jobmeter.collect.accelerators.vendor import DeviceHealth, Driver, NotSupportedError, Vendor
 from jobmeter.collect.machine import Machine
 from jobmeter.model.device import DeviceState
 from jobmeter.model.time import Clock
@@ -20,7 +20,7 @@ def _open(clock: Clock, machine: Machine, patience: float) -> Driver[NvmlDevice]
     return PynvmlLibrary(clock=clock, proc_root=machine.proc, patience=patience)
 
 
-def _check(device: NvmlDevice) -> Health:
+def _check(device: NvmlDevice) -> DeviceHealth:
     """Read memory errors, pending or failed remappings of rows, and the temperature."""
     values: dict[str, float] = {}
     errors, warnings = [], []
@@ -33,7 +33,7 @@ def _check(device: NvmlDevice) -> Health:
     if (heat := _given(device, Reading.TEMPERATURE)) is not None:
         values["temperature"] = float(heat[0])
         warnings += [f"its temperature is {heat[0]} °C"] if heat[0] >= HOT else []
-    return Health(values, errors, warnings)
+    return DeviceHealth(values, errors, warnings)
 
 
 def _given(device: NvmlDevice, reading: Reading) -> Sequence[int] | None:

@@ -21,7 +21,7 @@ class Summary(msgspec.Struct, frozen=True, rename="kebab"):
     last_modification: int = -1
 
 
-class Overview(msgspec.Struct, frozen=True):
+class FlinkOverview(msgspec.Struct, frozen=True):
     """``/jobs/overview``."""
 
     jobs: list[Summary] = []
@@ -64,7 +64,7 @@ class Subtasks(msgspec.Struct, frozen=True):
     subtasks: list[Subtask] = []
 
 
-class Failure(msgspec.Struct, frozen=True, rename="camel"):
+class FlinkFailure(msgspec.Struct, frozen=True, rename="camel"):
     """Reason of a restart or failure of a job. The names of task and task manager are None if unknown."""
 
     exception_name: str
@@ -72,22 +72,22 @@ class Failure(msgspec.Struct, frozen=True, rename="camel"):
     stacktrace: str = ""
     task_name: str | None = None
     task_manager_id: str | None = None
-    concurrent_exceptions: list["Failure"] = []
+    concurrent_exceptions: list["FlinkFailure"] = []
 
 
-class History(msgspec.Struct, frozen=True):
+class FlinkHistory(msgspec.Struct, frozen=True):
     """Last failures, newest first."""
 
-    entries: list[Failure] = []
+    entries: list[FlinkFailure] = []
 
 
 class Exceptions(msgspec.Struct, frozen=True, rename="camel"):
     """``/jobs/JOB/exceptions``."""
 
-    exception_history: History = History()
+    exception_history: FlinkHistory = FlinkHistory()
 
 
-class Reading(msgspec.Struct, frozen=True):
+class FlinkReading(msgspec.Struct, frozen=True):
     """Metric; ``value`` is empty in a list of names."""
 
     id: str

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from jobmeter.collect.scheduler.flink.answers import TERMINAL, Details, Failure, Subtask, Summary
+from jobmeter.collect.scheduler.flink.answers import TERMINAL, Details, FlinkFailure, Subtask, Summary
 from jobmeter.collect.text import short_text, valid_text
 from jobmeter.model.event import Level
 from jobmeter.model.job import JobState
@@ -41,7 +41,7 @@ class FlinkJob:
     listed: Summary
     details: Details | None = None
     subtasks: Mapping[str, Sequence[Subtask]] = field(default_factory=dict)
-    failures: Sequence[Failure] = ()
+    failures: Sequence[FlinkFailure] = ()
     counted: int = 0
     read_ms: int | None = None
     changed_ms: int = 0
@@ -68,7 +68,7 @@ class FlinkJob:
         """True if the newest failure ended the job."""
         return self.details is not None and self.details.state == "FAILED"
 
-    def attempts(self) -> Iterator[tuple[int, Failure]]:
+    def attempts(self) -> Iterator[tuple[int, FlinkFailure]]:
         """Yield each remembered failure, with the number of the attempt that it ended."""
         first = self.restarts + (1 if self.failed else 0) - len(self.failures)
         for at, failure in enumerate(self.failures):
@@ -180,7 +180,7 @@ def _ran(job: FlinkJob, cluster: str, subtask: Subtask, since: int) -> None:
     )
 
 
-def _failed(job: FlinkJob, cluster: str, attempt: int, failure: Failure, began: int) -> None:
+def _failed(job: FlinkJob, cluster: str, attempt: int, failure: FlinkFailure, began: int) -> None:
     """Record the failure of an attempt on its replica if known, else on all."""
     where = _place(failure)
     if where and (where, attempt) not in job.replicas:
@@ -196,7 +196,7 @@ def _ended(replica: ReplicaRecord, state: JobState, end_ms: int, reason: str = "
     return replace(replica, state=state, end=end_ms, reason=reason)
 
 
-def _event(job: FlinkJob, attempt: int, failure: Failure) -> EventRecord:
+def _event(job: FlinkJob, attempt: int, failure: FlinkFailure) -> EventRecord:
     final = job.failed and failure is job.failures[-1]
     task = f" in {failure.task_name}" if failure.task_name else ""
     trace = valid_text(failure.stacktrace)[:_MOST_TRACE]
@@ -211,7 +211,7 @@ def _event(job: FlinkJob, attempt: int, failure: Failure) -> EventRecord:
     )
 
 
-def _place(failure: Failure) -> str:
+def _place(failure: FlinkFailure) -> str:
     """Return the task manager of the failure; empty if unknown."""
     for one in (failure, *failure.concurrent_exceptions):
         if one.task_manager_id and is_name(one.task_manager_id):
@@ -219,7 +219,7 @@ def _place(failure: Failure) -> str:
     return ""
 
 
-def _cause(failure: Failure) -> str:
+def _cause(failure: FlinkFailure) -> str:
     """Return the exception at the root: the last cause of the trace."""
     lines = [line for line in failure.stacktrace.splitlines() if line and not line.startswith(("\t", " "))]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]

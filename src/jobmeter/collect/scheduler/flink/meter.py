@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from jobmeter.collect.scheduler.flink import meaning
 from jobmeter.collect.scheduler.flink.answers import Details, Vertex
 from jobmeter.collect.scheduler.flink.job import FlinkJob, endpoint_host, task_manager
-from jobmeter.collect.scheduler.flink.rest import Rest
+from jobmeter.collect.scheduler.flink.rest import FlinkRest
 from jobmeter.collect.text import valid_text
 from jobmeter.model.sample import Sample
 from jobmeter.model.series import MAX_LABEL_VALUE, Series
@@ -26,10 +26,10 @@ class _Listed:
 
 
 @dataclass(slots=True, eq=False)
-class Meter:
+class FlinkMeter:
     """Measures jobs. It caches, for each running job, the names of its tasks' metrics, and its count of restarts."""
 
-    rest: Rest
+    rest: FlinkRest
     cluster: str
     _lists: dict[tuple[str, str], _Listed] = field(default_factory=dict)
     _restarts: dict[str, tuple[float, int]] = field(default_factory=dict)

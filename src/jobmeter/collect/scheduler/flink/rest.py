@@ -7,7 +7,7 @@ from urllib.parse import quote, urlsplit
 import msgspec
 import urllib3
 
-from jobmeter.collect.scheduler.flink.answers import Reading
+from jobmeter.collect.scheduler.flink.answers import FlinkReading
 from jobmeter.collect.scheduler.http import get
 from jobmeter.errors import ConfigurationError, LimitExceededError, UnavailableError
 
@@ -21,7 +21,7 @@ _LONGEST_QUERY = 3_000
 T = TypeVar("T")
 
 
-class Rest:
+class FlinkRest:
     """A client of a job manager at ``http(s)://[USER:PASSWORD@]HOST[:PORT][/PATH]``."""
 
     def __init__(self, address: str, most_requests: int = MOST_REQUESTS) -> None:
@@ -70,13 +70,13 @@ class Rest:
 
     def names(self, path: str) -> list[str]:
         """Return the names of the metrics; empty at first, because Flink collects them only after a request."""
-        return [one.id for one in self.get(path, list[Reading]) or []]
+        return [one.id for one in self.get(path, list[FlinkReading]) or []]
 
     def values(self, path: str, names: Sequence[str]) -> dict[str, float]:
         """Return the values of existing metrics by name; other values than numbers are left out."""
         found: dict[str, float] = {}
         for some in _chunks(names):
-            for one in self.get(f"{path}?get={some}", list[Reading]) or []:
+            for one in self.get(f"{path}?get={some}", list[FlinkReading]) or []:
                 try:
                     found[one.id] = float(one.value)
                 except ValueError:

@@ -11,15 +11,15 @@ from jobmeter.collect.scheduler.base import Scheduler
 from jobmeter.collect.scheduler.flink.answers import (
     Details,
     Exceptions,
-    Overview,
-    Reading,
+    FlinkOverview,
+    FlinkReading,
     Subtask,
     Subtasks,
     Summary,
 )
 from jobmeter.collect.scheduler.flink.job import FlinkJob, job_events, job_records, lost_record
-from jobmeter.collect.scheduler.flink.meter import Meter, exclusive_task_managers
-from jobmeter.collect.scheduler.flink.rest import Rest
+from jobmeter.collect.scheduler.flink.meter import FlinkMeter, exclusive_task_managers
+from jobmeter.collect.scheduler.flink.rest import FlinkRest
 from jobmeter.collect.state_file import StateFile
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.record import EventRecord, JobRecord, Records, check_event, check_record
@@ -47,11 +47,11 @@ class _SavedState(msgspec.Struct):
 class FlinkCluster(Scheduler):
     """Scheduler of a Flink cluster. For one thread; ``state`` is a folder that outlives the program."""
 
-    def __init__(self, cluster: str, rest: Rest, state: Path | None = None) -> None:
+    def __init__(self, cluster: str, rest: FlinkRest, state: Path | None = None) -> None:
         self._cluster = cluster
         self._rest = rest
         self._state = StateFile(state / _STATE if state else None, msgspec.json.Decoder(_SavedState))
-        self._meter = Meter(rest, cluster)
+        self._meter = FlinkMeter(rest, cluster)
         self._answered_ms: int | None = None
         self._jobs = self._stored_jobs()
         self._turn = 0
@@ -60,10 +60,10 @@ class FlinkCluster(Scheduler):
     def poll(self, now_ms: int) -> Records:
         """Return the changes. A job that is no longer listed ended in an unknown state."""
         self._rest.begin()
-        listed = self._rest.get("/jobs/overview", Overview) or Overview()
+        listed = self._rest.get("/jobs/overview", FlinkOverview) or FlinkOverview()
         if listed.jobs:
             # Flink collects metrics only after a request: this one makes the later reads fresher.
-            self._rest.get(_TOUCH, list[Reading])
+            self._rest.get(_TOUCH, list[FlinkReading])
         jobs: list[JobRecord] = []
         events: list[EventRecord] = []
         for one in self._in_turn(listed.jobs):

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 
 from jobmeter.collect.scheduler.kubernetes.kinds import SCHEDULES, OwnerKind
 from jobmeter.collect.scheduler.kubernetes.naming import slot_of
-from jobmeter.collect.scheduler.kubernetes.objects import Metadata, Pod, Workload
-from jobmeter.collect.scheduler.kubernetes.owners import POD, Owner, OwnerTable, Presence, RootOwner, claimed
-from jobmeter.collect.scheduler.kubernetes.runs import Run, gone, read_runs
+from jobmeter.collect.scheduler.kubernetes.objects import Metadata, PodObject, Workload
+from jobmeter.collect.scheduler.kubernetes.owners import POD, OwnerPresence, OwnerTable, PodOwner, RootOwner, claimed
+from jobmeter.collect.scheduler.kubernetes.runs import PodRun, gone, read_runs
 from jobmeter.collect.scheduler.kubernetes.saved_state import SavedJob, SavedPod, SavedState
 from jobmeter.model.job import JobState
 
@@ -23,13 +23,13 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Member:
+class ClusterMember:
     """Pod of a job; ``runs`` by their number in the pod."""
 
-    pod: Pod
+    pod: PodObject
     place: SavedPod
-    runs: dict[int, Run] = field(default_factory=dict)
-    presence: Presence = Presence.THERE
+    runs: dict[int, PodRun] = field(default_factory=dict)
+    presence: OwnerPresence = OwnerPresence.THERE
     node_uid: str = ""
     """Uid of the pod on its node: of a static pod the kubelet's own, else the API server's."""
 
@@ -38,13 +38,13 @@ class Member:
 class _Waiting:
     """Pod whose owner was not found, with the number of tries and their start."""
 
-    pod: Pod
+    pod: PodObject
     since_ms: int
     tries: int = 0
 
 
 @dataclass(slots=True)
-class Job:
+class ClusterJob:
     """Job: its id and project, its root owner, and its pods by uid in order of creation.
 
     Every pod is in the namespace of the root owner.
@@ -53,8 +53,8 @@ class Job:
     job_id: str
     project: str
     root: RootOwner
-    owner: Owner | None = None
-    members: dict[str, Member] = field(default_factory=dict)
+    owner: PodOwner | None = None
+    members: dict[str, ClusterMember] = field(default_factory=dict)
 
 
 class ClusterState:
@@ -67,7 +67,7 @@ class ClusterState:
     def __init__(self, saved: SavedState, *, by_namespace: bool, namespaces: frozenset[str]) -> None:
         """``by_namespace``: each namespace is a project. ``namespaces`` are the reported ones, empty: all."""
         self.saved = saved
-        self.jobs: dict[str, Job] = {}
+        self.jobs: dict[str, ClusterJob] = {}
         self._by_namespace = by_namespace
         self._namespaces = namespaces
         self._owners = OwnerTable(self._pod_metadata)
@@ -88,18 +88,18 @@ class ClusterState:
             job.root, job.owner = root, owner
             self._dirty[root.key] = None
 
-    def workload_deleted(self, uid: str, now_ms: int, presence: Presence) -> None:
+    def workload_deleted(self, uid: str, now_ms: int, presence: OwnerPresence) -> None:
         """Note that a workload was deleted."""
-        if (owner := self._owners.get(uid)) is not None and owner.presence is Presence.THERE:
+        if (owner := self._owners.get(uid)) is not None and owner.presence is OwnerPresence.THERE:
             owner.presence, owner.deleted_ms = presence, now_ms
             self._dirty[owner.root.key] = None
 
     def missing_workloads(self, kind: OwnerKind, there: frozenset[str], now_ms: int) -> None:
         """Remove the workloads of a kind that are not in a complete list."""
         for uid in self._owners.listed(kind, there):
-            self.workload_deleted(uid, now_ms, Presence.MISSING)
+            self.workload_deleted(uid, now_ms, OwnerPresence.MISSING)
 
-    def pods(self, found: Iterable[Pod], now_ms: int, behind: Collection[OwnerKind] = ()) -> None:
+    def pods(self, found: Iterable[PodObject], now_ms: int, behind: Collection[OwnerKind] = ()) -> None:
         """Add or update pods; several states of one pod in order of time.
 
         ``behind`` are the kinds of owners whose watch is interrupted.
@@ -115,26 +115,26 @@ class ClusterState:
             waiting.tries += 1
         self.pods([waiting.pod for waiting in self._waiting.values()], now_ms, behind)
 
-    def pod_deleted(self, uid: str, presence: Presence) -> None:
+    def pod_deleted(self, uid: str, presence: OwnerPresence) -> None:
         """Note that a pod was deleted."""
         self._waiting.pop(uid, None)
         job = self.jobs.get(self._job_of_pod.get(uid, ""))
         member = job.members[uid] if job else None
-        if job is None or member is None or member.presence is not Presence.THERE:
+        if job is None or member is None or member.presence is not OwnerPresence.THERE:
             return
         member.presence = presence
         latest = max(member.runs, default=0)
-        run = member.runs.get(latest, Run(JobState.QUEUED))
-        member.runs[latest] = gone(run, member.pod, observed=presence is Presence.DELETED)
+        run = member.runs.get(latest, PodRun(JobState.QUEUED))
+        member.runs[latest] = gone(run, member.pod, observed=presence is OwnerPresence.DELETED)
         self._withdraw(member)
         self._note(job, member)
 
     def missing_pods(self, there: frozenset[str]) -> None:
         """Remove the pods that are not in a complete list."""
         for uid in [uid for uid in [*self._job_of_pod, *self._waiting] if uid not in there]:
-            self.pod_deleted(uid, Presence.MISSING)
+            self.pod_deleted(uid, OwnerPresence.MISSING)
 
-    def touched(self) -> Iterator[Job]:
+    def touched(self) -> Iterator[ClusterJob]:
         """Return the jobs that changed since the last call."""
         dirty, self._dirty = self._dirty, {}
         return (self.jobs[key] for key in dirty if key in self.jobs)
@@ -144,13 +144,13 @@ class ClusterState:
         names = [key for key in self.saved.jobs if key not in self.jobs]
         return [self.saved.jobs.pop(key) for key in names]
 
-    def forget(self, job: Job) -> None:
+    def forget(self, job: ClusterJob) -> None:
         """Remove a finished job from the stored state, and entirely once the cluster has no object of it."""
         key = job.root.key
         self.saved.jobs.pop(key, None)
-        if job.owner is not None and job.owner.presence is Presence.THERE:
+        if job.owner is not None and job.owner.presence is OwnerPresence.THERE:
             return
-        if any(member.presence is Presence.THERE for member in job.members.values()):
+        if any(member.presence is OwnerPresence.THERE for member in job.members.values()):
             return
         del self.jobs[key]
         if job.owner is not None:
@@ -158,19 +158,19 @@ class ClusterState:
         for uid in job.members:
             del self._job_of_pod[uid]
 
-    def _note(self, job: Job, member: Member) -> None:
+    def _note(self, job: ClusterJob, member: ClusterMember) -> None:
         latest = max(member.runs)
         state = member.runs[latest].state
         member.place.runs = latest + 1
         member.place.failed = state.finished and state is not JobState.SUCCEEDED
         self._dirty[job.root.key] = None
 
-    def _update(self, pod: Pod) -> None:
+    def _update(self, pod: PodObject) -> None:
         job = self.jobs[self._job_of_pod[pod.metadata.uid]]
         member = job.members[pod.metadata.uid]
         if member.pod.static_uid != pod.static_uid:
             self._withdraw(member)
-        member.pod, member.presence = pod, Presence.THERE
+        member.pod, member.presence = pod, OwnerPresence.THERE
         member.runs.update(read_runs(pod))
         if pod.static_uid:
             claims = self._mirrors.setdefault((pod.spec.node_name, pod.static_uid), {})
@@ -180,7 +180,7 @@ class ClusterState:
             member.node_uid = pod.metadata.uid
         self._note(job, member)
 
-    def _withdraw(self, member: Member) -> None:
+    def _withdraw(self, member: ClusterMember) -> None:
         """Withdraw the claim of a pod that it mirrors a static pod."""
         place = member.pod.spec.node_name, member.pod.static_uid
         claims = self._mirrors.get(place, {})
@@ -207,7 +207,7 @@ class ClusterState:
     def _included(self, metadata: Metadata) -> bool:
         return not self._namespaces or metadata.namespace in self._namespaces
 
-    def _joined(self, pod: Pod, now_ms: int, behind: Collection[OwnerKind]) -> bool:
+    def _joined(self, pod: PodObject, now_ms: int, behind: Collection[OwnerKind]) -> bool:
         """Add the pod to its job. False if it is not reported, or its owner may still arrive."""
         metadata = pod.metadata
         waiting = self._waiting.pop(metadata.uid, None)
@@ -219,11 +219,13 @@ class ClusterState:
             return False
         job = self._job(root, metadata.uid)
         job.owner = job.owner or self._owners.of(root)
-        job.members[metadata.uid] = Member(pod, self._place(job, pod))
+        job.members[metadata.uid] = ClusterMember(pod, self._place(job, pod))
         self._job_of_pod[metadata.uid] = root.key
         return True
 
-    def _root(self, pod: Pod, waiting: _Waiting | None, now_ms: int, behind: Collection[OwnerKind]) -> RootOwner | None:
+    def _root(
+        self, pod: PodObject, waiting: _Waiting | None, now_ms: int, behind: Collection[OwnerKind]
+    ) -> RootOwner | None:
         """Return the root of a pod's owners; None while it may still arrive."""
         metadata = pod.metadata
         found = self._owners.resolve(RootOwner(POD, metadata.name, metadata.namespace, metadata.uid), metadata)
@@ -238,7 +240,7 @@ class ClusterState:
             return owner
         return found.root if now_ms - waiting.since_ms >= _PATIENCE_MS else None
 
-    def _was_in(self, owner: RootOwner, pod: Pod) -> bool:
+    def _was_in(self, owner: RootOwner, pod: PodObject) -> bool:
         """True if the pod was a member of the owner's job before a restart."""
         saved = self.saved.jobs.get(owner.key)
         return saved is not None and pod.metadata.uid in saved.pods
@@ -247,15 +249,15 @@ class ClusterState:
         job = self.jobs.get(self._job_of_pod.get(uid, ""))
         return job.members[uid].pod.metadata if job else None
 
-    def _job(self, root: RootOwner, pod: str = "") -> Job:
+    def _job(self, root: RootOwner, pod: str = "") -> ClusterJob:
         """Return the job of a root owner, created if missing; ``pod`` is the uid of the joining pod."""
         if root.key not in self.jobs:
             project = root.namespace if self._by_namespace else ""
             saved = self.saved.adopt(root.key, root.name, project, verified=root.verified, pod=pod)
-            self.jobs[root.key] = Job(saved.job_id, project, root)
+            self.jobs[root.key] = ClusterJob(saved.job_id, project, root)
         return self.jobs[root.key]
 
-    def _place(self, job: Job, pod: Pod) -> SavedPod:
+    def _place(self, job: ClusterJob, pod: PodObject) -> SavedPod:
         places = self.saved.jobs.setdefault(job.root.key, SavedJob(job.job_id, job.project)).pods
         for uid, member in job.members.items():
             places.setdefault(
@@ -279,6 +281,6 @@ def _free(role: str, places: dict[str, SavedPod]) -> str:
     return f"{role}-{number}"
 
 
-def ordered(pods: Iterable[Pod]) -> list[Pod]:
+def ordered(pods: Iterable[PodObject]) -> list[PodObject]:
     """Sort the pods by creation, which numbers the nameless ones."""
     return sorted(pods, key=lambda pod: (str(pod.metadata.creation_timestamp or ""), pod.metadata.name))

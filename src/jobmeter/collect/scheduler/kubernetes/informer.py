@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Change(Generic[T]):
+class ObjectChange(Generic[T]):
     """Change of an object: ``found`` is absent if it was deleted.
 
     ``uids`` marks the end of a complete list and has the uids of all its objects: any other object was deleted
@@ -77,7 +77,7 @@ class Informer(Generic[T]):
         self._optional = optional
         self._clock = clock or SystemClock()
         self._stop = Event()
-        self._changes: SimpleQueue[Change[T]] = SimpleQueue()
+        self._changes: SimpleQueue[ObjectChange[T]] = SimpleQueue()
         self._version = ""
         self._failures = 0
         self._answered: float | None = None
@@ -100,7 +100,7 @@ class Informer(Generic[T]):
         """Stop reading after the current event."""
         self._stop.set()
 
-    def take(self) -> list[Change[T]]:
+    def take(self) -> list[ObjectChange[T]]:
         """Return the changes since the last call, oldest first."""
         changes = self._changes
         return [changes.get_nowait() for _ in range(changes.qsize())]
@@ -154,7 +154,7 @@ class Informer(Generic[T]):
         return _ABSENT_WAIT
 
     def _list(self) -> None:
-        token, listed = "", SimpleQueue[Change[T]]()
+        token, listed = "", SimpleQueue[ObjectChange[T]]()
         uids = set[str]()
         while True:
             page = read_page(self._api.page(self.path, token))
@@ -165,7 +165,7 @@ class Informer(Generic[T]):
             token = page.token
             if not token:
                 break
-        listed.put(Change("", None, frozenset(uids)))
+        listed.put(ObjectChange("", None, frozenset(uids)))
         # A complete list replaces earlier changes that were not taken yet.
         self._changes = listed
         self._version = page.version
@@ -197,19 +197,19 @@ class Informer(Generic[T]):
             if (change := self._change(event.object)) is not None:
                 self._changes.put(change)
             if event.type == "DELETED":
-                self._changes.put(Change(metadata.uid, None))
+                self._changes.put(ObjectChange(metadata.uid, None))
         self._failures = 0
         # Stored after it is in the queue: an event is read again if the watch breaks off in between.
         self._version = metadata.resource_version or self._version
 
-    def _change(self, item: msgspec.Raw | bytes) -> Change[T] | None:
+    def _change(self, item: msgspec.Raw | bytes) -> ObjectChange[T] | None:
         try:
             found = msgspec.json.decode(item, type=self._kind)
             uid = msgspec.json.decode(item, type=_Object).metadata.uid
         except _ODD as error:
             self._skipped(error)
             return None
-        return Change(uid, found)
+        return ObjectChange(uid, found)
 
     def _skipped(self, error: Exception) -> None:
         """Count a skipped object, which must not hide all others. Logged at most once a minute."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from jobmeter.collect.scheduler.kubernetes.cluster_state import Job, Member
+from jobmeter.collect.scheduler.kubernetes.cluster_state import ClusterJob, ClusterMember
 from jobmeter.collect.scheduler.kubernetes.objects import Container, Workload
 from jobmeter.collect.scheduler.kubernetes.quantity import PodRequests
 
@@ -16,7 +16,7 @@ _COORDINATORS = frozenset({"launcher", "head", "ps"})
 _ORDER = ("gpu_count", "cpu", "memory")
 
 
-def instance_type(job: Job) -> InstanceType | None:
+def instance_type(job: ClusterJob) -> InstanceType | None:
     """Return the request of most pods of the job; None if no pod requests anything.
 
     Coordinators count only in a job that consists of them. If its workers are gone, or do not exist yet, the owner's
@@ -32,12 +32,12 @@ def instance_type(job: Job) -> InstanceType | None:
     return _most_frequent([one for one in found if one is not None])
 
 
-def present(job: Job) -> list[Member]:
+def present(job: ClusterJob) -> list[ClusterMember]:
     """Return the newest pod of each replica: together they are the job's requests."""
     return list({member.place.replica: member for member in job.members.values()}.values())
 
 
-def _role(member: Member) -> str:
+def _role(member: ClusterMember) -> str:
     return member.place.replica.rpartition("-")[0]
 
 

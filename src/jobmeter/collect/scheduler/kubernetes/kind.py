@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from jobmeter.collect.scheduler.base import Kind, Option, Scheduler
+from jobmeter.collect.scheduler.base import Option, Scheduler, SchedulerKind
 from jobmeter.collect.scheduler.kubernetes.api import HttpApi
 from jobmeter.collect.scheduler.kubernetes.informer import Informer
 from jobmeter.collect.scheduler.kubernetes.kinds import KINDS
-from jobmeter.collect.scheduler.kubernetes.objects import Pod, Workload
+from jobmeter.collect.scheduler.kubernetes.objects import PodObject, Workload
 from jobmeter.collect.scheduler.kubernetes.source import KubernetesScheduler
 from jobmeter.errors import ConfigurationError
 
@@ -22,7 +22,7 @@ def _make(cluster: str, options: Mapping[str, str | None], state: Path | None) -
     names = (name.strip() for name in (options.get("namespaces") or "").split(","))
     return KubernetesScheduler(
         cluster,
-        Informer(api, "api/v1/pods", Pod, optional=False),
+        Informer(api, "api/v1/pods", PodObject, optional=False),
         [(kind, Informer(api, kind.path, Workload, optional=True)) for kind in KINDS],
         state=state,
         by_namespace=projects == "namespace",
@@ -31,7 +31,7 @@ def _make(cluster: str, options: Mapping[str, str | None], state: Path | None) -
     )
 
 
-KIND = Kind(
+KIND = SchedulerKind(
     "Jobs of a Kubernetes cluster: its API server is watched, once for the whole cluster.",
     _make,
     (

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from jobmeter.collect.scheduler.kubernetes.objects import Condition, Workload, milliseconds, read_time
+from jobmeter.collect.scheduler.kubernetes.objects import PodCondition, Workload, milliseconds, read_time
 from jobmeter.model.job import JobState
 
 
@@ -35,10 +35,10 @@ class OwnerKind:
         return self.path.split("/")[1]
 
 
-def _conditions(workload: Workload) -> dict[str, Condition]:
+def _conditions(workload: Workload) -> dict[str, PodCondition]:
     """Return the true conditions by type."""
     try:
-        listed = msgspec.convert(workload.status.get("conditions") or [], list[Condition])
+        listed = msgspec.convert(workload.status.get("conditions") or [], list[PodCondition])
     except msgspec.ValidationError:
         return {}
     return {condition.type: condition for condition in listed if condition.status == "True"}

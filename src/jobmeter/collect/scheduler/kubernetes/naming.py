@@ -6,7 +6,7 @@ The labels belong to batch/v1, JobSet, Kubeflow's training operator, Volcano, Ku
 import re
 from dataclasses import dataclass
 
-from jobmeter.collect.scheduler.kubernetes.objects import Pod
+from jobmeter.collect.scheduler.kubernetes.objects import PodObject
 from jobmeter.collect.text import whole_number
 
 _ORDINAL = re.compile(r".*-(\d{1,6})")
@@ -28,7 +28,7 @@ class ReplicaSlot:
     role: str = "worker"
 
 
-def slot_of(pod: Pod) -> ReplicaSlot:
+def slot_of(pod: PodObject) -> ReplicaSlot:
     """Read the replica from the pod's labels."""
     label = pod.metadata.label
     task = label(f"{_VOLCANO}task-spec"), label(f"{_VOLCANO}task-index")

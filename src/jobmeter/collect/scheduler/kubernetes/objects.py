@@ -82,7 +82,7 @@ class ContainerStatus(msgspec.Struct, rename="camel", frozen=True):
     last_state: ContainerState = ContainerState()
 
 
-class Resources(msgspec.Struct, rename="camel", frozen=True):
+class ContainerResources(msgspec.Struct, rename="camel", frozen=True):
     """Quantities by resource name."""
 
     limits: dict[str, str | int | float] | None = None
@@ -93,7 +93,7 @@ class Container(msgspec.Struct, rename="camel", frozen=True):
     """Container in a pod's specification."""
 
     name: str = ""
-    resources: Resources = Resources()
+    resources: ContainerResources = ContainerResources()
 
 
 class PodSpec(msgspec.Struct, rename="camel", frozen=True):
@@ -103,7 +103,7 @@ class PodSpec(msgspec.Struct, rename="camel", frozen=True):
     containers: list[Container] = []
 
 
-class Condition(msgspec.Struct, rename="camel", frozen=True):
+class PodCondition(msgspec.Struct, rename="camel", frozen=True):
     """An entry of ``status.conditions``."""
 
     type: str = ""
@@ -121,10 +121,10 @@ class PodStatus(msgspec.Struct, rename="camel", frozen=True):
     message: str = ""
     start_time: datetime | None = None
     container_statuses: list[ContainerStatus] | None = None
-    conditions: list[Condition] | None = None
+    conditions: list[PodCondition] | None = None
 
 
-class Pod(msgspec.Struct, rename="camel", frozen=True):
+class PodObject(msgspec.Struct, rename="camel", frozen=True):
     """A pod."""
 
     metadata: Metadata = Metadata()

@@ -23,7 +23,7 @@ _UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,63}")
 _KIND = re.compile(r"[A-Za-z][A-Za-z0-9]{0,62}")
 
 
-class Presence(StrEnum):
+class OwnerPresence(StrEnum):
     """Existence of an object on the API server."""
 
     THERE = "there"
@@ -52,12 +52,12 @@ class RootOwner:
 
 
 @dataclass(slots=True)
-class Owner:
+class PodOwner:
     """Watched workload."""
 
     kind: OwnerKind
     workload: Workload
-    presence: Presence = Presence.THERE
+    presence: OwnerPresence = OwnerPresence.THERE
     deleted_ms: int | None = None
 
     @property
@@ -81,20 +81,20 @@ class OwnerTable:
     def __init__(self, pod: Callable[[str], Metadata | None]) -> None:
         """``pod`` returns the metadata of a known pod by its uid."""
         self._pod = pod
-        self._owners: dict[str, Owner] = {}
+        self._owners: dict[str, PodOwner] = {}
         self._listed: set[OwnerKind] = set()
 
-    def add(self, kind: OwnerKind, found: Workload) -> Owner:
+    def add(self, kind: OwnerKind, found: Workload) -> PodOwner:
         """Add or update a workload, and return its entry."""
-        owner = self._owners.setdefault(found.metadata.uid, Owner(kind, found))
-        owner.workload, owner.presence = found, Presence.THERE
+        owner = self._owners.setdefault(found.metadata.uid, PodOwner(kind, found))
+        owner.workload, owner.presence = found, OwnerPresence.THERE
         return owner
 
-    def get(self, uid: str) -> Owner | None:
+    def get(self, uid: str) -> PodOwner | None:
         """Return the workload with that uid."""
         return self._owners.get(uid)
 
-    def of(self, root: RootOwner) -> Owner | None:
+    def of(self, root: RootOwner) -> PodOwner | None:
         """Return the workload of a root owner; None if it is not watched."""
         owner = self._owners.get(root.uid)
         return owner if owner is not None and owner.root.key == root.key else None
@@ -147,7 +147,7 @@ def claimed(reference: Reference, namespace: str) -> RootOwner:
     return RootOwner(reference.kind, reference.name, namespace, reference.uid, verified=False)
 
 
-def _fits(reference: Reference, owner: Owner, namespace: str) -> bool:
+def _fits(reference: Reference, owner: PodOwner, namespace: str) -> bool:
     return owner.kind in _kinds_of(reference) and owner.workload.metadata.namespace == namespace
 
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
-from jobmeter.collect.scheduler.kubernetes.cluster_state import Job, Member
+from jobmeter.collect.scheduler.kubernetes.cluster_state import ClusterJob, ClusterMember
 from jobmeter.collect.scheduler.kubernetes.instance_types import instance_type, present
 from jobmeter.collect.scheduler.kubernetes.kinds import WorkloadStatus, by_pods
 from jobmeter.collect.scheduler.kubernetes.objects import Metadata, milliseconds
-from jobmeter.collect.scheduler.kubernetes.owners import Presence
+from jobmeter.collect.scheduler.kubernetes.owners import OwnerPresence
 from jobmeter.collect.scheduler.kubernetes.quantity import PodRequests
-from jobmeter.collect.scheduler.kubernetes.runs import Run
+from jobmeter.collect.scheduler.kubernetes.runs import PodRun
 from jobmeter.collect.text import short_text, valid_text
 from jobmeter.model.event import EventSource
 from jobmeter.model.job import JobState
@@ -25,7 +25,7 @@ _MEANING = {
 }
 
 
-def job_record(job: Job, cluster: str, user_label: str) -> JobRecord:
+def job_record(job: ClusterJob, cluster: str, user_label: str) -> JobRecord:
     """Build the current record of the job, without its replicas."""
     status = _status(job)
     runs = [run for member in job.members.values() for run in member.runs.values()]
@@ -51,12 +51,12 @@ def job_record(job: Job, cluster: str, user_label: str) -> JobRecord:
     )
 
 
-def replica_records(job: Job, cluster: str) -> Iterator[ReplicaRecord]:
+def replica_records(job: ClusterJob, cluster: str) -> Iterator[ReplicaRecord]:
     """Yield every attempt of every known replica."""
     for member in job.members.values():
         place = member.place
         # Agents number a pod's runs from its first attempt, which is unknown for a pod older than the watch.
-        for number, run in sorted({0: Run(JobState.UNKNOWN), **member.runs}.items()):
+        for number, run in sorted({0: PodRun(JobState.UNKNOWN), **member.runs}.items()):
             yield ReplicaRecord(
                 name=place.replica,
                 attempt=place.first + number,
@@ -73,7 +73,7 @@ def replica_records(job: Job, cluster: str) -> Iterator[ReplicaRecord]:
             )
 
 
-def scheduled_events(job: Job, cluster: str) -> Iterator[tuple[str, EventRecord]]:
+def scheduled_events(job: ClusterJob, cluster: str) -> Iterator[tuple[str, EventRecord]]:
     """The uid of each pod that has a node, and the event that the scheduler gave it one, as its condition dates it."""
     for uid, member in job.members.items():
         times = {one.type: one for one in member.pod.status.conditions or () if one.status == "True"}
@@ -97,28 +97,28 @@ def scheduled_events(job: Job, cluster: str) -> Iterator[tuple[str, EventRecord]
             )
 
 
-def _metadata(job: Job) -> Metadata | None:
+def _metadata(job: ClusterJob) -> Metadata | None:
     """Return the metadata of the owner; if it is not watched, of the first pod."""
     if job.owner is not None:
         return job.owner.workload.metadata
     return next((member.pod.metadata for member in job.members.values()), None)
 
 
-def _status(job: Job) -> WorkloadStatus:
+def _status(job: ClusterJob) -> WorkloadStatus:
     """Return the status of the owner; stopped if it was deleted before its end."""
     owner = job.owner
     if owner is None:
         return WorkloadStatus()
     status = owner.kind.read_status(owner.workload)
-    if owner.presence is Presence.THERE or (status.state is not None and status.state.finished):
+    if owner.presence is OwnerPresence.THERE or (status.state is not None and status.state.finished):
         return status
-    if owner.presence is Presence.MISSING:
+    if owner.presence is OwnerPresence.MISSING:
         return WorkloadStatus(JobState.UNKNOWN, status.start)
     end = milliseconds(owner.workload.metadata.deletion_timestamp) or owner.deleted_ms
     return WorkloadStatus(JobState.STOPPED, status.start, end, "Deleted")
 
 
-def _state(job: Job, runs: list[Run]) -> JobState:
+def _state(job: ClusterJob, runs: list[PodRun]) -> JobState:
     """Return the state of a job by its pods, if the owner has none."""
     latest = [member.runs[max(member.runs)] for member in job.members.values() if member.runs]
     began = any(run.start is not None for run in runs)
@@ -129,7 +129,7 @@ def _state(job: Job, runs: list[Run]) -> JobState:
         return JobState.RUNNING
     if JobState.QUEUED in states or not states:
         return JobState.RUNNING if began and states else JobState.QUEUED
-    if job.root.kind != "Pod" and any(member.presence is Presence.THERE for member in job.members.values()):
+    if job.root.kind != "Pod" and any(member.presence is OwnerPresence.THERE for member in job.members.values()):
         return JobState.RUNNING  # its controller replaces pods while it exists
     if job.root.kind == "Pod" and _starts_again(job):
         return JobState.RUNNING
@@ -137,14 +137,15 @@ def _state(job: Job, runs: list[Run]) -> JobState:
     return next((state for state in order if state in states), JobState.SUCCEEDED)
 
 
-def _starts_again(job: Job) -> bool:
+def _starts_again(job: ClusterJob) -> bool:
     """True if the pod is between two runs: its phase is Running while a container is to be restarted."""
     return any(
-        member.presence is Presence.THERE and member.pod.status.phase == "Running" for member in job.members.values()
+        member.presence is OwnerPresence.THERE and member.pod.status.phase == "Running"
+        for member in job.members.values()
     )
 
 
-def _failed(job: Job) -> tuple[Member, Run] | None:
+def _failed(job: ClusterJob) -> tuple[ClusterMember, PodRun] | None:
     """Return the run that failed last."""
     found = [
         (member, run) for member in job.members.values() for run in member.runs.values() if run.state is JobState.FAILED
@@ -152,7 +153,7 @@ def _failed(job: Job) -> tuple[Member, Run] | None:
     return max(found, key=lambda one: one[1].end or 0, default=None)
 
 
-def _error(job: Job, status: WorkloadStatus, state: JobState) -> str:
+def _error(job: ClusterJob, status: WorkloadStatus, state: JobState) -> str:
     """Return the reason of a failure; empty for a successful job."""
     if state is JobState.SUCCEEDED:
         return ""
@@ -168,14 +169,14 @@ def _error(job: Job, status: WorkloadStatus, state: JobState) -> str:
     return valid_text(f"{cause} ({said})" if said else cause)[:MAX_TEXT]
 
 
-def _exit_code(job: Job, state: JobState) -> int | None:
+def _exit_code(job: ClusterJob, state: JobState) -> int | None:
     if state is JobState.SUCCEEDED:
         return 0 if job.members else None
     failed = _failed(job) if state is JobState.FAILED else None
     return failed[1].exit_code if failed else None
 
 
-def _labels(job: Job, cluster: str, metadata: Metadata | None) -> dict[str, str]:
+def _labels(job: ClusterJob, cluster: str, metadata: Metadata | None) -> dict[str, str]:
     wanted = [PodRequests(member.pod.spec.containers) for member in present(job)]
     cpus = [one.cpu for one in wanted if one.cpu is not None]
     memory = [one.memory for one in wanted if one.memory is not None]

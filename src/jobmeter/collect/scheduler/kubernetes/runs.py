@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from jobmeter.collect.scheduler.kubernetes.objects import ContainerStatus, Pod, Terminated, milliseconds
+from jobmeter.collect.scheduler.kubernetes.objects import ContainerStatus, PodObject, Terminated, milliseconds
 from jobmeter.model.job import JobState
 
 _PHASES = {
@@ -16,7 +16,7 @@ _DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class PodRun:
     """Run of a pod's main container. Epoch milliseconds; values missing in the API are None or empty."""
 
     state: JobState
@@ -26,7 +26,7 @@ class Run:
     reason: str = ""
 
 
-def read_runs(pod: Pod) -> dict[int, Run]:
+def read_runs(pod: PodObject) -> dict[int, PodRun]:
     """Return the runs in the pod's status by number: the current one and, of each container, the previous one.
 
     A run belongs to the main container: the one in the annotation ``kubectl.kubernetes.io/default-container``, else the
@@ -36,7 +36,7 @@ def read_runs(pod: Pod) -> dict[int, Run]:
     names = [container.name for container in pod.spec.containers] or list(statuses)
     main = pod.metadata.label(_DEFAULT_CONTAINER)
     ordered = sorted((name for name in names if name in statuses), key=lambda name: name != main)
-    found: dict[int, Run] = {}
+    found: dict[int, PodRun] = {}
     for name in ordered:
         for number, run in _of_container(statuses[name]).items():
             found.setdefault(number, run)
@@ -45,11 +45,11 @@ def read_runs(pod: Pod) -> dict[int, Run]:
     return found
 
 
-def _of_container(status: ContainerStatus) -> dict[int, Run]:
+def _of_container(status: ContainerStatus) -> dict[int, PodRun]:
     number, state, last = status.restart_count, status.state, status.last_state.terminated
-    found: dict[int, Run] = {}
+    found: dict[int, PodRun] = {}
     if state.running is not None:
-        found[number] = Run(JobState.RUNNING, milliseconds(state.running.started_at))
+        found[number] = PodRun(JobState.RUNNING, milliseconds(state.running.started_at))
     elif state.terminated is not None:
         found[number] = _ended(state.terminated)
     if last is not None:
@@ -60,9 +60,9 @@ def _of_container(status: ContainerStatus) -> dict[int, Run]:
     return found
 
 
-def _ended(status: Terminated) -> Run:
+def _ended(status: Terminated) -> PodRun:
     failed = status.exit_code != 0 or status.reason == "OOMKilled"
-    return Run(
+    return PodRun(
         JobState.FAILED if failed else JobState.SUCCEEDED,
         milliseconds(status.started_at),
         milliseconds(status.finished_at),
@@ -71,12 +71,12 @@ def _ended(status: Terminated) -> Run:
     )
 
 
-def _with_phase(pod: Pod, run: Run | None) -> Run:
+def _with_phase(pod: PodObject, run: PodRun | None) -> PodRun:
     """Complete the latest run by the status of the whole pod (Evicted, NodeLost, Pending)."""
     phase = _PHASES.get(pod.status.phase, JobState.UNKNOWN)
     if run is None:
         end = _ready_change(pod) if phase.outcome else None
-        return Run(phase, None, end, None, pod.status.reason)
+        return PodRun(phase, None, end, None, pod.status.reason)
     if phase is JobState.FAILED and not run.state.finished:
         return replace(run, state=phase, end=_ready_change(pod), reason=pod.status.reason)
     if phase is JobState.FAILED and pod.status.reason:
@@ -84,13 +84,13 @@ def _with_phase(pod: Pod, run: Run | None) -> Run:
     return replace(run, state=phase) if phase is JobState.UNKNOWN and not run.state.finished else run
 
 
-def _ready_change(pod: Pod) -> int | None:
+def _ready_change(pod: PodObject) -> int | None:
     """Return the time when the pod stopped being ready, the end if its containers have none."""
     times = {one.type: milliseconds(one.last_transition_time) for one in pod.status.conditions or ()}
     return times.get("DisruptionTarget") or times.get("ContainersReady") or times.get("Ready")
 
 
-def gone(run: Run, pod: Pod, *, observed: bool) -> Run:
+def gone(run: PodRun, pod: PodObject, *, observed: bool) -> PodRun:
     """Return the latest run of a deleted pod; ``observed``: its deletion was watched."""
     if run.state.finished:
         return run

@@ -7,11 +7,11 @@ from pathlib import Path
 import msgspec
 
 from jobmeter.collect.scheduler.base import Scheduler
-from jobmeter.collect.scheduler.kubernetes.cluster_state import ClusterState, Job, ordered
+from jobmeter.collect.scheduler.kubernetes.cluster_state import ClusterJob, ClusterState, ordered
 from jobmeter.collect.scheduler.kubernetes.informer import Informer
 from jobmeter.collect.scheduler.kubernetes.kinds import OwnerKind
-from jobmeter.collect.scheduler.kubernetes.objects import Pod, Workload
-from jobmeter.collect.scheduler.kubernetes.owners import Presence
+from jobmeter.collect.scheduler.kubernetes.objects import PodObject, Workload
+from jobmeter.collect.scheduler.kubernetes.owners import OwnerPresence
 from jobmeter.collect.scheduler.kubernetes.records import job_record, replica_records, scheduled_events
 from jobmeter.collect.scheduler.kubernetes.saved_state import SavedJob, SavedState, saved_state_file
 from jobmeter.errors import InvalidRequestError, UnavailableError
@@ -28,7 +28,7 @@ class KubernetesScheduler(Scheduler):
     def __init__(
         self,
         cluster: str,
-        pods: Informer[Pod],
+        pods: Informer[PodObject],
         owners: Iterable[tuple[OwnerKind, Informer[Workload]]],
         *,
         state: Path | None = None,
@@ -78,7 +78,7 @@ class KubernetesScheduler(Scheduler):
         for informer in self._informers():
             informer.stop()
 
-    def _informers(self) -> list[Informer[Pod] | Informer[Workload]]:
+    def _informers(self) -> list[Informer[PodObject] | Informer[Workload]]:
         return [*(informer for _, informer in self._owners), self._pods]
 
     def _begin(self) -> None:
@@ -98,12 +98,12 @@ class KubernetesScheduler(Scheduler):
             elif change.uids is not None:
                 self._cluster_state.missing_workloads(kind, change.uids, now_ms)
             else:
-                self._cluster_state.workload_deleted(change.uid, now_ms, Presence.DELETED)
+                self._cluster_state.workload_deleted(change.uid, now_ms, OwnerPresence.DELETED)
 
     def _take_pods(self, now_ms: int) -> None:
         behind = [kind for kind, informer in self._owners if informer.problem]
         self._cluster_state.retry_waiting(now_ms, behind)
-        together: list[Pod] = []
+        together: list[PodObject] = []
         for change in self._pods.take():
             if change.found is not None:
                 together.append(change.found)
@@ -113,16 +113,16 @@ class KubernetesScheduler(Scheduler):
             if change.uids is not None:
                 self._cluster_state.missing_pods(change.uids)
             else:
-                self._cluster_state.pod_deleted(change.uid, Presence.DELETED)
+                self._cluster_state.pod_deleted(change.uid, OwnerPresence.DELETED)
         self._cluster_state.pods(together, now_ms, behind)
 
-    def _fresh_events(self, job: Job) -> list[EventRecord]:
+    def _fresh_events(self, job: ClusterJob) -> list[EventRecord]:
         """Return the unreported events of the pods of a job."""
         sent = self._sent.setdefault(job.root.key, {})
         found = scheduled_events(job, self._cluster)
         return [event for uid, event in found if _changed(sent, (f"scheduled {uid}", 0), event)]
 
-    def _changes(self, job: Job) -> Records:
+    def _changes(self, job: ClusterJob) -> Records:
         """Return the unreported part of a job: its record, the replicas that changed, and events of its pods."""
         key = job.root.key
         sent = self._sent.setdefault(key, {})

@@ -8,7 +8,7 @@ Uses parsable text, whose columns outlive versions.
 from collections.abc import Iterable, Mapping, Sequence
 
 from jobmeter.collect.scheduler.slurm.hostlist import expand
-from jobmeter.collect.scheduler.slurm.slurm_job import REQUEUED, Attempt, Exit, SlurmJob, Step
+from jobmeter.collect.scheduler.slurm.slurm_job import REQUEUED, Attempt, SlurmExit, SlurmJob, SlurmStep
 from jobmeter.collect.scheduler.slurm.tres import parse_tres
 from jobmeter.collect.text import whole_number
 
@@ -28,7 +28,7 @@ Row = Mapping[str, str]
 
 def parse_accounting(text: str) -> dict[int, SlurmJob]:
     """Parse the jobs that ``sacct`` with ``ARGUMENTS`` printed, by number."""
-    allocations: dict[int, list[tuple[Row, list[Step]]]] = {}
+    allocations: dict[int, list[tuple[Row, list[SlurmStep]]]] = {}
     for line in text.splitlines():
         values = line.split(DELIMITER)
         if len(values) != len(COLUMNS):
@@ -44,7 +44,7 @@ def parse_accounting(text: str) -> dict[int, SlurmJob]:
     return {number: _facts(number, rows) for number, rows in allocations.items()}
 
 
-def _facts(number: int, rows: Sequence[tuple[Row, list[Step]]]) -> SlurmJob:
+def _facts(number: int, rows: Sequence[tuple[Row, list[SlurmStep]]]) -> SlurmJob:
     row = rows[-1][0]
     resources = parse_tres(row["reqtres"])
     return SlurmJob(
@@ -80,7 +80,7 @@ def _same(one: Row, other: Row) -> bool:
     return one["user"] == other["user"] and one["jobname"] == other["jobname"]
 
 
-def _attempt(row: Row, steps: Iterable[Step]) -> Attempt:
+def _attempt(row: Row, steps: Iterable[SlurmStep]) -> Attempt:
     state, _, by = row["state"].partition(" by ")
     nodes = expand(row["nodelist"])
     end = whole_number(row["end"], 15)
@@ -96,8 +96,8 @@ def _attempt(row: Row, steps: Iterable[Step]) -> Attempt:
     )
 
 
-def _step(name: str, row: Row) -> Step:
-    return Step(
+def _step(name: str, row: Row) -> SlurmStep:
+    return SlurmStep(
         id=name,
         tasks=whole_number(row["ntasks"], 15) or 1,
         nodes=expand(row["nodelist"]),
@@ -107,6 +107,6 @@ def _step(name: str, row: Row) -> Step:
     )
 
 
-def _exit(text: str) -> Exit:
+def _exit(text: str) -> SlurmExit:
     code, _, signal = text.partition(":")
-    return Exit(whole_number(code, 15) or 0, whole_number(signal, 15) or 0)
+    return SlurmExit(whole_number(code, 15) or 0, whole_number(signal, 15) or 0)

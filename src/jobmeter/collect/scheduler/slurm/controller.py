@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from jobmeter.collect.scheduler.slurm.hostlist import expand, indices
-from jobmeter.collect.scheduler.slurm.slurm_job import LIVE, Attempt, Exit, SlurmJob
+from jobmeter.collect.scheduler.slurm.slurm_job import LIVE, Attempt, SlurmExit, SlurmJob
 from jobmeter.collect.scheduler.slurm.tres import parse_tres
 from jobmeter.errors import UnavailableError
 
@@ -112,15 +112,15 @@ def _label(job: Document, number: int) -> str:
     return f"{het}+{_number(job, 'het_job_offset') or 0}" if het else str(number)
 
 
-def _exit(value: object) -> Exit:
+def _exit(value: object) -> SlurmExit:
     if isinstance(value, dict):
         code = _number(value, "return_code") or 0
         signal = value.get("signal")
         name = "id" if isinstance(signal, dict) and "id" in signal else "signal_id"
-        return Exit(code, (_number(signal, name) or 0) if isinstance(signal, dict) else 0)
+        return SlurmExit(code, (_number(signal, name) or 0) if isinstance(signal, dict) else 0)
     # As wait() returns it: the code in the second byte, the signal in the lowest seven bits.
     status = value if isinstance(value, int) else 0
-    return Exit((status >> 8) & 0xFF, status & 0x7F)
+    return SlurmExit((status >> 8) & 0xFF, status & 0x7F)
 
 
 def _gpus(job: Document) -> dict[str, tuple[int, ...]]:

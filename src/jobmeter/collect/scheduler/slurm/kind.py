@@ -4,13 +4,13 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from jobmeter.collect.scheduler.base import Kind, Option, Scheduler
+from jobmeter.collect.scheduler.base import Option, Scheduler, SchedulerKind
 from jobmeter.collect.scheduler.slurm import accounting, commands
 from jobmeter.collect.scheduler.slurm.controller import parse_jobs
 from jobmeter.collect.scheduler.slurm.devices import Devices
-from jobmeter.collect.scheduler.slurm.rest import Rest
+from jobmeter.collect.scheduler.slurm.rest import SlurmRest
 from jobmeter.collect.scheduler.slurm.slurm_job import SlurmJob
-from jobmeter.collect.scheduler.slurm.source import Database, SlurmScheduler
+from jobmeter.collect.scheduler.slurm.source import AccountingDatabase, SlurmScheduler
 from jobmeter.collect.scheduler.slurm.token import read_token
 from jobmeter.errors import ConfigurationError
 from jobmeter.model.time import SystemClock
@@ -24,7 +24,7 @@ def _make(cluster: str, options: Mapping[str, str | None], state: Path | None) -
     address = options.get("rest")
     if address:
         file = options.get("rest_token_file") or options.get("rest-token-file")
-        rest = Rest(address, SystemClock(), lambda: read_token(os.environ, file))
+        rest = SlurmRest(address, SystemClock(), lambda: read_token(os.environ, file))
         return SlurmScheduler(cluster, lambda: parse_jobs(rest.jobs()), _database(), state)
     squeue = commands.find("squeue")
     command = [squeue, "--all", "--states=all", "--json"]
@@ -32,7 +32,7 @@ def _make(cluster: str, options: Mapping[str, str | None], state: Path | None) -
     return SlurmScheduler(cluster, lambda: devices.cached(parse_jobs(commands.run(command))), _database(), state)
 
 
-def _database() -> Database | None:
+def _database() -> AccountingDatabase | None:
     try:
         sacct = commands.find("sacct")
     except ConfigurationError:
@@ -49,10 +49,10 @@ def _database() -> Database | None:
             found.update(query(f"--jobs={some}"))
         return {number: found[number] for number in numbers if number in found}
 
-    return Database(of_jobs, lambda seconds: query(f"--starttime=now-{seconds}seconds"))
+    return AccountingDatabase(of_jobs, lambda seconds: query(f"--starttime=now-{seconds}seconds"))
 
 
-KIND = Kind(
+KIND = SchedulerKind(
     "Slurm's jobs: from squeue, or slurmrestd with --rest, and from sacct.",
     _make,
     (

@@ -46,7 +46,7 @@ class _UnixPool(HTTPConnectionPool):
         return _UnixConnection(self._path)
 
 
-class Rest:
+class SlurmRest:
     """Client of slurmrestd, with the token that ``token`` returns at each call."""
 
     def __init__(self, address: str, clock: Clock, token: Callable[[], Token | None]) -> None:

@@ -22,7 +22,7 @@ _COMPONENT = re.compile(r"(\d+)\+(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Exit:
+class SlurmExit:
     """End of a job or a step: its exit code, and the signal that ended it (0: none)."""
 
     code: int = 0
@@ -35,7 +35,7 @@ class Exit:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class SlurmStep:
     """Step of an attempt: ``id`` is ``batch``, ``interactive`` or its number. Nodes by name, in Slurm's order.
 
     ``first`` is the rank of its first task: above 0 only in a step that spans several components of a heterogeneous
@@ -47,7 +47,7 @@ class Step:
     nodes: tuple[str, ...]
     first: int = 0
     state: str = ""
-    exit: Exit = Exit()
+    exit: SlurmExit = SlurmExit()
     end: int | None = None
 
 
@@ -59,10 +59,10 @@ class Attempt:
     submit: int | None = None
     start: int | None = None
     end: int | None = None
-    exit: Exit | None = None
+    exit: SlurmExit | None = None
     nodes: tuple[str, ...] = ()
     by: str = ""
-    steps: tuple[Step, ...] = ()
+    steps: tuple[SlurmStep, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

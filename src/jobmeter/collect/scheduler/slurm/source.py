@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 JobsByNumber = Mapping[int, SlurmJob]
 
 
-class Database(msgspec.Struct, frozen=True):
+class AccountingDatabase(msgspec.Struct, frozen=True):
     """Queries of the accounting: for given jobs, or for all of the last seconds."""
 
     of_jobs: Callable[[list[int]], JobsByNumber]
@@ -62,7 +62,11 @@ class SlurmScheduler(Scheduler):
     """Scheduler of a Slurm cluster. ``queue`` returns the controller's jobs; ``database`` may be absent."""
 
     def __init__(
-        self, cluster: str, queue: Callable[[], list[SlurmJob]], database: Database | None, state: Path | None = None
+        self,
+        cluster: str,
+        queue: Callable[[], list[SlurmJob]],
+        database: AccountingDatabase | None,
+        state: Path | None = None,
     ) -> None:
         self._cluster = cluster
         self._queue = queue

@@ -8,7 +8,7 @@ _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2**50}
 
 
 @dataclass(frozen=True, slots=True)
-class Resources:
+class TresResources:
     """CPUs, bytes of memory, GPUs and their type; None or empty if not given."""
 
     cpus: int | None = None
@@ -17,7 +17,7 @@ class Resources:
     gpu_type: str = ""
 
 
-def parse_tres(text: str) -> Resources:
+def parse_tres(text: str) -> TresResources:
     """Parse a list of resources."""
     cpus = memory = gpus = typed = None
     kind = ""
@@ -31,7 +31,7 @@ def parse_tres(text: str) -> Resources:
             gpus = whole_number(value, 15)
         elif name.startswith("gres/gpu:"):
             kind, typed = name.partition(":")[2], (typed or 0) + (whole_number(value, 15) or 0)
-    return Resources(cpus, memory, gpus if gpus is not None else typed, kind)
+    return TresResources(cpus, memory, gpus if gpus is not None else typed, kind)
 
 
 def _bytes(text: str) -> int | None:

@@ -1,11 +1,11 @@
 """CloudMonitor's call for the data of a chart."""
 
 from jobmeter.dialects.alibaba.cms.operations.points import MOST, VERSION
-from jobmeter.dialects.alibaba.common.cloudmonitor.names import MEASURES, NAMESPACE, PERIODS, Part
+from jobmeter.dialects.alibaba.common.cloudmonitor.names import MEASURES, NAMESPACE, PERIODS, MonitoredPart
 from jobmeter.dialects.alibaba.common.cloudmonitor.request import LONGEST_MS
 from jobmeter.dialects.alibaba.common.operation import json_text
 from jobmeter.dialects.base.view import BEARER, View, ViewCall, target
-from jobmeter.model.catalog import Scope
+from jobmeter.model.catalog import MetricScope
 from jobmeter.model.time import SECOND
 from jobmeter.query.request import By
 
@@ -15,11 +15,11 @@ def view_call(view: View) -> ViewCall | None:
 
     The period is the shortest one not below the step of the view. A range is limited to 31 days.
     """
-    by = By.DEVICE if view.metric.scope is Scope.DEVICE else By.REPLICA
+    by = By.DEVICE if view.metric.scope is MetricScope.DEVICE else By.REPLICA
     own = (
         one.name
         for one in MEASURES.values()
-        if one.metric.name == view.metric.name and one.part is Part.ITSELF and one.by is by
+        if one.metric.name == view.metric.name and one.part is MonitoredPart.ITSELF and one.by is by
     )
     name = next(own, None)
     if name is None or view.span.length_ms > LONGEST_MS:

@@ -25,7 +25,16 @@ from msgspec import Meta
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Answer, Context, MissingFieldError, not_negative, rounded
-from jobmeter.dialects.base.request import Choice, Flag, Kind, Operations, Reader, Request, Slot, Time
+from jobmeter.dialects.base.request import (
+    Choice,
+    Flag,
+    Operations,
+    ParameterKind,
+    ParameterReader,
+    ParameterSlot,
+    Request,
+    Time,
+)
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.catalog import CATALOG
 from jobmeter.model.job import JobView
@@ -53,7 +62,7 @@ def url_form(raw_path: str) -> re.Match[str] | None:
     return _URL.fullmatch(raw_path)
 
 
-class AlibabaReader(Reader):
+class AlibabaReader(ParameterReader):
     """Reads parameters by their exact name. An empty text counts as absent, in a path as well."""
 
     def values(self, call: Call, context: Context) -> Mapping[str, Any]:
@@ -61,16 +70,16 @@ class AlibabaReader(Reader):
         body = _body(call, url_form(call.raw_path) is not None)
         return {**body, **dict(reversed(call.parameters)), **context.path}
 
-    def value(self, values: Mapping[str, Any], slot: Slot) -> Any:  # noqa: ANN401 - as it was sent
+    def value(self, values: Mapping[str, Any], slot: ParameterSlot) -> Any:  # noqa: ANN401 - as it was sent
         """Return the raw value; None if it is absent."""
         value = values.get(slot.name)
         return None if value == "" else value
 
-    def absent(self, slot: Slot) -> Any:  # noqa: ANN401 - of any kind
+    def absent(self, slot: ParameterSlot) -> Any:  # noqa: ANN401 - of any kind
         """Raise the error for a required parameter that is absent."""
         raise missing(slot.name)
 
-    def names(self, slot: Slot, values: Mapping[str, Any]) -> tuple[str, ...]:
+    def names(self, slot: ParameterSlot, values: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the members of a comma-separated text, of a list in a JSON body, or of ``Name.1``, ``Name.2``, ..."""
         if values.get(slot.name) is not None:
             return super().names(slot, values)
@@ -78,11 +87,11 @@ class AlibabaReader(Reader):
         parts = (self.text(slot, values[numbers[number]]) for number in sorted(numbers))
         return tuple(part.strip() for part in parts if part.strip())
 
-    def time(self, slot: Slot, value: Any) -> int:  # noqa: ANN401
+    def time(self, slot: ParameterSlot, value: Any) -> int:  # noqa: ANN401
         """Return epoch milliseconds of an ISO 8601 time, UTC by default."""
         return parse_time(self.text(slot, value), slot.name)
 
-    def typed(self, slot: Slot, value: Any, shape: Any) -> Any:  # noqa: ANN401
+    def typed(self, slot: ParameterSlot, value: Any, shape: Any) -> Any:  # noqa: ANN401
         """Return a map of texts, sent as JSON text."""
         return JsonText(shape, "not a JSON object of texts").convert(self, slot, value)
 
@@ -95,12 +104,12 @@ class JsonBodyReader(AlibabaReader):
         form = {} if url_form(call.raw_path) is None else super().values(call, context)
         return {**form, **json_body(call), **context.path}
 
-    def text(self, slot: Slot, value: Any) -> str:  # noqa: ANN401
+    def text(self, slot: ParameterSlot, value: Any) -> str:  # noqa: ANN401
         """Return a text; a body must have a JSON string."""
         found: str = self.typed(slot, value, str) if slot.where == "body" else super().text(slot, value)
         return found
 
-    def whole(self, slot: Slot, value: Any) -> int:  # noqa: ANN401
+    def whole(self, slot: ParameterSlot, value: Any) -> int:  # noqa: ANN401
         """Return a number; a body must have a JSON number."""
         number: int = self.typed(slot, value, int)
         low, high = slot.bounds
@@ -110,7 +119,7 @@ class JsonBodyReader(AlibabaReader):
             raise InvalidRequestError(f"{slot.name} {number} is not a whole number from {low} to {high}", slot.name)
         return number
 
-    def typed(self, slot: Slot, value: Any, shape: Any) -> Any:  # noqa: ANN401
+    def typed(self, slot: ParameterSlot, value: Any, shape: Any) -> Any:  # noqa: ANN401
         """Return a JSON value of that type."""
         try:
             return msgspec.convert(value, shape | None)
@@ -132,7 +141,7 @@ def json_body(call: Call) -> dict[str, Any]:
     return inner if isinstance(inner, dict) else found
 
 
-class JsonText(Kind):
+class JsonText(ParameterKind):
     """A JSON value of a type, sent as text or, in a JSON body, as such. ``form`` says what is wrong with a value."""
 
     def __init__(self, shape: Any, form: str, *, detail: bool = False) -> None:  # noqa: ANN401 - any type
@@ -144,7 +153,7 @@ class JsonText(Kind):
         """Return an empty text."""
         return ""
 
-    def convert(self, reader: Reader, slot: Slot, value: Any) -> Any:  # noqa: ANN401, ARG002
+    def convert(self, reader: ParameterReader, slot: ParameterSlot, value: Any) -> Any:  # noqa: ANN401, ARG002
         """Return the value of that type."""
         try:
             decoded = msgspec.json.decode(value) if isinstance(value, str) else value
@@ -154,14 +163,14 @@ class JsonText(Kind):
             raise InvalidRequestError(f"{slot.name} is {self._form}{detail}", slot.name) from error
 
 
-class Step(Kind):
+class Step(ParameterKind):
     """Milliseconds of a step such as ``30s``, ``5m``, ``1h``; a bare number counts ``bare_unit_ms``."""
 
     def __init__(self, bare_unit_ms: int) -> None:
         self._bare_unit_ms = bare_unit_ms
         self._bare = {HOUR: "hours", MINUTE: "minutes", SECOND: "seconds"}[bare_unit_ms]
 
-    def form(self, slot: Slot) -> str:  # noqa: ARG002
+    def form(self, slot: ParameterSlot) -> str:  # noqa: ARG002
         """Show some steps."""
         return f"`30s`, `5m`, `1h`; a bare number counts {self._bare}."
 
@@ -169,7 +178,7 @@ class Step(Kind):
         """Return the default in minutes."""
         return f"`{default // MINUTE}m`"
 
-    def convert(self, reader: Reader, slot: Slot, value: Any) -> int:  # noqa: ANN401
+    def convert(self, reader: ParameterReader, slot: ParameterSlot, value: Any) -> int:  # noqa: ANN401
         """Return milliseconds."""
         found = _STEP.fullmatch(reader.text(slot, value))
         step = int(found[1]) * _STEP_UNITS.get(found[2], self._bare_unit_ms) if found else 0

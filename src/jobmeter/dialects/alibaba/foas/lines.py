@@ -9,8 +9,8 @@ import numpy as np
 from jobmeter.dialects.alibaba.foas.metric_json import LineLimit, MetricRequest, Take
 from jobmeter.model.batch import Float64s, Int64s
 from jobmeter.model.time import SECOND, TimeRange
-from jobmeter.query.tsdb.columns import Columns, run_starts
-from jobmeter.query.tsdb.compute import Groups, of_series
+from jobmeter.query.tsdb.columns import SeriesColumns, run_starts
+from jobmeter.query.tsdb.compute import SeriesGroups, of_series
 from jobmeter.query.tsdb.downsample import Fill
 from jobmeter.query.tsdb.functions import AGGREGATORS, NONE, Function
 from jobmeter.query.tsdb.select import grouped
@@ -36,7 +36,7 @@ class Drawn(msgspec.Struct, frozen=True, eq=False):
 
 
 def draw(
-    query: MetricRequest, series: Sequence[Tagged], columns: Columns, span: TimeRange, limit: LineLimit | None
+    query: MetricRequest, series: Sequence[Tagged], columns: SeriesColumns, span: TimeRange, limit: LineLimit | None
 ) -> list[Drawn]:
     """Return the lines of one query: one for each combination of values of its group-by tags, else one.
 
@@ -53,7 +53,7 @@ def draw(
         owner[[place[id(one)] for one in group]] = number
     names = list(dict.fromkeys(one.tag for one in query.filters if one.group_by))
     drawn = []
-    for number, part in sorted(Groups(owner.tolist()).parts(columns).items()):
+    for number, part in sorted(SeriesGroups(owner.tolist()).parts(columns).items()):
         first = members[number][0]
         tags = dict(first.tags) if query.aggregator == NONE else {name: first.tag(name) or "" for name in names}
         drawn.append(_joined(query, part, tags))
@@ -99,7 +99,7 @@ def mean(values: Float64s) -> float:
         return math.fsum(there / len(there))
 
 
-def _joined(query: MetricRequest, part: Columns, tags: dict[str, str]) -> Drawn:
+def _joined(query: MetricRequest, part: SeriesColumns, tags: dict[str, str]) -> Drawn:
     """Join all points of the series in one step of the granularity to one point. Nothing is interpolated."""
     step = query.granularity_ms or 1
     order = np.argsort(part.time, kind="stable")

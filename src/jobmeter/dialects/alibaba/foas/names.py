@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from jobmeter.model.catalog import METRICS as CATALOGUE
-from jobmeter.model.catalog import Scope, by_dialect_name
+from jobmeter.model.catalog import MetricScope, by_dialect_name
 
 NAME = "foas"
 
@@ -20,7 +20,7 @@ CLUSTER_METRICS: Mapping[str, str] = MappingProxyType(
     {
         **METRICS,
         **{f"{CPU_PREFIX}{mode}": CPU_TIME for mode in CPU_MODES},
-        **{metric.name: metric.name for metric in CATALOGUE if metric.scope is Scope.NODE},
+        **{metric.name: metric.name for metric in CATALOGUE if metric.scope is MetricScope.NODE},
     }
 )
 """Our metric for each name of GetClusterMetrics: metrics of jobs, ``system.cpu.*`` and metrics of whole nodes."""

@@ -16,7 +16,7 @@ from jobmeter.model.order import natural
 from jobmeter.model.series import Series, job_key
 from jobmeter.model.time import TimeRange
 from jobmeter.query.series import BucketsQuestion, SamplesQuestion, SeriesQuestion
-from jobmeter.query.tsdb.columns import Columns
+from jobmeter.query.tsdb.columns import SeriesColumns
 from jobmeter.query.tsdb.compute import MARGIN_MS, prepare
 from jobmeter.query.tsdb.downsample import from_steps
 from jobmeter.query.tsdb.select import selected
@@ -55,7 +55,7 @@ def lines_of(job: Job, document: MetricJson, names: Mapping[str, str]) -> Lookup
     _check(document, series, wanted)
     span = document.span
     readings = [_Reading.of(query, span) for query in document.queries]
-    columns: dict[_Reading, tuple[list[Series], BucketColumns | Columns]] = {}
+    columns: dict[_Reading, tuple[list[Series], BucketColumns | SeriesColumns]] = {}
     for reading in dict.fromkeys(readings):
         chosen = {id(one.series) for at, own in enumerate(wanted) if readings[at] == reading for one in own}
         members = [one for one in series if id(one) in chosen]
@@ -78,31 +78,31 @@ def _wanted(query: MetricRequest, series: Sequence[Series], names: Mapping[str, 
     return selected(own, query, _IMPLIED)
 
 
-def _read(series: Sequence[Series], reading: _Reading, end_ms: int) -> Lookup[BucketColumns | Columns]:
+def _read(series: Sequence[Series], reading: _Reading, end_ms: int) -> Lookup[BucketColumns | SeriesColumns]:
     """Return the steps, or the samples, of some series, by their position."""
     around = TimeRange(reading.start_ms, end_ms)
     if not series:
-        return Columns.none()
+        return SeriesColumns.none()
     if reading.step_ms:
         question = BucketsQuestion(series=tuple(series), range=around, step_ms=reading.step_ms)
         return (yield from execute(question)).columns
     read = (yield from execute(SamplesQuestion(series=tuple(series), range=around))).columns
-    return Columns(read.index.astype(np.int64), read.time, read.value)
+    return SeriesColumns(read.index.astype(np.int64), read.time, read.value)
 
 
 def _points(
     query: MetricRequest,
     own: Sequence[Tagged],
     series: Sequence[Series],
-    read: BucketColumns | Columns,
+    read: BucketColumns | SeriesColumns,
     span: TimeRange,
-) -> Columns:
+) -> SeriesColumns:
     """Return the points of the query's own series, by their position among them, in steps of its downsample."""
     columns = from_steps(read, query.downsample.function.name) if isinstance(read, BucketColumns) else read
     chosen = {id(one.series) for one in own}
     places = np.array([at for at, one in enumerate(series) if id(one) in chosen], np.int64)
     columns = columns.filter(np.isin(columns.index, places))
-    columns = Columns(np.searchsorted(places, columns.index), columns.time, columns.value)
+    columns = SeriesColumns(np.searchsorted(places, columns.index), columns.time, columns.value)
     stepped = isinstance(read, BucketColumns)
     return prepare(columns, query, whole_steps(query, span), milliseconds=True, stepped=stepped)
 

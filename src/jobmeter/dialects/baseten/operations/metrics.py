@@ -13,7 +13,7 @@ from jobmeter.dialects.base import Steps, execute
 from jobmeter.dialects.baseten.bodies import view_body
 from jobmeter.dialects.baseten.names import CACHE_METRICS, METRICS, NODE_METRICS
 from jobmeter.dialects.baseten.requests import JOB_PATH, JobRequest, answer, operation
-from jobmeter.model.catalog import CATALOG, Scope
+from jobmeter.model.catalog import CATALOG, MetricScope
 from jobmeter.model.job import Job, JobView
 from jobmeter.model.order import natural
 from jobmeter.model.time import MAX_TIME_MS, SECOND, TimeRange, iso
@@ -99,7 +99,7 @@ def _nodes(view: JobView, lines: Sequence[Line]) -> dict[str, dict[str, Any]]:
     ranks = gpu_ranks(view, lines)
     found: dict[str, dict[str, dict[int, list[Line]]]] = {}
     for line in lines:
-        of_gpu = CATALOG[line.metric].scope is Scope.DEVICE
+        of_gpu = CATALOG[line.metric].scope is MetricScope.DEVICE
         rank = ranks[line.replica, line.node, line.device] if of_gpu else 0
         found.setdefault(node_id(line), {}).setdefault(line.metric, {}).setdefault(rank, []).append(line)
     return {name: _node(found[name]) for name in sorted(found, key=_order(view))}
@@ -154,7 +154,7 @@ def gpu_ranks(view: JobView, lines: Iterable[Line]) -> dict[tuple[str, str, str]
     devices: dict[tuple[str, str], set[str]] = {}
     for replica, node, device in (
         *((one.replica, one.node, one.device) for one in view.allocations if one.device.startswith("gpu")),
-        *((line.replica, line.node, line.device) for line in lines if CATALOG[line.metric].scope is Scope.DEVICE),
+        *((line.replica, line.node, line.device) for line in lines if CATALOG[line.metric].scope is MetricScope.DEVICE),
     ):
         devices.setdefault((replica, node), set()).add(device)
     ranks: dict[tuple[str, str, str], int] = {}

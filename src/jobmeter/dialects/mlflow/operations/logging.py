@@ -10,9 +10,9 @@ from jobmeter.dialects.mlflow.names import MAX_PARAM, MOST_METRICS, MOST_PARAMS,
 from jobmeter.dialects.mlflow.operations.common import RUN, answer, change, operation, parameter
 from jobmeter.dialects.mlflow.operations.runs import check_active, tag, texts
 from jobmeter.dialects.mlflow.requests import (
-    Batch,
     History,
     KeyValue,
+    LoggedBatch,
     LoggedMetric,
     LoggedText,
     MetricValue,
@@ -28,7 +28,7 @@ MOST_HISTORY = 25_000
 
 def log_batch(call: Call, context: Context) -> Steps:
     """Store metrics, parameters and tags of a run."""
-    given = read(call, Batch)
+    given = read(call, LoggedBatch)
     return (yield from _log(given.run, given.metrics, given.params, given.tags, context))
 
 

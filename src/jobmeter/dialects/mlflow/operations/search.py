@@ -6,7 +6,7 @@ from typing import Any
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Context, Steps, execute
 from jobmeter.dialects.mlflow.filters import METRIC, Clause, metric_keys, parse, parse_order, sort
-from jobmeter.dialects.mlflow.metrics import Point, newest
+from jobmeter.dialects.mlflow.metrics import LoggedPoint, newest
 from jobmeter.dialects.mlflow.names import NAME
 from jobmeter.dialects.mlflow.operations.common import answer, operation, parameter
 from jobmeter.dialects.mlflow.requests import Search, offset_of, read
@@ -26,7 +26,7 @@ _VIEWS: Mapping[str, frozenset[bool]] = {
     "ALL": frozenset({False, True}),
 }
 """Values of ``deleted`` that each view shows."""
-Metrics = dict[str, dict[str, Point]]
+Metrics = dict[str, dict[str, LoggedPoint]]
 
 
 def search(call: Call, context: Context) -> Steps:
@@ -56,7 +56,7 @@ def search(call: Call, context: Context) -> Steps:
     return answer({"runs": bodies, **more})
 
 
-def _fits(clauses: list[Clause], run: Run, metrics: Mapping[str, Point]) -> bool:
+def _fits(clauses: list[Clause], run: Run, metrics: Mapping[str, LoggedPoint]) -> bool:
     return all(clause.fits(run, metrics) for clause in clauses)
 
 

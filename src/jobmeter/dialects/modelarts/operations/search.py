@@ -14,7 +14,7 @@ from jobmeter.dialects.base import Steps, execute
 from jobmeter.dialects.base.request import Choice, Typed, listed
 from jobmeter.dialects.modelarts.answers import answer
 from jobmeter.dialects.modelarts.errors import INVALID_QUERY, UNSUPPORTED_SORT, RefusedError
-from jobmeter.dialects.modelarts.filters import KEYS, Filter, SearchFilter, filter_by
+from jobmeter.dialects.modelarts.filters import KEYS, ModelArtsFilter, SearchFilter, filter_by
 from jobmeter.dialects.modelarts.job_body import DEFAULT_WORKSPACE, job_body
 from jobmeter.dialects.modelarts.names import NAME
 from jobmeter.dialects.modelarts.requests import MAX_INTEGER, ProjectRequest, operation
@@ -73,12 +73,12 @@ class ListTrainingJobs(ProjectRequest, frozen=True, kw_only=True):
         Typed(list[str]),
     ] = ()
     filters: Annotated[
-        Sequence[Filter],
+        Sequence[ModelArtsFilter],
         Meta(
             description=f"`[{{key, operator, value}}]`, all met. Keys: {listed(KEYS)}. Operators: `like`, `in`, `not`; "
             "for `create_time` `between`, with milliseconds. Empty values filter nothing."
         ),
-        Typed(list[Filter]),
+        Typed(list[ModelArtsFilter]),
     ] = ()
 
     def _steps(self) -> Steps:

@@ -21,7 +21,7 @@ from jobmeter.ingest.join import select
 from jobmeter.ingest.receipt import Receipt
 from jobmeter.model.batch import SampleBatch
 from jobmeter.model.question import Question
-from jobmeter.wire.opentsdb.point import Points, RefusedError
+from jobmeter.wire.opentsdb.point import PointRefusedError, Points
 from jobmeter.wire.opentsdb.put import DataPoint, decode
 
 _BODY_BYTES, _DECODED_BYTES = 64 * 2**20, 256 * 2**20
@@ -95,7 +95,7 @@ def _gather(
     for at, one in enumerate(sent):
         try:
             points.add(one.metric or "", one.timestamp, one.value, one.texts())
-        except RefusedError as error:
+        except PointRefusedError as error:
             refused[at] = error.message
             reasons[error.reason] += 1
         else:

@@ -12,7 +12,7 @@ import numpy as np
 from jobmeter.dialects.base import Answer, Context, Steps, execute
 from jobmeter.dialects.opentsdb.errors import JSON
 from jobmeter.dialects.opentsdb.numbers import json_of
-from jobmeter.dialects.opentsdb.request import Query, QueryRequest, SubQuery, described, from_body, from_string
+from jobmeter.dialects.opentsdb.request import OpenTsdbQuery, QueryRequest, SubQuery, described, from_body, from_string
 from jobmeter.dialects.opentsdb.requests import operation
 from jobmeter.dialects.opentsdb.series import of_metric, of_tsuids
 from jobmeter.dialects.opentsdb.tsuid import tsuid
@@ -21,8 +21,8 @@ from jobmeter.model.batch import Float64s, Int64s
 from jobmeter.model.question import Question
 from jobmeter.model.time import MAX_TIME_MS, SECOND, TimeRange
 from jobmeter.query.series import BucketsQuestion, SamplesQuestion
-from jobmeter.query.tsdb.columns import Columns
-from jobmeter.query.tsdb.compute import Groups, margin, points, prepare
+from jobmeter.query.tsdb.columns import SeriesColumns
+from jobmeter.query.tsdb.compute import SeriesGroups, margin, points, prepare
 from jobmeter.query.tsdb.downsample import Fill, from_steps
 from jobmeter.query.tsdb.select import grouped, selected
 from jobmeter.query.tsdb.tags import Tagged, TagView, tagged
@@ -58,11 +58,13 @@ class PointsOfSeries(QueryRequest, frozen=True):
         return Answer(200, b"[" + b",".join(results) + b"]", (), JSON)
 
 
-def _results(one: SubQuery, whole: Query, context: Context, cost: Cost) -> Generator[Question[Any], Any, list[bytes]]:
+def _results(
+    one: SubQuery, whole: OpenTsdbQuery, context: Context, cost: Cost
+) -> Generator[Question[Any], Any, list[bytes]]:
     view = TagView.of([each.tag for each in one.filters], context.project)
     series = yield from _series(one, whole, view, cost)
     members = grouped(series, one)
-    groups = Groups([at for at, group in enumerate(members) for _ in group])
+    groups = SeriesGroups([at for at, group in enumerate(members) for _ in group])
     order = tuple(each.series for group in members for each in group)
     if not order:
         return []
@@ -75,7 +77,9 @@ def _results(one: SubQuery, whole: Query, context: Context, cost: Cost) -> Gener
     return [_result(members[at], one, whole, *found[at], cost) for at in range(len(members)) if at in found]
 
 
-def _series(one: SubQuery, whole: Query, view: TagView, cost: Cost) -> Generator[Question[Any], Any, list[Tagged]]:
+def _series(
+    one: SubQuery, whole: OpenTsdbQuery, view: TagView, cost: Cost
+) -> Generator[Question[Any], Any, list[Tagged]]:
     if one.tsuids:
         found = yield from of_tsuids(one.tsuids)
         if len({series.metric for series in found.series}) > 1:
@@ -87,8 +91,8 @@ def _series(one: SubQuery, whole: Query, view: TagView, cost: Cost) -> Generator
 
 
 def _read(
-    order: tuple[Any, ...], one: SubQuery, groups: Groups, span: TimeRange, cost: Cost
-) -> Generator[Question[Any], Any, tuple[Columns, bool]]:
+    order: tuple[Any, ...], one: SubQuery, groups: SeriesGroups, span: TimeRange, cost: Cost
+) -> Generator[Question[Any], Any, tuple[SeriesColumns, bool]]:
     """Return the samples of the series, or points by step if these suffice."""
     spec, beyond = one.downsample, margin(one, groups)
     start, end = span.start_ms - beyond, span.end_ms + beyond
@@ -104,10 +108,12 @@ def _read(
     cost.samples += len(read.columns)
     cost.milliseconds += read.milliseconds
     columns = read.columns
-    return Columns(columns.index.astype(np.int64), columns.time, columns.value), False
+    return SeriesColumns(columns.index.astype(np.int64), columns.time, columns.value), False
 
 
-def _result(members: Sequence[Tagged], one: SubQuery, whole: Query, time: Int64s, value: Float64s, cost: Cost) -> bytes:
+def _result(
+    members: Sequence[Tagged], one: SubQuery, whole: OpenTsdbQuery, time: Int64s, value: Float64s, cost: Cost
+) -> bytes:
     """Encode one result in JSON; points by hand, because JSON libraries have no form for NaN."""
     tags, aggregated = _tags(members)
     head: dict[str, Any] = {"metric": members[0].metric, "tags": tags, "aggregateTags": aggregated}
@@ -120,7 +126,7 @@ def _result(members: Sequence[Tagged], one: SubQuery, whole: Query, time: Int64s
     return msgspec.json.encode(head)[:-1] + b',"dps":' + _dps(time, value, whole, null=null) + b"}"
 
 
-def _dps(time: Int64s, value: Float64s, whole: Query, *, null: bool) -> bytes:
+def _dps(time: Int64s, value: Float64s, whole: OpenTsdbQuery, *, null: bool) -> bytes:
     if not whole.milliseconds:
         # If steps are shorter than a second, the last one of each second is answered.
         time = time // SECOND

@@ -17,7 +17,7 @@ from jobmeter.model.batch import Int64s, SampleBatch
 from jobmeter.model.series import DEFAULT_PROJECT
 from jobmeter.wire.otlp import json, protobuf
 from jobmeter.wire.otlp.answers import response
-from jobmeter.wire.otlp.written import Written
+from jobmeter.wire.otlp.written import WrittenTelemetry
 
 _DECODERS = {PROTOBUF: protobuf.decode, JSON: json.decode}
 _HINTS = {"delta": "delta (only cumulative sums and histograms are kept)"}
@@ -52,7 +52,7 @@ class ExportMetrics(MessageRequest, frozen=True, kw_only=True):
 
 
 def _resolved(
-    written: Written, project: str, labels: LabelResolver
+    written: WrittenTelemetry, project: str, labels: LabelResolver
 ) -> tuple[SampleBatch, int, Counter[str], Counter[str]]:
     """Return the valid samples, and the number of leading ones that are one data point each.
 

@@ -18,7 +18,7 @@ from jobmeter.model.catalog import METRICS, Kind
 from jobmeter.model.question import Question
 from jobmeter.model.series import NamePart
 from jobmeter.promql.labels import value_of
-from jobmeter.promql.nodes import NAME, Match, Matcher
+from jobmeter.promql.nodes import NAME, Matcher, VectorMatch
 from jobmeter.query.series import NamesQuestion
 
 _PARTS = {
@@ -92,7 +92,7 @@ class LabelValuesRequest(NamesRequest, frozen=True, kw_only=True):
             values = yield from _stored_values(label)
             if values is not None:
                 return answers.names(values, self.limit)
-            alternatives = ((Matcher(label, Match.NOT_EQUAL, ""),),)
+            alternatives = ((Matcher(label, VectorMatch.NOT_EQUAL, ""),),)
         found = yield from self.find(alternatives)
         return answers.names((value for one in found if (value := value_of(one.labels, label))), self.limit)
 

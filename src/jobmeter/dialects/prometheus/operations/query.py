@@ -14,7 +14,7 @@ from jobmeter.dialects.prometheus.requests import API, TIME, Duration, Evaluatio
 from jobmeter.dialects.prometheus.select import Prefetched, prefetch
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.promql.evaluate import MOST_VALUES, evaluate, range_samples
-from jobmeter.promql.nodes import Selector, Subquery, Text
+from jobmeter.promql.nodes import Subquery, Text, VectorSelector
 from jobmeter.promql.parse import parse, pretty
 from jobmeter.promql.tree import tree
 from jobmeter.promql.values import Vector
@@ -35,7 +35,7 @@ class InstantQuery(EvaluationRequest, frozen=True, kw_only=True):
         node, lookback = parse(self.query), self.lookback()
         time = self.context.now_ms if self.time is None else self.time
         reader = yield from prefetch(node, time, time, lookback, self.context.project)
-        if isinstance(node, Subquery) or (isinstance(node, Selector) and node.range_ms):
+        if isinstance(node, Subquery) or (isinstance(node, VectorSelector) and node.range_ms):
             samples = range_samples(node, reader, time, lookback_ms=lookback, most=_most(reader))
             _check_points(len(samples.times), self.context)
             return answers.samples(samples, self.limit)
@@ -55,7 +55,7 @@ class RangeQuery(EvaluationRequest, frozen=True, kw_only=True):
         node = parse(self.query)
         self._check_steps()
         lookback = self.lookback()
-        if isinstance(node, Text | Subquery) or (isinstance(node, Selector) and node.range_ms):
+        if isinstance(node, Text | Subquery) or (isinstance(node, VectorSelector) and node.range_ms):
             kind = "string" if isinstance(node, Text) else "range vector"
             raise InvalidRequestError(
                 f'invalid parameter "query": invalid expression type "{kind}" for range query, '

@@ -8,7 +8,7 @@ from jobmeter.dialects.base import Answer, Steps, accounted_for
 from jobmeter.dialects.base.request import Request
 from jobmeter.dialects.prometheus.requests import API, operation
 from jobmeter.dialects.prometheus.select import find, read_samples
-from jobmeter.promql.nodes import Match, Matcher
+from jobmeter.promql.nodes import Matcher, VectorMatch
 from jobmeter.wire.remote_read import decode, encode, encode_series
 from jobmeter.wire.remote_write.snappy import unpack
 
@@ -24,7 +24,7 @@ class RemoteRead(Request, frozen=True):
     def _steps(self) -> Steps:
         results = []
         for query in decode(unpack(self.call.body, _UNPACKED_BYTES, self.call.take)):
-            matchers = tuple(Matcher(label, Match(kind), value) for label, kind, value in query.matchers)
+            matchers = tuple(Matcher(label, VectorMatch(kind), value) for label, kind, value in query.matchers)
             rows = yield from find((matchers,), max(query.start_ms, 0), self.context.project)
             found = yield from read_samples(rows, query.start_ms - 1, query.end_ms)
             bounds = found.starts.tolist()

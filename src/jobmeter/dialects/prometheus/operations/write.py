@@ -14,7 +14,7 @@ from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.ingest.receipt import Receipt
 from jobmeter.ingest.sender_cache import SenderCache
 from jobmeter.model.series import DEFAULT_PROJECT
-from jobmeter.wire.remote_write.decode import Written, decode_1, decode_2
+from jobmeter.wire.remote_write.decode import WrittenSeries, decode_1, decode_2
 from jobmeter.wire.remote_write.snappy import unpack
 
 _BODY_BYTES = 32 * 2**20
@@ -94,7 +94,7 @@ def _message(call: Call) -> str:
     return message
 
 
-def _counts(receipt: Receipt, written: Written) -> Headers:
+def _counts(receipt: Receipt, written: WrittenSeries) -> Headers:
     # Stale markers count as accepted, though nothing is stored.
     samples = receipt.accepted + written.stale + written.not_finite
     return (

@@ -10,9 +10,9 @@ from jobmeter.store.clickhouse.migrations import (
     m0005_spans,
     m0006_outbox,
 )
-from jobmeter.store.clickhouse.target import Target
+from jobmeter.store.clickhouse.target import EngineTarget
 
-Statements = Callable[[Target], list[str]]
+Statements = Callable[[EngineTarget], list[str]]
 
 MIGRATIONS: Sequence[tuple[int, str, Statements]] = (
     (1, "samples", m0001_samples.statements),

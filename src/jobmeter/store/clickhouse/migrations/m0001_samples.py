@@ -8,7 +8,7 @@ its roll-ups are computed again.
 """
 
 from jobmeter.store.clickhouse.schema import Spread, TableSchema, create
-from jobmeter.store.clickhouse.target import Target
+from jobmeter.store.clickhouse.target import EngineTarget
 
 _KEY = ("job UInt64 CODEC(Delta, ZSTD(1))", "series UInt64 CODEC(ZSTD(1))")
 _TIME = "time Int64 CODEC(DoubleDelta, ZSTD(1))"
@@ -99,6 +99,6 @@ MARKS = TableSchema(
 TABLES = (SAMPLES, MINUTES, HOURS, SERIES, PROGRESS, MARKS)
 
 
-def statements(target: Target) -> list[str]:
+def statements(target: EngineTarget) -> list[str]:
     """Return the statements of the first schema."""
     return [statement for table in TABLES for statement in create(table, target)]

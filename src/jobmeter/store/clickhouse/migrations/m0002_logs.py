@@ -6,7 +6,7 @@ small index lets a search for errors skip the granules without any.
 """
 
 from jobmeter.store.clickhouse.schema import TableSchema, create
-from jobmeter.store.clickhouse.target import Target
+from jobmeter.store.clickhouse.target import EngineTarget
 
 LOGS = TableSchema(
     name="logs",
@@ -29,6 +29,6 @@ LOGS = TableSchema(
 )
 
 
-def statements(target: Target) -> list[str]:
+def statements(target: EngineTarget) -> list[str]:
     """Return the statements that add the table."""
     return create(LOGS, target)

@@ -10,7 +10,7 @@ moment would lose acknowledged samples.
 from collections.abc import Iterator, Sequence
 
 from jobmeter.store.clickhouse.schema import alter
-from jobmeter.store.clickhouse.target import Target
+from jobmeter.store.clickhouse.target import EngineTarget
 
 _NUMBER = "Int64", "CODEC(T64('bit'), ZSTD(1))"
 _SMALL = "UInt8", "CODEC(ZSTD(1))"
@@ -26,12 +26,12 @@ _BUCKET: Sequence[Column] = (
 )
 
 
-def statements(target: Target) -> list[str]:
+def statements(target: EngineTarget) -> list[str]:
     """Return the statements that add the columns."""
     return list(_statements(target))
 
 
-def _statements(target: Target) -> Iterator[str]:
+def _statements(target: EngineTarget) -> Iterator[str]:
     for table, columns, doubles in (
         ("samples", _SAMPLE, "value"),
         ("minutes", _BUCKET, "minimum"),

@@ -8,7 +8,7 @@ engine has built theirs.
 from collections.abc import Iterator, Sequence
 
 from jobmeter.store.clickhouse.schema import alter
-from jobmeter.store.clickhouse.target import Target
+from jobmeter.store.clickhouse.target import EngineTarget
 
 _COLUMNS: Sequence[tuple[str, str, str]] = (
     ("facility", "LowCardinality(String)", ""),
@@ -19,12 +19,12 @@ _COLUMNS: Sequence[tuple[str, str, str]] = (
 )
 
 
-def statements(target: Target) -> list[str]:
+def statements(target: EngineTarget) -> list[str]:
     """Return the statements that add the columns and the index."""
     return list(_statements(target))
 
 
-def _statements(target: Target) -> Iterator[str]:
+def _statements(target: EngineTarget) -> Iterator[str]:
     for name, kind, codec in _COLUMNS:
         yield from alter("logs", target, f"ADD COLUMN IF NOT EXISTS {name} {kind}", codec)
     index = "words lowerUTF8(text) TYPE text(tokenizer = splitByNonAlpha)"

@@ -6,7 +6,7 @@ twice: as texts to compare, and unchanged in ``detail``.
 """
 
 from jobmeter.store.clickhouse.schema import TableSchema, create
-from jobmeter.store.clickhouse.target import Target
+from jobmeter.store.clickhouse.target import EngineTarget
 
 SPANS = TableSchema(
     name="spans",
@@ -44,6 +44,6 @@ SPANS = TableSchema(
 )
 
 
-def statements(target: Target) -> list[str]:
+def statements(target: EngineTarget) -> list[str]:
     """Return the statements that add the table."""
     return create(SPANS, target)

@@ -6,7 +6,7 @@ A row expires two days after the shipper itself counts it as dropped.
 """
 
 from jobmeter.store.clickhouse.schema import TableSchema, create
-from jobmeter.store.clickhouse.target import Target
+from jobmeter.store.clickhouse.target import EngineTarget
 
 OUTBOX = TableSchema(
     name="outbox",
@@ -24,6 +24,6 @@ OUTBOX = TableSchema(
 )
 
 
-def statements(target: Target) -> list[str]:
+def statements(target: EngineTarget) -> list[str]:
     """Return the statements that add the table."""
     return create(OUTBOX, target)

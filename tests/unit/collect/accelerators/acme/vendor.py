@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from jobmeter.collect.accelerators.threaded import ThreadedDevice
 from jobmeter.collect.accelerators.vendor import (
+    DeviceHealth,
     DeviceLostError,
     DeviceProcess,
     Driver,
-    Health,
     Measure,
     NotSupportedError,
     Vendor,
@@ -115,9 +115,9 @@ def _errors(device: AcmeDevice) -> Mapping[str, float]:
     return {"gpu.ecc.uncorrected": float(device.text("errors"))}
 
 
-def _check(device: AcmeDevice) -> Health:
+def _check(device: AcmeDevice) -> DeviceHealth:
     errors = int(device.text("errors"))
-    return Health({"errors": float(errors)}, [f"{errors} errors"] if errors else [], [])
+    return DeviceHealth({"errors": float(errors)}, [f"{errors} errors"] if errors else [], [])
 
 
 VENDOR = Vendor(

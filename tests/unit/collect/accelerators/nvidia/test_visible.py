@@ -10,13 +10,13 @@ from tests.unit.collect.trees import plant_process
 
 from jobmeter.collect.base import Owner
 from jobmeter.collect.discover.environ import read_environment
-from jobmeter.collect.discover.member import Member, Source
+from jobmeter.collect.discover.member import Member, MembershipSource
 
 UUIDS = ["9942190a", "9e8d35e3", "e429a63e", "eee1dfbc", "bbcd6503", "472ea263", "e56257c4", "1c20e77d"]
 GPUS = [Gpu(at, f"GPU-{uuid}-a134-0fdd-0e01-23811fdbd293") for at, uuid in enumerate(UUIDS)]
 
 
-def visible(text, devices=GPUS, permitted=None, variable="CUDA_VISIBLE_DEVICES", source=Source.SLURM):
+def visible(text, devices=GPUS, permitted=None, variable="CUDA_VISIBLE_DEVICES", source=MembershipSource.SLURM):
     member = Member(owner=Owner("j", "worker-0"), source=source, devices=((variable, text),))
     return device_set(devices).visible(member, permitted)
 
@@ -91,7 +91,7 @@ def test_a_device_that_may_not_be_opened_is_not_visible():
 
 @pytest.mark.parametrize("text", ["0", "0,GPU-47", "GPU-47"])
 def test_ordinals_inside_a_pod_mean_nothing_where_its_devices_are_unknown(text):
-    assert visible(text, source=Source.KUBERNETES) == ([5] if "GPU" in text else [])
+    assert visible(text, source=MembershipSource.KUBERNETES) == ([5] if "GPU" in text else [])
 
 
 @pytest.mark.parametrize(

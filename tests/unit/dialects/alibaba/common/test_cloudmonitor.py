@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.alibaba.common.cloudmonitor.dimensions import card_name, read
-from jobmeter.dialects.alibaba.common.cloudmonitor.names import MEASURES, Part
+from jobmeter.dialects.alibaba.common.cloudmonitor.names import MEASURES, MonitoredPart
 from jobmeter.dialects.alibaba.common.cloudmonitor.read import newest, page
 from jobmeter.dialects.alibaba.common.cloudmonitor.request import PointsRequest, request_of
 from jobmeter.dialects.alibaba.common.operation import operation
@@ -149,7 +149,7 @@ def test_the_end_of_the_first_page_stays_the_end():
 def test_names():
     assert {measure.by for measure in MEASURES.values()} == {By.JOB, By.REPLICA, By.DEVICE}
     assert all(measure.unit and measure.text for measure in MEASURES.values())
-    assert MEASURES["JOB_MEMORY_FREE"].part is Part.FREE
+    assert MEASURES["JOB_MEMORY_FREE"].part is MonitoredPart.FREE
     assert MEASURES["JOB_GPU_ACCELERATOR_DUTTY_UTIL"].metric.name == "gpu.utilization"
     assert "CARD_CPU_UTIL" not in MEASURES
 

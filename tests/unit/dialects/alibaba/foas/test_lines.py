@@ -15,7 +15,7 @@ from jobmeter.dialects.alibaba.foas.metric_json import LineLimit, MetricRequest,
 from jobmeter.dialects.alibaba.foas.series import tagged
 from jobmeter.model.series import Series
 from jobmeter.model.time import TimeRange
-from jobmeter.query.tsdb.columns import Columns
+from jobmeter.query.tsdb.columns import SeriesColumns
 from jobmeter.query.tsdb.downsample import parse
 from jobmeter.query.tsdb.filters import from_tag
 from jobmeter.query.tsdb.functions import AGGREGATORS
@@ -63,7 +63,7 @@ def _draw(request, series, limit=None, span=SPAN):
         for step, value in sorted(series[all_of_them.index(one)][0].items())
     ]
     index, time, value = zip(*rows, strict=True) if rows else ((), (), ())
-    columns = Columns(np.array(index, np.int64), np.array(time, np.int64), np.array(value, np.float64))
+    columns = SeriesColumns(np.array(index, np.int64), np.array(time, np.int64), np.array(value, np.float64))
     return draw(request, own, columns, span, limit)
 
 

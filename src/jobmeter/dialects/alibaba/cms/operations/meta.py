@@ -10,10 +10,16 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from jobmeter.dialects.alibaba.common.cloudmonitor.names import MEASURES, NAMESPACE, PERIODS, STATISTICS, Measure
+from jobmeter.dialects.alibaba.common.cloudmonitor.names import (
+    MEASURES,
+    NAMESPACE,
+    PERIODS,
+    STATISTICS,
+    MonitoredMeasure,
+)
 from jobmeter.dialects.alibaba.common.operation import AlibabaRequest, JsonText, answer, json_text, operation
 from jobmeter.dialects.base import Steps
-from jobmeter.dialects.base.request import Reader, Slot
+from jobmeter.dialects.base.request import ParameterReader, ParameterSlot
 
 PRODUCT = "pai_dlc"
 
@@ -26,7 +32,7 @@ class _Label(msgspec.Struct, frozen=True):
 class _Labels(JsonText):
     """A JSON object, or an array of objects."""
 
-    def convert(self, reader: Reader, slot: Slot, value: Any) -> Any:  # noqa: ANN401
+    def convert(self, reader: ParameterReader, slot: ParameterSlot, value: Any) -> Any:  # noqa: ANN401
         """Return the labels."""
         text = reader.text(slot, value)
         return super().convert(reader, slot, text if text.lstrip().startswith("[") else f"[{text}]")
@@ -102,7 +108,7 @@ def _fits(label: _Label) -> bool:
     return label.name == "product" and label.value.casefold() == PRODUCT
 
 
-def _described(measure: Measure) -> dict[str, str]:
+def _described(measure: MonitoredMeasure) -> dict[str, str]:
     return {
         "MetricName": measure.name,
         "Periods": ",".join(map(str, PERIODS)),

@@ -19,7 +19,7 @@ from jobmeter.dialects.alibaba.common.cloudmonitor.request import (
     PointsRequest,
     request_of,
 )
-from jobmeter.dialects.alibaba.common.cloudmonitor.request import Request as PointsPage
+from jobmeter.dialects.alibaba.common.cloudmonitor.request import MonitoringRequest as PointsPage
 from jobmeter.dialects.alibaba.common.listing import in_order
 from jobmeter.dialects.alibaba.common.operation import answer, json_text, operation
 from jobmeter.dialects.base import Answer, Steps

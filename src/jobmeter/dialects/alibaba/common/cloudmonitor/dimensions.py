@@ -11,7 +11,7 @@ MOST = 50
 FIELD = "Dimensions"
 
 
-class Resource(msgspec.Struct, frozen=True, kw_only=True):
+class MonitoredResource(msgspec.Struct, frozen=True, kw_only=True):
     """A member of Dimensions. Empty parts match everything; ``user`` and ``region`` are returned unchanged."""
 
     job: str = ""
@@ -26,7 +26,7 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True):
         return self.pod in {"", pod} and self.card in {"", card}
 
 
-def read(text: str, job: str = "") -> tuple[Resource, ...]:
+def read(text: str, job: str = "") -> tuple[MonitoredResource, ...]:
     """Return the members of a JSON object, or array of objects, as text; ``job`` is for members that name none."""
     members = _members(text) if text else [{}]
     if not 1 <= len(members) <= MOST:
@@ -46,7 +46,7 @@ def _members(text: str) -> list[dict[str, Any]]:
         raise InvalidRequestError(f"{FIELD} is neither a JSON object nor an array of them", FIELD) from error
 
 
-def _resource(member: dict[str, Any], job: str) -> Resource:
+def _resource(member: dict[str, Any], job: str) -> MonitoredResource:
     def part(*names: str) -> str:
         found = next((member[name] for name in names if member.get(name) not in {None, ""}), "")
         return found if isinstance(found, str) else msgspec.json.encode(found).decode()
@@ -57,7 +57,7 @@ def _resource(member: dict[str, Any], job: str) -> Resource:
     named = part("jobId")
     if job and named not in {"", job}:
         raise InvalidRequestError(f"{FIELD} names job {named[:128]!r}, JobId names {job[:128]!r}", FIELD)
-    return Resource(
+    return MonitoredResource(
         job=named or job,
         pod=part("pod", "podId"),
         card=card_name(part("gpu", "gpuId")),

@@ -13,7 +13,7 @@ from types import MappingProxyType
 import msgspec
 
 from jobmeter.dialects.base import not_negative, rounded
-from jobmeter.model.catalog import CATALOG, Kind, Metric, Scope, by_dialect_name
+from jobmeter.model.catalog import CATALOG, Kind, Metric, MetricScope, by_dialect_name
 from jobmeter.query.request import By
 
 NAMESPACE = "acs_pai_dlc"
@@ -41,7 +41,7 @@ _UNITS: Mapping[str, tuple[str, float]] = MappingProxyType(
 )
 
 
-class Part(StrEnum):
+class MonitoredPart(StrEnum):
     """The part of a metric: its usage, the free rest of its limit, or the limit."""
 
     ITSELF = "itself"
@@ -50,13 +50,13 @@ class Part(StrEnum):
 
 
 _LIMITED = {
-    "MEMORY_FREE": ("memory.usage", "memory.utilization", Part.FREE),
-    "MEMORY_TOTAL": ("memory.usage", "memory.utilization", Part.TOTAL),
-    "GPU_MEMORY_FREE": ("gpu.memory.usage", "gpu.memory.utilization", Part.FREE),
+    "MEMORY_FREE": ("memory.usage", "memory.utilization", MonitoredPart.FREE),
+    "MEMORY_TOTAL": ("memory.usage", "memory.utilization", MonitoredPart.TOTAL),
+    "GPU_MEMORY_FREE": ("gpu.memory.usage", "gpu.memory.utilization", MonitoredPart.FREE),
 }
 
 
-class Measure(msgspec.Struct, frozen=True, kw_only=True):
+class MonitoredMeasure(msgspec.Struct, frozen=True, kw_only=True):
     """A metric name of the vendor.
 
     ``share`` is the metric of usage over the limit, from which the limit is computed.
@@ -65,7 +65,7 @@ class Measure(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     by: By
     metric: Metric
-    part: Part = Part.ITSELF
+    part: MonitoredPart = MonitoredPart.ITSELF
     share: str = ""
 
     @property
@@ -91,9 +91,9 @@ class Measure(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         """Its description."""
-        if self.part is Part.ITSELF:
+        if self.part is MonitoredPart.ITSELF:
             return self.metric.text
-        return "Memory allowed and not in use." if self.part is Part.FREE else "Memory allowed."
+        return "Memory allowed and not in use." if self.part is MonitoredPart.FREE else "Memory allowed."
 
     def converted(self, value: float) -> float:
         """Convert a value to its unit, to 12 significant digits. Only degrees may be below 0."""
@@ -101,16 +101,16 @@ class Measure(msgspec.Struct, frozen=True, kw_only=True):
         return rounded((value if unit == "Celsius" else not_negative(value)) * factor)
 
 
-def _measures() -> Iterator[Measure]:
+def _measures() -> Iterator[MonitoredMeasure]:
     own = dict(by_dialect_name("cms"))
     own.update({alias: own[stem] for alias, stem in _ALIASES.items()})
-    stems = [(stem, metric, "", Part.ITSELF) for stem, metric in own.items()]
+    stems = [(stem, metric, "", MonitoredPart.ITSELF) for stem, metric in own.items()]
     stems += [(stem, CATALOG[usage], share, part) for stem, (usage, share, part) in _LIMITED.items()]
     for prefix, by in _PREFIXES.items():
         for stem, metric, share, part in stems:
-            if by is not By.DEVICE or metric.scope is Scope.DEVICE:
-                yield Measure(name=f"{prefix}_{stem}", by=by, metric=metric, part=part, share=share)
+            if by is not By.DEVICE or metric.scope is MetricScope.DEVICE:
+                yield MonitoredMeasure(name=f"{prefix}_{stem}", by=by, metric=metric, part=part, share=share)
 
 
-MEASURES: Mapping[str, Measure] = MappingProxyType({measure.name: measure for measure in _measures()})
+MEASURES: Mapping[str, MonitoredMeasure] = MappingProxyType({measure.name: measure for measure in _measures()})
 """Every name, in the order in which they are listed."""

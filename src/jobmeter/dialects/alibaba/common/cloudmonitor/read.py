@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from jobmeter.dialects.alibaba.common.cloudmonitor.dimensions import FIELD, MOST, Resource, card_name
-from jobmeter.dialects.alibaba.common.cloudmonitor.names import Measure, Part
-from jobmeter.dialects.alibaba.common.cloudmonitor.request import PointPosition, Request
+from jobmeter.dialects.alibaba.common.cloudmonitor.dimensions import FIELD, MOST, MonitoredResource, card_name
+from jobmeter.dialects.alibaba.common.cloudmonitor.names import MonitoredMeasure, MonitoredPart
+from jobmeter.dialects.alibaba.common.cloudmonitor.request import MonitoringRequest, PointPosition
 from jobmeter.dialects.alibaba.common.operation import Lookup, pod_ids
 from jobmeter.dialects.base import execute
 from jobmeter.errors import LimitExceededError, NotFoundError
@@ -35,12 +35,12 @@ class _Target(msgspec.Struct, frozen=True):
 
     job: Job
     pods: dict[str, str]
-    resources: tuple[Resource, ...]
+    resources: tuple[MonitoredResource, ...]
 
     def pod(self, replica: str) -> str:
         return self.pods.get(replica) or f"{self.job.id}-{replica}"
 
-    def replicas(self, resources: Sequence[Resource]) -> frozenset[str] | None:
+    def replicas(self, resources: Sequence[MonitoredResource]) -> frozenset[str] | None:
         """Return the replicas to read, empty for all; None if the job has none of the requested pods."""
         pods = {one.pod for one in resources}
         if "" in pods:
@@ -48,7 +48,7 @@ class _Target(msgspec.Struct, frozen=True):
         return frozenset(replica for replica in self.pods if self.pod(replica) in pods) or None
 
 
-def page(request: Request, *, strict: bool) -> Points:
+def page(request: MonitoringRequest, *, strict: bool) -> Points:
     """Return one page of points by (time, job, pod, card), and the token of the next page, empty at the end.
 
     ``strict``: an unknown job raises NotFoundError; otherwise it has no points.
@@ -66,34 +66,34 @@ def page(request: Request, *, strict: bool) -> Points:
     return _page(request, found)
 
 
-def newest(request: Request) -> Points:
+def newest(request: MonitoringRequest) -> Points:
     """Return one page of each line's newest point, by (job, pod, card), and the token of the next page."""
     found = yield from _newest(request)
     after = request.after and request.after[1:]
     return _page(request, [one for one in found if after is None or one[0][1:] > after])
 
 
-def newest_points(request: Request) -> Lookup[list[dict[str, Any]]]:
+def newest_points(request: MonitoringRequest) -> Lookup[list[dict[str, Any]]]:
     """Return the newest point of each line, in any number, by (job, pod, card)."""
     found = yield from _newest(request)
     return [point for _, point in found]
 
 
-def _newest(request: Request) -> Lookup[list[_Point]]:
+def _newest(request: MonitoringRequest) -> Lookup[list[_Point]]:
     targets = yield from _targets(request, strict=False)
     points = yield from _points(request, targets, request.span)
     last = {place[1:]: (place, point) for place, point in points}
     return [last[line] for line in sorted(last)]
 
 
-def _page(request: Request, found: Sequence[_Point]) -> tuple[list[dict[str, Any]], str]:
+def _page(request: MonitoringRequest, found: Sequence[_Point]) -> tuple[list[dict[str, Any]], str]:
     shown = found[: request.length]
     token = request.next_token(shown[-1][0]) if len(found) > len(shown) else ""
     return [point for _, point in shown], token
 
 
-def _targets(request: Request, strict: bool) -> Lookup[list[_Target]]:
-    by_job: dict[str, list[Resource]] = {}
+def _targets(request: MonitoringRequest, strict: bool) -> Lookup[list[_Target]]:
+    by_job: dict[str, list[MonitoredResource]] = {}
     for resource in request.resources:
         names = [resource.job] if resource.job else (yield from _running(resource, request.span))
         for name in names:
@@ -112,7 +112,7 @@ def _targets(request: Request, strict: bool) -> Lookup[list[_Target]]:
     return found
 
 
-def _running(resource: Resource, span: TimeRange) -> Lookup[list[str]]:
+def _running(resource: MonitoredResource, span: TimeRange) -> Lookup[list[str]]:
     """Return the jobs of a member without a job: those that ran in the range."""
     workspaces = frozenset({resource.workspace}) if resource.workspace else frozenset()
     ended = Condition("end", Operator.BETWEEN, (span.start_ms, None))
@@ -123,7 +123,7 @@ def _running(resource: Resource, span: TimeRange) -> Lookup[list[str]]:
     return [job.id for job in jobs]
 
 
-def _points(request: Request, targets: Sequence[_Target], span: TimeRange) -> Lookup[list[_Point]]:
+def _points(request: MonitoringRequest, targets: Sequence[_Target], span: TimeRange) -> Lookup[list[_Point]]:
     found: list[_Point] = []
     for target in targets:
         for by, resources in _levels(request.measure, target.resources):
@@ -135,7 +135,9 @@ def _points(request: Request, targets: Sequence[_Target], span: TimeRange) -> Lo
     return sorted(found, key=lambda point: point[0])
 
 
-def _levels(measure: Measure, resources: Iterable[Resource]) -> Iterator[tuple[By, list[Resource]]]:
+def _levels(
+    measure: MonitoredMeasure, resources: Iterable[MonitoredResource]
+) -> Iterator[tuple[By, list[MonitoredResource]]]:
     """Yield the level of each group of members: a job metric that is narrowed to a pod is reported for that pod."""
     members = list(resources)
     if measure.by is not By.JOB:
@@ -146,7 +148,9 @@ def _levels(measure: Measure, resources: Iterable[Resource]) -> Iterator[tuple[B
             yield by, some
 
 
-def _figures(request: Request, target: _Target, span: TimeRange, by: By, replicas: frozenset[str]) -> Lookup[_Figures]:
+def _figures(
+    request: MonitoringRequest, target: _Target, span: TimeRange, by: By, replicas: frozenset[str]
+) -> Lookup[_Figures]:
     measure = request.measure
 
     def values(name: str, statistic: Statistic, how: Aggregate | None) -> Lookup[_Values]:
@@ -175,15 +179,15 @@ def _figures(request: Request, target: _Target, span: TimeRange, by: By, replica
         least = yield from values(measure.metric.name, Statistic.MIN, total or Aggregate.MIN)
         most = yield from values(measure.metric.name, Statistic.MAX, total or Aggregate.MAX)
     figures = _Figures(mean, least, most)
-    if measure.part is Part.ITSELF:
+    if measure.part is MonitoredPart.ITSELF:
         return figures
     share = yield from values(measure.share, Statistic.MEAN, None)
     limit = {place: mean[place] / part for place, part in share.items() if part and place in mean}
     return _of_limit(figures, limit, measure.part)
 
 
-def _of_limit(usage: _Figures, limit: _Values, part: Part) -> _Figures:
-    if part is Part.TOTAL:
+def _of_limit(usage: _Figures, limit: _Values, part: MonitoredPart) -> _Figures:
+    if part is MonitoredPart.TOTAL:
         return _Figures(limit, limit, limit)
     return _Figures(
         *(
@@ -193,7 +197,9 @@ def _of_limit(usage: _Figures, limit: _Values, part: Part) -> _Figures:
     )
 
 
-def _described(measure: Measure, target: _Target, resources: Sequence[Resource], figures: _Figures) -> Iterator[_Point]:
+def _described(
+    measure: MonitoredMeasure, target: _Target, resources: Sequence[MonitoredResource], figures: _Figures
+) -> Iterator[_Point]:
     for place, value in figures.mean.items():
         pod = target.pod(place.replica) if place.replica else ""
         card = card_name(place.device) if place.device else ""
@@ -211,7 +217,7 @@ def _described(measure: Measure, target: _Target, resources: Sequence[Resource],
             yield place, point
 
 
-def _named(target: _Target, resource: Resource, pod: str, card: str) -> dict[str, str]:
+def _named(target: _Target, resource: MonitoredResource, pod: str, card: str) -> dict[str, str]:
     parts = {
         "userId": resource.user or target.job.user,
         "regionId": resource.region,

@@ -9,10 +9,10 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
-from jobmeter.dialects.alibaba.common.cloudmonitor.dimensions import Resource, read
-from jobmeter.dialects.alibaba.common.cloudmonitor.names import MEASURES, NAMESPACE, PERIODS, Measure
+from jobmeter.dialects.alibaba.common.cloudmonitor.dimensions import MonitoredResource, read
+from jobmeter.dialects.alibaba.common.cloudmonitor.names import MEASURES, NAMESPACE, PERIODS, MonitoredMeasure
 from jobmeter.dialects.alibaba.common.operation import AlibabaRequest, ordered_range
-from jobmeter.dialects.base.request import Reader, Slot, Time, listed
+from jobmeter.dialects.base.request import ParameterReader, ParameterSlot, Time, listed
 from jobmeter.errors import InvalidRequestError, NotFoundError
 from jobmeter.model.time import DAY, HOUR, MINUTE, SECOND, TimeRange, parse_time
 
@@ -25,7 +25,7 @@ _LENGTHS = ((DAY, "days"), (HOUR, "hours"), (MINUTE, "minutes"))
 class _PointTime(Time):
     """Epoch milliseconds of a number of milliseconds or of a formatted time."""
 
-    def convert(self, reader: Reader, slot: Slot, value: Any) -> int:  # noqa: ANN401
+    def convert(self, reader: ParameterReader, slot: ParameterSlot, value: Any) -> int:  # noqa: ANN401
         """Return epoch milliseconds."""
         return parse_time(reader.text(slot, value)[:64], slot.name)
 
@@ -80,11 +80,11 @@ class _Token(msgspec.Struct, array_like=True, frozen=True):
     place: PointPosition
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True):
+class MonitoringRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A page. ``after`` is the last point of the previous page, None for the first page."""
 
-    measure: Measure
-    resources: tuple[Resource, ...]
+    measure: MonitoredMeasure
+    resources: tuple[MonitoredResource, ...]
     span: TimeRange
     period: int
     length: int
@@ -102,7 +102,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         return urlsafe_b64encode(msgspec.json.encode(content)).decode().rstrip("=")
 
 
-def _measure_of(call: PointsRequest) -> Measure:
+def _measure_of(call: PointsRequest) -> MonitoredMeasure:
     """Return the metric of Namespace and MetricName. Raises NotFoundError for an unknown one."""
     namespace, name = call.namespace, call.metric_name
     if namespace != NAMESPACE:
@@ -114,7 +114,7 @@ def _measure_of(call: PointsRequest) -> Measure:
 
 def request_of(
     call: PointsRequest, operation: str, *, job: str = "", back_ms: int = HOUR, longest_ms: int = LONGEST_MS
-) -> Request:
+) -> MonitoringRequest:
     """Read the request of a call.
 
     ``back_ms`` is the default length of the range, ``longest_ms`` the greatest. Further pages have the range of the
@@ -122,7 +122,7 @@ def request_of(
     """
     if call.express:
         raise InvalidRequestError("Express is not supported", "Express")
-    request = Request(
+    request = MonitoringRequest(
         measure=_measure_of(call),
         resources=read(call.dimensions, job),
         span=_span(call, back_ms, longest_ms),
@@ -136,7 +136,7 @@ def request_of(
     return _continued(request, call.next_token) if call.next_token else request
 
 
-def _continued(request: Request, text: str) -> Request:
+def _continued(request: MonitoringRequest, text: str) -> MonitoringRequest:
     wrong = InvalidRequestError("NextToken does not come from a previous page of this query", "NextToken")
     try:
         raw = urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))

@@ -18,7 +18,7 @@ from jobmeter.dialects.alibaba.common.listing import present
 from jobmeter.dialects.alibaba.common.operation import AlibabaRequest, JsonText, answer, operation
 from jobmeter.dialects.alibaba.common.times import stamp
 from jobmeter.dialects.base import Steps, execute
-from jobmeter.dialects.base.request import BODY, Kind, Reader, Slot, listed
+from jobmeter.dialects.base.request import BODY, ParameterKind, ParameterReader, ParameterSlot, listed
 from jobmeter.errors import InvalidRequestError, NotFoundError
 from jobmeter.model.order import natural
 from jobmeter.query.nodes import NodesQuestion, NodeState, NodeStatus
@@ -33,10 +33,10 @@ class _Pair(msgspec.Struct, frozen=True, rename="pascal"):
     value: str = ""
 
 
-class _Pairs(Kind):
+class _Pairs(ParameterKind):
     """Keys and values of ``Tags.1.Key``, ``Tags.1.Value``, ..., or of a JSON list of these objects."""
 
-    def read(self, reader: Reader, slot: Slot, values: Mapping[str, Any]) -> tuple[_Pair, ...]:
+    def read(self, reader: ParameterReader, slot: ParameterSlot, values: Mapping[str, Any]) -> tuple[_Pair, ...]:
         """Return the pairs."""
         listed = JsonText(list[_Pair], "not a list of objects with Key and Value").read(reader, slot, values) or ()
         keys = (

@@ -28,7 +28,7 @@ from jobmeter.model.catalog import Aggregate
 from jobmeter.model.series import Series
 from jobmeter.model.time import TimeRange
 from jobmeter.query.request import By, Line, MetricQuery, NodeRef, Statistic
-from jobmeter.query.tsdb.columns import Columns
+from jobmeter.query.tsdb.columns import SeriesColumns
 from jobmeter.query.tsdb.compute import MARGIN_MS
 
 
@@ -133,13 +133,13 @@ def _nodes(cluster: str, query: MetricRequest, span: TimeRange, statistic: Stati
     return list(_shares(part.lines, whole.lines))
 
 
-def _columns(lines: Sequence[Line]) -> Columns:
+def _columns(lines: Sequence[Line]) -> SeriesColumns:
     """Return the points of the lines, by their position."""
     if not lines:
-        return Columns.none()
+        return SeriesColumns.none()
     index = np.repeat(np.arange(len(lines)), [len(line.time) for line in lines])
     time, value = (np.concatenate([getattr(line, name) for line in lines]) for name in ("time", "value"))
-    return Columns(index, time, value)
+    return SeriesColumns(index, time, value)
 
 
 def _shares(parts: Sequence[Line], wholes: Sequence[Line]) -> Generator[Line]:

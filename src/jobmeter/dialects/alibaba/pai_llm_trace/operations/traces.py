@@ -11,11 +11,19 @@ from msgspec.structs import replace
 from jobmeter.dialects.alibaba.common.operation import AlibabaRequest, JsonText, answer, json_text, operation
 from jobmeter.dialects.alibaba.pai_llm_trace.otel import compatible, short, without_embeddings
 from jobmeter.dialects.base import Steps, execute
-from jobmeter.dialects.base.request import Choice, Kind, Reader, Slot, Time
+from jobmeter.dialects.base.request import Choice, ParameterKind, ParameterReader, ParameterSlot, Time
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.span import Span, SpanStatus
 from jobmeter.model.time import DAY, MINUTE, NS_PER_MS
-from jobmeter.model.trace_filter import MOST_SPANS, Condition, Holder, Operator, SpanFilter, TraceFilter, TraceOrder
+from jobmeter.model.trace_filter import (
+    MOST_SPANS,
+    Holder,
+    SpanCondition,
+    SpanFilter,
+    SpanOperator,
+    TraceFilter,
+    TraceOrder,
+)
 
 _REDUCED = {"REMOVE_EMBEDDING": "embedding", "ROOT_ONLY": "root"}
 _EXACT = {
@@ -32,7 +40,7 @@ _KEYS = {
     "output": (Holder.SPAN, "output.value"),
     "spantype": (Holder.SPAN, "gen_ai.span.kind"),
 }
-_OPERATORS = {one.value.lower(): one for one in Operator}
+_OPERATORS = {one.value.lower(): one for one in SpanOperator}
 _FORMS = ("%Y-%m-%d %H:%M:%S", "%Y-%m-%d")
 
 
@@ -45,7 +53,7 @@ class _Filter(msgspec.Struct, rename="pascal"):
 class _Moment(Time):
     """A day or a second in UTC."""
 
-    def convert(self, reader: Reader, slot: Slot, value: Any) -> int:  # noqa: ANN401
+    def convert(self, reader: ParameterReader, slot: ParameterSlot, value: Any) -> int:  # noqa: ANN401
         """Return epoch milliseconds."""
         text = reader.text(slot, value)
         for form in _FORMS:
@@ -56,10 +64,10 @@ class _Moment(Time):
         raise reader.wrong(slot, text, "YYYY-MM-DD or YYYY-MM-DD HH:mm:ss")
 
 
-class _Seconds(Kind):
+class _Seconds(ParameterKind):
     """A number of seconds."""
 
-    def convert(self, reader: Reader, slot: Slot, value: Any) -> int:  # noqa: ANN401
+    def convert(self, reader: ParameterReader, slot: ParameterSlot, value: Any) -> int:  # noqa: ANN401
         """Return nanoseconds."""
         text = reader.text(slot, value)
         try:
@@ -136,7 +144,7 @@ class ListTracesDatas(AlibabaRequest, frozen=True, kw_only=True):
     def _filter(self) -> TraceFilter:
         names = {self.span_name} - {""}
         conditions = [
-            Condition(key=key, value=getattr(self, name), holder=holder)
+            SpanCondition(key=key, value=getattr(self, name), holder=holder)
             for name, (holder, key) in _EXACT.items()
             if getattr(self, name)
         ]
@@ -145,10 +153,10 @@ class ListTracesDatas(AlibabaRequest, frozen=True, kw_only=True):
             key, operator = one.key.lower(), _operator(one)
             if key in _KEYS:
                 holder, attribute = _KEYS[key]
-                conditions.append(Condition(key=attribute, value=one.value, operator=operator, holder=holder))
-            elif key == "status" and operator is Operator.EQUALS:
+                conditions.append(SpanCondition(key=attribute, value=one.value, operator=operator, holder=holder))
+            elif key == "status" and operator is SpanOperator.EQUALS:
                 statuses.add(_status(one.value))
-            elif key == "spanname" and operator is Operator.EQUALS:
+            elif key == "spanname" and operator is SpanOperator.EQUALS:
                 names.add(one.value)
             else:
                 raise InvalidRequestError(
@@ -175,7 +183,7 @@ class ListTracesDatas(AlibabaRequest, frozen=True, kw_only=True):
         )
 
 
-def _operator(given: _Filter) -> Operator:
+def _operator(given: _Filter) -> SpanOperator:
     found = _OPERATORS.get(given.operator.lower())
     if found is None:
         raise InvalidRequestError(f"Filters: operator {given.operator[:20]!r} is unknown", "Filters")

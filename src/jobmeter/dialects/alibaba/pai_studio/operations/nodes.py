@@ -37,14 +37,14 @@ _UNKNOWN_FILTERS = (
 )
 
 
-class Member(NamedTuple):
+class NodeMember(NamedTuple):
     """A node and the resource group through which it was found."""
 
     group: str
     load: NodeLoad
 
 
-NodeSort = Callable[[Member], Any]
+NodeSort = Callable[[NodeMember], Any]
 NODE_SORTS: Mapping[str, NodeSort] = MappingProxyType(
     {
         "NodeName": lambda one: natural(one.load.node.name),
@@ -134,17 +134,17 @@ class ListNodes(PageRequest, frozen=True, kw_only=True):
         )
         return tuple(name for name in named if all(not limit or name in limit for limit in limits))
 
-    def _members(self, groups: Sequence[str]) -> Lookup[list[Member]]:
+    def _members(self, groups: Sequence[str]) -> Lookup[list[NodeMember]]:
         found = []
         if self.workspace_id and groups:
             within = yield from groups_named(groups)
             groups = [one.name for one in within if self.workspace_id in one.workspaces]
         for group in groups:
             loads = yield from loads_of(self, group)
-            found += [Member(group, load) for load in loads]
+            found += [NodeMember(group, load) for load in loads]
         return found
 
-    def _fits(self, one: Member) -> bool:
+    def _fits(self, one: NodeMember) -> bool:
         """Return True for a node that matches the call's filters."""
         load, kind = one.load, kind_of(one.load)
         return (
@@ -159,7 +159,7 @@ class ListNodes(PageRequest, frozen=True, kw_only=True):
         )
 
 
-def _node(one: Member, *, verbose: bool) -> dict[str, Any]:
+def _node(one: NodeMember, *, verbose: bool) -> dict[str, Any]:
     load, kind = one.load, kind_of(one.load)
     created = stamp(load.node.first_seen)
     fields = present(

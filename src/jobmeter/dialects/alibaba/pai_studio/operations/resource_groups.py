@@ -48,7 +48,7 @@ from jobmeter.query.group import (
     GroupNodesQuestion,
     GroupQuestion,
     RequestsQuestion,
-    Usage,
+    ResourceUsage,
 )
 from jobmeter.query.request import By, GroupRef, Line, MetricQuery
 
@@ -193,7 +193,7 @@ def _key(name: str, value: Any) -> Any:  # noqa: ANN401 - as the field's own typ
     return natural(value) if isinstance(value, str) else value
 
 
-def _record(group: str, capacity: Amounts, usage: Usage) -> dict[str, Any]:
+def _record(group: str, capacity: Amounts, usage: ResourceUsage) -> dict[str, Any]:
     """Return a record, its fields in the order of the vendor's sample."""
     some = bool(usage.cpu_jobs or usage.device_jobs)
     devices = bool(usage.requested.devices or usage.device_jobs)

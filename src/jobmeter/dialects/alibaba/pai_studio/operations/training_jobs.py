@@ -28,7 +28,7 @@ from jobmeter.model.event import Event, EventFilter
 from jobmeter.model.job import Job
 from jobmeter.model.time import HOUR, MAX_TIME_MS, NS_PER_MS, SECOND, TimeRange, ceil_to, iso
 from jobmeter.query.defaults import job_end, job_start
-from jobmeter.query.reported import Report, ReportedQuestion
+from jobmeter.query.reported import JobReport, ReportedQuestion
 from jobmeter.query.request import By, JobQuestion, JobRef, Line, LogQuestion, MetricQuery
 
 TrainingJob = Annotated[str, Meta(description="The job, by its id.")]
@@ -230,7 +230,7 @@ def _range_of(now_ms: int, bounds: tuple[int | None, int | None], job: Job, step
     return ordered_range(start, end)
 
 
-def _reported(reports: Iterable[Report]) -> list[dict[str, Any]]:
+def _reported(reports: Iterable[JobReport]) -> list[dict[str, Any]]:
     return [{"Name": one.name, "Timestamp": iso(one.time), "Value": rounded(one.value)} for one in reports]
 
 
