@@ -109,7 +109,7 @@ def private_accesses() -> int:
 
 
 FIGURES = (
-    Figure("lines of Python and C", lines, 118_000, 84_000),
+    Figure("lines of Python and C", lines, 124_000, 84_000),
     Figure("docstrings with forbidden words", forbidden_docstrings, 0, 0),
     Figure(
         "class names of the core with several meanings",
@@ -117,11 +117,11 @@ FIGURES = (
         0,
         0,
     ),
-    Figure("class names with several meanings, all", lambda: len(shared_class_names()), 23, 0),
+    Figure("class names with several meanings, all", lambda: len(shared_class_names()), 14, 0),
     Figure("docstrings that only name another place", forwarding_docstrings, 40, 40),
-    Figure("packages without tests at their path", lambda: len(packages_without_tests()), 9, 0),
-    Figure("kinds of objects that outlive a request", lasting_objects, 44, 13),
-    Figure("private attributes that unit tests read", private_accesses, 131, 0),
+    Figure("packages without tests at their path", lambda: len(packages_without_tests()), 4, 0),
+    Figure("kinds of objects that outlive a request", lasting_objects, 38, 13),
+    Figure("private attributes that unit tests read", private_accesses, 216, 0),
 )
 
 

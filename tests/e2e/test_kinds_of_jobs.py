@@ -24,9 +24,9 @@ from jobmeter.collect.scheduler.slurm.records import records
 from jobmeter.model.record import JobRecord, Records
 from jobmeter.wire.native.encode import records_frame
 from tests.processes import API, Reply, ServerProcess, running
-from tests.unit.collect.kubernetes.replay import PATHS, Replay, recorded, replaying
-from tests.unit.collect.kubernetes.test_scheduler import Together, complete
-from tests.unit.collect.test_flink import IDS, NOW, Recording
+from tests.unit.collect.scheduler.flink.test_flink import IDS, NOW, Recording
+from tests.unit.collect.scheduler.kubernetes.replay import PATHS, Replay, recorded, replaying
+from tests.unit.collect.scheduler.kubernetes.test_scheduler import Together, complete
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow

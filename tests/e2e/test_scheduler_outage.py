@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tests.processes import ServerProcess, running
-from tests.unit.collect.kubernetes.replay import PATHS, Replay, recorded, replaying
+from tests.unit.collect.scheduler.kubernetes.replay import PATHS, Replay, recorded, replaying
 from tests.waiting import wait_until
 
 

@@ -5,7 +5,7 @@ import math
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.unit.store.test_engine import ask
+from tests.unit.store.clickhouse.test_engine import ask
 
 from jobmeter.model.time import HOUR, MINUTE, TimeRange
 from jobmeter.store.base import Tier

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.nvml import FakeNvml
 from tests.unit.collect.accelerators.acme.vendor import CLASS, VENDOR
-from tests.unit.collect.kubelet import Kubelet, response
+from tests.unit.collect.fake_kubelet import Kubelet, response
 from tests.unit.collect.trees import plant, plant_process
 
 from jobmeter.collect.accelerators import registry

@@ -33,7 +33,7 @@ from jobmeter.ship.settings import Sinks
 from jobmeter.ship.sink import Origin, Sink, SinkError, SinkRefusedError, SinkSettings
 from jobmeter.ship.sinks.sls import signed_headers
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 GUARD = DestinationPolicy.of(["127.0.0.1"])
 ORIGIN = Origin("00000000000000ab", "eas-sls", "access_log")
 OPEN: list[Sink] = []

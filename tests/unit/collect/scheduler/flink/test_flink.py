@@ -22,7 +22,7 @@ from jobmeter.model.catalog import find
 from jobmeter.model.job import JobState
 from jobmeter.model.record import replicas_of
 
-RECORDED = json.loads((Path(__file__).parent / "recorded" / "flink-1.20.5.json").read_text())["answers"]
+RECORDED = json.loads((Path(__file__).parents[2] / "recorded" / "flink-1.20.5.json").read_text())["answers"]
 TM = "127.0.0.1:33119-3fd236"
 NOW = 1_795_375_560_000
 IDS = {job["name"]: job["jid"] for job in RECORDED["/jobs/overview"]["jobs"]}

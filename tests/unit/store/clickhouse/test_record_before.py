@@ -15,7 +15,7 @@ from jobmeter.model.series import Series
 from jobmeter.store.clickhouse.record_before import scan
 from jobmeter.store.clickhouse.rows import SampleRuns
 
-RECORDED = Path(__file__).parent / "segments" / "jmj3.journal"
+RECORDED = Path(__file__).parents[1] / "segments" / "jmj3.journal"
 """A segment as the last program wrote it that had this format: descriptors, and lists that are named again."""
 RECORDS = st.lists(GROUPS, min_size=1, max_size=4)
 

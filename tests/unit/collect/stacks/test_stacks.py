@@ -38,7 +38,7 @@ from jobmeter.model.stacks import (
     is_bounded,
 )
 
-RECORDED = Path(__file__).parent / "recorded"
+RECORDED = Path(__file__).parents[1] / "recorded"
 OWN = os.getpid()
 
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.collect.kubernetes.test_scheduler import NOW, Fed, kind_of, owned, pod
+from tests.unit.collect.scheduler.kubernetes.test_scheduler import NOW, Fed, kind_of, owned, pod
 
 from jobmeter.collect.scheduler.kubernetes.informer import ObjectChange
 from jobmeter.collect.scheduler.kubernetes.objects import PodObject, Workload

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.unit.collect.kubernetes.replay import PATHS, Replay, recorded, replaying
+from tests.unit.collect.scheduler.kubernetes.replay import PATHS, Replay, recorded, replaying
 from tests.waiting import wait_until
 
 from jobmeter.collect.scheduler.kubernetes import informer

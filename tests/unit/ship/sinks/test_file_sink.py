@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import zstandard
-from tests.unit.ship.test_sinks import shipped
+from tests.unit.ship.sinks.test_sinks import shipped
 
 from jobmeter.ship.guard import DestinationPolicy
 from jobmeter.ship.sink import Origin, SinkError, SinkSettings

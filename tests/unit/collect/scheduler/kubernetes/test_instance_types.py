@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.collect.kubernetes.test_scheduler import NOW, Fed, change, kind_of, owned, pod
+from tests.unit.collect.scheduler.kubernetes.test_scheduler import NOW, Fed, change, kind_of, owned, pod
 
 from jobmeter.collect.scheduler.kubernetes.informer import ObjectChange
 from jobmeter.collect.scheduler.kubernetes.objects import Workload

@@ -1,8 +1,8 @@
 """Devices by the kubelet's word: its messages, its socket, and whose a device is then."""
 
 import pytest
+from tests.unit.collect.fake_kubelet import Kubelet, Response, response
 from tests.unit.collect.gpus import Gpu, Members, nvidia_collector
-from tests.unit.collect.kubelet import Kubelet, Response, response
 
 from jobmeter.collect.accelerators.nvidia.binding import PynvmlLibrary
 from jobmeter.collect.accelerators.nvidia.vendor import VENDOR

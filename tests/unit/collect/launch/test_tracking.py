@@ -69,7 +69,7 @@ def test_a_server_that_does_not_answer_delays_nothing_for_ever():
 )
 def test_the_plug_in_gives_the_tags_that_the_agent_would_find(environment, tags):
     group, name = "mlflow.run_context_provider", "jobmeter"
-    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((Path(__file__).parents[4] / "pyproject.toml").read_text())["project"]
     module, _, kind = project["entry-points"][group][name].partition(":")
     code = f"""import json, sys
 from {module} import {kind}

@@ -12,7 +12,7 @@ from jobmeter.collect.scheduler.slurm.slurm_job import SlurmExit, SlurmJob
 from jobmeter.errors import UnavailableError
 from jobmeter.model.job import JobState
 
-RECORDED = Path(__file__).parent / "recorded"
+RECORDED = Path(__file__).parents[2] / "recorded"
 VERSIONS = ("22.05", "26.05")
 
 
