@@ -144,8 +144,8 @@ def test_cloudmonitor_is_queried_for_the_next_period_that_it_has_and_says_so(fil
 
 def test_every_dialect_that_answers_about_a_jobs_metrics_has_a_command(filled):
     """A dialect that can be asked for a job's metrics has a ``view.py``, and the registry offers it."""
-    # Their share of the metrics is that of nodes, reports of health and traces, or they only take in.
-    without = {"eas", "eflo", "pai_llm_trace", "prometheus", "otlp"}
+    # Their share of the metrics is that of nodes, alerts, runs and traces, or they only take in.
+    without = {"alertmanager", "eas", "eflo", "mlflow", "otlp", "pai_llm_trace", "prometheus"}
     folder = Path(dialects.__file__).parent
     own = {one.parent.name for one in folder.rglob("SPEC.md")}
     assert {one.parent.name for one in folder.rglob("view.py") if one.parent.name != "base"} == own - without
