@@ -31,7 +31,7 @@ _USED = ("mean cpu", "peak memory", "mean gpu")
 _FINDING = "finding"
 _SPARE = ("user", "type", "start", "peak memory", "mean cpu", "mean gpu", "name", "duration")
 """Columns that a narrow terminal drops, in this order."""
-FIRST_STEP = "no jobs yet: jobmeter run -- python train.py"
+FIRST_STEP = "no jobs yet: `jobmeter demo` shows one; yours: `jobmeter run -- COMMAND`"
 
 _GROUPS = {
     "Filters": ("states", "types", "users", "name", "findings", "severities", "since", "project"),

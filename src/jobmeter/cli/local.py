@@ -88,6 +88,14 @@ class LocalConnection:
         """Open the native API of the server that ``connect`` finds or starts."""
         return Api(connect(self.server, self.key, self.data, ca_file=self.ca_file))
 
+    def environment(self, server: Transport) -> dict[str, str]:
+        """Return the variables by which another ``jobmeter`` uses this server and this data folder."""
+        return {
+            "JOBMETER_SERVER": server.server,
+            "JOBMETER_KEY": server.key,
+            "JOBMETER_DATA": str(data_folder(self.data).absolute()),
+        }
+
     def find(self, job: str) -> "NamedJob":
         """Find a job by id, unique prefix of an id, name, or ``last``."""
         return self.find_each((job,))[0]

@@ -51,7 +51,7 @@ def _similar(word: str) -> str:
     described = [name for name, text in VERBS.items() if word.lower() in re.findall("[a-z]+", text.lower())][:MOST]
     if near := did_you_mean(word, VERBS):
         return near
-    return f"; did you mean {', '.join(described)}?" if described else f"; there is {', '.join(VERBS)}"
+    return f"; did you mean {', '.join(described)}?" if described else f"; choose from {', '.join(VERBS)}"
 
 
 @click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})

@@ -28,8 +28,8 @@ def did_you_mean(text: str, names: Iterable[str]) -> str:
     return f"; did you mean {', '.join(found)}?" if found else ""
 
 
-def choices(text: str, names: Collection[str], introduced: str = "there is") -> str:
-    """Build ``; did you mean a?``, or without a similar name ``; there is a, b and 3 more``, for an error message."""
+def choices(text: str, names: Collection[str], introduced: str = "choose from") -> str:
+    """Build ``; did you mean a?`` for an error message; without a similar name ``; choose from a, b and 3 more``."""
     ordered = sorted(names)
     more = f" and {len(ordered) - _OFFERED} more" if len(ordered) > _OFFERED else ""
     return did_you_mean(text, names) or f"; {introduced} {', '.join(ordered[:_OFFERED])}{more}"

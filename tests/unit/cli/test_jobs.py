@@ -113,7 +113,7 @@ def test_more_jobs_than_shown_are_reported(server, run):
 
 def test_nothing_yet_and_nothing_that_matches(server, run):
     server.on("/jobs", {"jobs": [], "total": 0})
-    assert run("jobs").stdout == "no jobs yet: jobmeter run -- python train.py\n"
+    assert run("jobs").stdout == "no jobs yet: `jobmeter demo` shows one; yours: `jobmeter run -- COMMAND`\n"
     assert run("jobs", "--user", "nobody").stdout == "no job matches\n"
     assert json.loads(run("jobs", "--json").stdout) == []
 
@@ -134,9 +134,9 @@ def test_a_since_that_is_none_is_named(run):
     ("option", "text", "message"),
     [
         ("--type", "pytorchjob", "no job has the type 'pytorchjob'; did you mean PyTorchJob?"),
-        ("--type", "Flink", "no job has the type 'Flink'; there is PyTorchJob"),
-        ("--user", "root", "no job has the user 'root'; there is lin"),
-        ("--project", "q", "there are no jobs in project 'q'; there is default, p"),
+        ("--type", "Flink", "no job has the type 'Flink'; choose from PyTorchJob"),
+        ("--user", "root", "no job has the user 'root'; choose from lin"),
+        ("--project", "q", "there are no jobs in project 'q'; choose from default, p"),
     ],
 )
 def test_a_filter_that_no_job_can_match_names_the_choices(server, run, form, option, text, message):

@@ -44,7 +44,7 @@ def test_wrong_usage_is_2_and_says_what(capsys: pytest.CaptureFixture[str]) -> N
         ("jbos", "did you mean jobs?"),
         ("list", "did you mean jobs, events, nodes?"),
         ("start", "did you mean"),
-        ("frobnicate", "there is run, agent, scheduler, "),
+        ("frobnicate", "choose from demo, run, agent, scheduler, "),
     ],
 )
 def test_an_unknown_verb_gets_suggestions(capsys: pytest.CaptureFixture[str], word: str, suggestion: str) -> None:
