@@ -166,7 +166,7 @@ def test_a_reading_verb_starts_a_server_and_the_next_one_finds_it(tmp_path):
     environment = {"JOBMETER_DATA": str(tmp_path / "data")}
     try:
         first = start("jobs", **environment)
-        assert first.out == "no jobs yet: jobmeter run -- python train.py\n", first.err
+        assert first.out == "no jobs yet: `jobmeter demo` shows one; yours: `jobmeter run -- COMMAND`\n", first.err
         described = json.loads((tmp_path / "data" / "server.json").read_text())
         assert (tmp_path / "data" / "admin.key").stat().st_mode & 0o777 == 0o600
         assert start("jobs", "--json", **environment).out.strip() == "[]"

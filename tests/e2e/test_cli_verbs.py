@@ -93,8 +93,8 @@ def test_retention_is_shown_set_and_set_back(stored, jobmeter):
     assert refused.status == 1
     assert "add --yes" in refused.err
     assert json.loads(jobmeter("retention", "--project", "p", "--json").out)["raw_days"] == 30
-    assert jobmeter("retention", "--default", "--yes", "--project", "p").status == 0
-    assert json.loads(jobmeter("retention", "--project", "p", "--json").out)["raw_days"] == 15
+    assert json.loads(jobmeter("retention", "--default", "--yes", "--project", "p", "--json").out)["raw_days"] == 15
+    assert "there are no jobs in project 'p'" in jobmeter("retention", "--project", "p").err
     assert jobmeter("retention", "--default", "--raw-days", "3").status == 2
 
 

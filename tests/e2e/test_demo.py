@@ -1,10 +1,12 @@
 """``make demo`` and the example with the real trace, in processes of their own."""
 
+import os
 import re
+import signal
 import socket
 import subprocess
 import sys
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -55,3 +57,22 @@ def test_without_the_trace_the_example_says_how_to_name_it(tmp_path):
     assert done.returncode == 1
     assert done.stderr.startswith("gentd26: ")
     assert "--directory" in done.stderr
+
+
+def test_the_verb_shows_its_job_until_it_is_interrupted(reach):
+    api, token = reach
+    with subprocess.Popen(
+        [sys.executable, "-m", "jobmeter", "demo", "--seconds", "600", "--print"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "JOBMETER_SERVER": api.transport.server, "JOBMETER_KEY": token},
+    ) as process:
+        assert process.stdout is not None
+        link = next(line for line in process.stdout if line.startswith("http"))
+        job = parse_qs(link.partition("?")[2].strip())["job"][0]
+        assert api.find(job).state == "Running"
+        process.send_signal(signal.SIGINT)
+        process.stdout.read()
+    assert process.returncode == 0
+    detail = api.job(job)
+    assert (detail.job.state, len(detail.replicas)) == ("Stopped", 2)

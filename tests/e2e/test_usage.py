@@ -138,12 +138,12 @@ def test_the_verb_fits_a_terminal_and_gives_programs_everything(servers: tuple[S
     assert all(len(line) <= 80 for line in shown)
     assert "in Asia/Shanghai, in CNY" in shown[0]
     assert any("GetUserViewMetrics" in line and " 9" in line for line in shown), shown
-    report = json.loads(start("usage", "--output", "json", **reach).out)
+    report = json.loads(start("usage", "--format", "json", **reach).out)
     row = next(one for one in report["usage"] if one["operation"] == "GetUserViewMetrics")
     assert row["free"] == 1000
     assert row["free_left"] == 1000 - row["calls"]
     assert row["unit_price"] == "0.001"
-    lines = start("usage", "--output", "csv", **reach).out.splitlines()
+    lines = start("usage", "--format", "csv", **reach).out.splitlines()
     assert lines[0] == "month,account,api,operation,calls,failed,pricing,free,free_left,unit_price,cost"
     assert any(line.startswith(f"{report['month']},team-a,pai-studio,GetUserViewMetrics,") for line in lines)
     none = start("usage", "--month", "2001-01", **reach)

@@ -6,7 +6,7 @@ import click
 import msgspec
 
 from jobmeter.cli import local
-from jobmeter.cli.options import FOLDER, examples, key_option
+from jobmeter.cli.options import FOLDER, ca_file_option, data_option, examples, key_option
 from jobmeter.client.transport import API
 
 HOURS_SECONDS = 6 * 3600.0
@@ -19,16 +19,17 @@ HOURS_SECONDS = 6 * 3600.0
     )
 )
 @click.argument("directory", type=FOLDER)
-@click.option("--data", type=FOLDER, help="The data folder (JOBMETER_DATA).")
+@data_option
 @key_option("The token of an administrator's key (JOBMETER_KEY).")
 @click.option("--server", metavar="URL", help="The server to copy (JOBMETER_SERVER).")
-def command(directory: Path, data: Path | None, key: str | None, server: str | None) -> None:
+@ca_file_option
+def command(directory: Path, data: Path | None, key: str | None, server: str | None, ca_file: str | None) -> None:
     """Copy a running server's data into DIRECTORY.
 
     The server itself writes the folder, on its own machine; it must be empty or must not exist. The copy is consistent
     while samples arrive. It contains the secret key: protect it like the data folder.
     """
-    transport = local.connect(server, key, data, start=False).with_timeout(HOURS_SECONDS)
+    transport = local.connect(server, key, data, start=False, ca_file=ca_file).with_timeout(HOURS_SECONDS)
     body = msgspec.json.encode({"directory": str(directory.absolute())})
     try:
         transport.request("POST", f"{API}/backup", body)

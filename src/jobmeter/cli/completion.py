@@ -67,5 +67,5 @@ def _api(context: click.Context) -> Api:
     from jobmeter.cli.local import connect
 
     given = context.params
-    found = connect(given.get("server"), given.get("key"), given.get("data"), start=False)
+    found = connect(given.get("server"), given.get("key"), given.get("data"), start=False, ca_file=given.get("ca_file"))
     return Api(found.with_timeout(_PATIENCE_SECONDS))

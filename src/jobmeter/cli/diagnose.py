@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from threading import Event
 
 import click
+from click.core import ParameterSource
 from rich.console import Console
 
 from jobmeter.cli import completion, local
 from jobmeter.cli.findings import print_finding
 from jobmeter.cli.listing import show_listing
-from jobmeter.cli.options import examples
+from jobmeter.cli.options import examples, since_option
 from jobmeter.cli.output import cell, console, counted, moment, print_json, state_cell
 from jobmeter.cli.stacks import print_stacks
 from jobmeter.client.api import Api
@@ -33,7 +34,7 @@ _VERDICTS = {Verdict.HEALTHY: "green", Verdict.FAULT: "bold red", Verdict.UNKNOW
 @click.argument("job", required=False, shell_complete=completion.jobs)
 @click.option("--node", "nodes", multiple=True, metavar="NAME", help="Check this node instead; may be repeated.")
 @click.option("--cluster", default="", metavar="NAME", help="The cluster of the nodes.")
-@click.option("--since", default="1h", show_default=True, help="Age of stored data of nodes to include, such as 1h.")
+@since_option("With --node: age of stored data to include, such as 1h.", default="1h", show_default=True)
 @click.option("--stacks", is_flag=True, help="Collect where each rank of JOB is now, and compare the ranks.")
 @click.option("--task", metavar="ID", help="Show an earlier diagnostic task.")
 @click.option("--tasks", "listed", is_flag=True, help="List the newest diagnostic tasks.")
@@ -64,6 +65,7 @@ def command(  # noqa: PLR0913 - one for each option
         raise click.UsageError("give one of JOB, --node, --task and --tasks")
     if stacks and job is None:
         raise click.UsageError("--stacks needs a JOB")
+    _check_since(nodes)
     if job is None:
         api = connection.open()
         if listed:
@@ -88,6 +90,12 @@ def command(  # noqa: PLR0913 - one for each option
         out.print("no rule found anything", markup=False)
     for one in findings:
         print_finding(out, one)
+
+
+def _check_since(nodes: Sequence[str]) -> None:
+    given = click.get_current_context().get_parameter_source("since")
+    if not nodes and given is not ParameterSource.DEFAULT:
+        raise click.UsageError("--since needs --node: the findings of a job cover its whole life")
 
 
 def _check_nodes(api: Api, nodes: list[str], cluster: str, project: str | None, back_ms: int) -> DiagnosticTask:

@@ -70,10 +70,10 @@ def command(
 def _transport(server: str | None, key: str | None, data: Path | None, ca_file: str | None) -> Transport | None:
     """Return a transport to the server; None if no server is given and none listens for the data folder."""
     try:
-        found = local.connect(server, key, data, start=False)
+        found = local.connect(server, key, data, start=False, ca_file=ca_file)
     except UnavailableError:
         return None
-    return Transport(found.server, found.key, ca_file=ca_file, timeout=10.0)
+    return found.with_timeout(10.0)
 
 
 def _show(checks: list[Check]) -> None:

@@ -8,11 +8,10 @@ import msgspec
 
 from jobmeter.cli import completion, local
 from jobmeter.cli.listing import show_listing
-from jobmeter.cli.options import choice, examples
+from jobmeter.cli.options import choice, examples, since_option
 from jobmeter.cli.output import console, counted, moment, print_json
 from jobmeter.client.searches import EventSearch
 from jobmeter.model.event import Event, EventSource, EventType, Level
-from jobmeter.model.time import parse_duration
 
 SHOWN = 100
 """Default number of events in the table."""
@@ -26,7 +25,7 @@ SHOWN = 100
 @click.option("--source", "sources", multiple=True, type=choice(EventSource), help="Only events of this source.")
 @click.option("--level", type=choice(Level), help="Only events of this level or above.")
 @click.option("--contains", default="", metavar="TEXT", help="Only events whose reason or message contains this text.")
-@click.option("--since", metavar="DURATION", help="At most this long ago, such as 30m or 7d.")
+@since_option("At most this long ago, such as 30m or 7d.")
 @click.option(
     "--limit", type=click.IntRange(1), metavar="N", help=f"Only the newest N (default: {SHOWN}; with --json all)."
 )
@@ -41,8 +40,6 @@ def command(
     **options: object,
 ) -> None:
     """Show the events of JOB and its replicas, newest last; without JOB, events of everything."""
-    if since:
-        parse_duration(since, "--since")
     if job and options["nodes"]:
         raise click.UsageError("give JOB or --node, not both: the events of a job name their nodes")
     named = connection.find(job) if job else None

@@ -9,7 +9,7 @@ Record = tuple[str, str]
 """Option with its help text."""
 OTHERS = "Other options"
 """Heading of options that belong to no group."""
-WHICH_SERVER = ("server", "key", "data")
+WHICH_SERVER = ("server", "key", "data", "ca_file")
 """Options of every verb that connects to a server."""
 
 

@@ -12,15 +12,16 @@ from jobmeter.cli import completion, local
 from jobmeter.cli.findings import summary_line
 from jobmeter.cli.grouped import WHICH_SERVER, GroupedCommand
 from jobmeter.cli.listing import show_listing
-from jobmeter.cli.options import choice, examples
+from jobmeter.cli.options import choice, examples, since_option
 from jobmeter.cli.output import console, duration, moment, print_json
 from jobmeter.cli.resource_columns import began
-from jobmeter.client.api import Api
+from jobmeter.client.api import PAGE, Api
 from jobmeter.client.bodies import JobSummary
 from jobmeter.client.searches import JobSearch
-from jobmeter.errors import JobmeterError
+from jobmeter.errors import JobmeterError, NotFoundError
 from jobmeter.model.finding import FindingSummary, Severity
 from jobmeter.model.job import Job, JobState
+from jobmeter.model.nearest import choices
 from jobmeter.model.quantity import quantity
 from jobmeter.model.time import SystemClock, parse_duration
 
@@ -30,7 +31,7 @@ _USED = ("mean cpu", "peak memory", "mean gpu")
 _FINDING = "finding"
 _SPARE = ("user", "type", "start", "peak memory", "mean cpu", "mean gpu", "name", "duration")
 """Columns that a narrow terminal drops, in this order."""
-FIRST_STEP = "no jobs yet: jobmeter run -- python train.py"
+FIRST_STEP = "no jobs yet: `jobmeter demo` shows one; yours: `jobmeter run -- COMMAND`"
 
 _GROUPS = {
     "Filters": ("states", "types", "users", "name", "findings", "severities", "since", "project"),
@@ -57,7 +58,7 @@ _GROUPS = {
     help="Only jobs with a finding of this rule, or with `any` finding.",
 )
 @click.option("--severity", "severities", multiple=True, type=choice(Severity), help="Only findings of this severity.")
-@click.option("--since", metavar="DURATION", help="Created at most this long ago, such as 30m or 7d.")
+@since_option("Created at most this long ago, such as 30m or 7d.")
 @click.option(
     "--limit", type=click.IntRange(1), metavar="N", help=f"Show at most N jobs (default: {SHOWN}; with --json all)."
 )
@@ -77,14 +78,13 @@ def command(
     given = {"project": connection.project, "created_from": created_from, **options}
     search = JobSearch(sort="active", **given)  # type: ignore[arg-type]
     api = connection.open()
-    if as_json:
-        every = api.every_job(search, limit or sys.maxsize)
-        print_json([{**msgspec.structs.asdict(job), "finding": found} for job, found in every])
-        return
-    jobs = list(api.every_job(search, limit or SHOWN))
+    jobs = list(api.every_job(search, limit or (sys.maxsize if as_json else SHOWN)))
     if not jobs:
-        if connection.project:
-            local.project_of(api, connection.project)
+        _check_filters(api, search)
+    if as_json:
+        print_json([{**msgspec.structs.asdict(job), "finding": found} for job, found in jobs])
+        return
+    if not jobs:
         console().print(FIRST_STEP if search == JobSearch(sort="active") else "no job matches", markup=False)
         return
     _show(api, jobs)
@@ -93,6 +93,21 @@ def command(
         console().print(
             f"{len(jobs)} of {total} jobs shown: use --limit {total} for all, or filter with --state, --user, --name"
         )
+
+
+def _check_filters(api: Api, search: JobSearch) -> None:
+    """Raise NotFoundError, with the existing names, for a project, type or user without jobs while others have some."""
+    if search.project:
+        local.project_of(api, search.project)
+    for kind, names in (("type", search.types), ("user", search.users)):
+        unused = [name for name in names if not api.jobs(_only(search, kind, name)).jobs]
+        others = {getattr(job, kind) for job in api.jobs(JobSearch(project=search.project, limit=PAGE)).jobs} - {""}
+        if unused and others:
+            raise NotFoundError(f"no job has the {kind} {unused[0]!r}{choices(unused[0], others)}", kind)
+
+
+def _only(search: JobSearch, kind: str, name: str) -> JobSearch:
+    return JobSearch(project=search.project, limit=1, **{f"{kind}s": (name,)})  # type: ignore[arg-type]
 
 
 def _show(api: Api, jobs: Sequence[tuple[Job, FindingSummary | None]]) -> None:

@@ -17,12 +17,12 @@ from urllib.parse import urlsplit
 import click
 import msgspec
 
-from jobmeter.cli.options import data_folder, data_option, key_option
+from jobmeter.cli.options import ca_file_option, data_folder, data_option, key_option
 from jobmeter.client.api import PAGE, Api
 from jobmeter.client.searches import JobSearch
 from jobmeter.client.transport import Transport
 from jobmeter.errors import ConfigurationError, JobmeterError, NotFoundError, UnavailableError
-from jobmeter.model.nearest import did_you_mean
+from jobmeter.model.nearest import choices
 
 DEFAULT_SERVER = "http://127.0.0.1:8400"
 IDLE_EXIT_SECONDS = 600
@@ -46,13 +46,15 @@ class _KeyFile(msgspec.Struct):
     token: str
 
 
-def connect(server: str | None, key: str | None, data: Path | None, start: bool = True) -> Transport:
+def connect(
+    server: str | None, key: str | None, data: Path | None, start: bool = True, ca_file: str | None = None
+) -> Transport:
     """Connect to a server.
 
     The server is ``server`` or ``JOBMETER_SERVER``, else the one that listens for the data folder, else one on the
     default port that accepts the folder's key. If none runs and ``start`` is true, one is started on the data folder;
     it stops after ten idle minutes. The key is ``key`` or ``JOBMETER_KEY``, else the folder's administrator key, which
-    is sent only to servers on this machine.
+    is sent only to servers on this machine. ``ca_file`` has the certificates, in PEM, to verify the server.
 
     Raises UnavailableError or ConfigurationError with the remedy if no server can be reached.
     """
@@ -60,16 +62,16 @@ def connect(server: str | None, key: str | None, data: Path | None, start: bool 
     key = key or os.environ.get("JOBMETER_KEY") or None
     folder = data_folder(data)
     if server:
-        return Transport(_address(server), key or _own_key(server, folder))
-    found = _listening(folder)
+        return Transport(_address(server), key or _own_key(server, folder), ca_file=ca_file)
+    found = _listening(folder, ca_file)
     if found:
-        return Transport(found, key or _key(folder))
+        return Transport(found, key or _key(folder), ca_file=ca_file)
     if _accepts(DEFAULT_SERVER, key or _key(folder)):
         return Transport(DEFAULT_SERVER, key or _key(folder))
     if not start:
         raise UnavailableError("no server answers: start one with `jobmeter serve`, or name one with --server")
-    url = _started(folder.absolute())
-    return Transport(url, key or _key(folder))
+    url = _started(folder.absolute(), ca_file)
+    return Transport(url, key or _key(folder), ca_file=ca_file)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,10 +82,19 @@ class LocalConnection:
     key: str | None
     data: Path | None
     project: str | None
+    ca_file: str | None = None
 
     def open(self) -> Api:
         """Open the native API of the server that ``connect`` finds or starts."""
-        return Api(connect(self.server, self.key, self.data))
+        return Api(connect(self.server, self.key, self.data, ca_file=self.ca_file))
+
+    def environment(self, server: Transport) -> dict[str, str]:
+        """Return the variables by which another ``jobmeter`` uses this server and this data folder."""
+        return {
+            "JOBMETER_SERVER": server.server,
+            "JOBMETER_KEY": server.key,
+            "JOBMETER_DATA": str(data_folder(self.data).absolute()),
+        }
 
     def find(self, job: str) -> "NamedJob":
         """Find a job by id, unique prefix of an id, name, or ``last``."""
@@ -110,7 +121,7 @@ def project_of(api: Api, project: str) -> None:
         return
     others = {job.project for job in api.jobs(JobSearch(limit=PAGE)).jobs}
     if others:
-        raise NotFoundError(f"there are no jobs in project {project!r}{did_you_mean(project, others)}", "project")
+        raise NotFoundError(f"there are no jobs in project {project!r}{choices(project, others)}", "project")
 
 
 class NamedJob(NamedTuple):
@@ -122,15 +133,16 @@ class NamedJob(NamedTuple):
 
 
 def connection_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Add ``--server --key --data --project`` to a verb, which gets them as one ``connection``."""
+    """Add ``--server --key --data --ca-file --project`` to a verb, which gets them as one ``connection``."""
 
     @functools.wraps(function)
     def call(**values: Any) -> None:  # noqa: ANN401 - what click parsed, each verb names its own
-        own = {name: values.pop(name) for name in ("server", "key", "data", "project")}
+        own = {name: values.pop(name) for name in ("server", "key", "data", "ca_file", "project")}
         function(connection=LocalConnection(**own), **values)
 
     options = (
         click.option("--project", help="The project of the job, if several have one of this id."),
+        ca_file_option,
         data_option,
         key_option("The token of a key (JOBMETER_KEY)."),
         click.option("--server", metavar="URL", help="The server's URL (JOBMETER_SERVER)."),
@@ -171,10 +183,10 @@ def _decoded(file: Path, shape: type[_T]) -> _T | None:
         return None
 
 
-def _listening(folder: Path) -> str | None:
+def _listening(folder: Path, ca_file: str | None) -> str | None:
     """Return the address of the data folder's own server if its process lives and it is ready."""
     described = _described(folder)
-    if described is None or not _lives(described.pid) or not _ready(described.url):
+    if described is None or not _lives(described.pid) or _problem(described.url, ca_file):
         return None
     return described.url
 
@@ -189,25 +201,23 @@ def _lives(pid: int) -> bool:
     return True
 
 
-def _ready(url: str) -> bool:
-    return _answers(Transport(url, timeout=5.0), "/readyz")
-
-
 def _accepts(url: str, key: str) -> bool:
-    return bool(key) and _answers(Transport(url, key, timeout=5.0), "/api/jobmeter/v1/whoami")
+    return bool(key) and not _problem(url, key=key, path="/api/jobmeter/v1/whoami")
 
 
-def _answers(transport: Transport, path: str) -> bool:
+def _problem(url: str, ca_file: str | None = None, key: str = "", path: str = "/readyz") -> str:
+    """Send a request. Return the reason for a failure; empty for success."""
+    transport = Transport(url, key, ca_file=ca_file, timeout=5.0)
     try:
         transport.request("GET", path)
-    except JobmeterError:
-        return False
+    except JobmeterError as error:
+        return error.message
     finally:
         transport.close()
-    return True
+    return ""
 
 
-def _started(folder: Path) -> str:
+def _started(folder: Path, ca_file: str | None) -> str:
     """Return the address of a server on the folder, started by this process or simultaneously by another one."""
     missing = [name for name in ("chdb", "httptools", "sqlalchemy") if not importlib.util.find_spec(name)]
     if missing:
@@ -221,7 +231,7 @@ def _started(folder: Path) -> str:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _only_one(folder / "starting.lock"):
-            return _listening(folder) or _launch(folder)
+            return _listening(folder, ca_file) or _launch(folder, ca_file)
     except OSError as error:
         raise ConfigurationError(f"the data folder {folder} cannot be used: {error.strerror}") from error
 
@@ -244,7 +254,7 @@ def _only_one(lock: Path) -> Iterator[None]:
         yield
 
 
-def _launch(folder: Path) -> str:
+def _launch(folder: Path, ca_file: str | None) -> str:
     log = folder / "server.log"
     command = [sys.executable, "-m", "jobmeter", "serve", "--data", str(folder), "--port", "0"]
     with log.open("ab") as output:
@@ -258,21 +268,27 @@ def _launch(folder: Path) -> str:
             cwd="/",
             env={name: value for name, value in os.environ.items() if name not in {"JOBMETER_HOST", "JOBMETER_PORT"}},
         )
-    return started_by(process, folder, log, begin)
+    return started_by(process, folder, log, begin, ca_file)
 
 
-def started_by(process: "subprocess.Popen[bytes]", folder: Path, log: Path, begin: int = 0) -> str:
+def started_by(
+    process: "subprocess.Popen[bytes]", folder: Path, log: Path, begin: int = 0, ca_file: str | None = None
+) -> str:
     """Wait until the server in ``process`` is ready on its data folder. Returns its address.
 
     Raises UnavailableError with its log since ``begin`` if it ends or takes too long; then it is terminated.
     """
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
-        url = _listening(folder)
+        url = _listening(folder, ca_file)
         if url:
             return url
         if process.poll() is not None:
-            raise UnavailableError(f"the server did not start (status {process.returncode}): {_end_of(log, begin)}")
+            described = _described(folder)
+            # A server that cannot be verified holds the data folder: name the cause before the consequence.
+            problem = _problem(described.url, ca_file) if described and _lives(described.pid) else ""
+            ended = f"the server did not start (status {process.returncode}): {_end_of(log, begin)}"
+            raise UnavailableError(f"{problem}; {ended}" if problem else ended)
         time.sleep(0.05)
     process.terminate()
     raise UnavailableError(f"the server was not ready after {START_SECONDS:.0f} s: {_end_of(log, begin)}")

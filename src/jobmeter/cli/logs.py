@@ -13,7 +13,7 @@ import msgspec
 from jobmeter.cli import completion, local
 from jobmeter.cli.grouped import WHICH_SERVER, GroupedCommand
 from jobmeter.cli.named import existing_parts, in_milliseconds
-from jobmeter.cli.options import examples
+from jobmeter.cli.options import examples, since_option
 from jobmeter.cli.output import piped
 from jobmeter.cli.terminal import printable, printable_colours, printable_json
 from jobmeter.client.bodies import LogEntry
@@ -55,7 +55,7 @@ _GROUPS = {
 @click.option("--contains", metavar="TEXT", help="Only lines that contain this text, ignoring case.")
 @click.option("--start", metavar="TIME", help="ISO 8601 or epoch milliseconds.")
 @click.option("--end", metavar="TIME", help="The same, exclusive.")
-@click.option("--since", metavar="DURATION", help="Instead of --start: duration before the end or now, such as 1h.")
+@since_option("Instead of --start: duration before the end or now, such as 1h.")
 @click.option("--tail", type=click.IntRange(0), metavar="N", help="Only the newest N lines.")
 @click.option("-f", "--follow", is_flag=True, help="Follow new lines until the job has ended.")
 @click.option("--timestamps", is_flag=True, help="Begin each line with its time in UTC.")

@@ -1,5 +1,6 @@
 """``jobmeter``: finds the verb, loads only its module, and shows an error as one line."""
 
+import re
 import sys
 from collections.abc import Sequence
 
@@ -9,7 +10,7 @@ from jobmeter import __version__
 from jobmeter.cli.registry import GROUPS, VERBS, plugin_verbs, verb
 from jobmeter.cli.terminal import guard
 from jobmeter.errors import JobmeterError
-from jobmeter.model.nearest import did_you_mean
+from jobmeter.model.nearest import MOST, did_you_mean
 
 
 class _Verbs(click.Group):
@@ -28,8 +29,7 @@ class _Verbs(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the verb; the error for an unknown one suggests similar verbs."""
         if args and not args[0].startswith("-") and verb(args[0]) is None:
-            near = did_you_mean(args[0], VERBS) or "; see `jobmeter --help`"
-            raise click.UsageError(f"No such command {args[0]!r}{near}", ctx)
+            raise click.UsageError(f"No such command {args[0]!r}{_similar(args[0])}", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
@@ -44,6 +44,14 @@ class _Verbs(click.Group):
             if verbs:
                 with formatter.section(heading):
                     formatter.write_dl([(name.ljust(width), text) for name, text in verbs])
+
+
+def _similar(word: str) -> str:
+    """Suggest verbs with a similar name, else verbs whose help has the word; without either, name every verb."""
+    described = [name for name, text in VERBS.items() if word.lower() in re.findall("[a-z]+", text.lower())][:MOST]
+    if near := did_you_mean(word, VERBS):
+        return near
+    return f"; did you mean {', '.join(described)}?" if described else f"; choose from {', '.join(VERBS)}"
 
 
 @click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})

@@ -1,7 +1,7 @@
 """``jobmeter metrics``: usage of a job over time, as a table with charts or as data."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
@@ -12,8 +12,8 @@ from rich.console import Console
 
 from jobmeter.cli import completion, local
 from jobmeter.cli.listing import show_listing
-from jobmeter.cli.named import existing_parts, in_milliseconds, metric_option
-from jobmeter.cli.options import FILE, examples, one_format
+from jobmeter.cli.named import existing_metrics, existing_parts, in_milliseconds, metric_option
+from jobmeter.cli.options import FILE, examples, format_of, one_format, since_option
 from jobmeter.cli.output import (
     TrendColumn,
     chart,
@@ -29,7 +29,7 @@ from jobmeter.client.bodies import MetricAnswer, MetricLine
 from jobmeter.client.searches import MetricSearch
 from jobmeter.model.quantity import quantity
 
-_ENDINGS = {".csv": "csv", ".json": "json", ".parquet": "parquet"}
+_ENDINGS = {".csv": "csv", ".json": "json", ".parquet": "parquet", ".txt": "table"}
 WHOLE = "whole"
 CHARTED = 4
 """Most lines that get a chart each; with more, each row gets a sparkline."""
@@ -45,7 +45,7 @@ CHARTED = 4
 @metric_option("A name of `jobmeter catalog`.")
 @click.option("--start", metavar="TIME", help="Start: ISO 8601 or epoch milliseconds (default: the job's start).")
 @click.option("--end", metavar="TIME", help="End, exclusive (default: the job's end, or now).")
-@click.option("--since", metavar="DURATION", help="Instead of --start: duration before the end, such as 30m or 2h.")
+@since_option("Instead of --start: duration before the end, such as 30m or 2h.")
 @click.option(
     "--step", metavar="DURATION", help="Length of a bucket, such as 15s or 5m (default: at most 240 buckets)."
 )
@@ -76,7 +76,7 @@ CHARTED = 4
 )
 @click.option("--raw", is_flag=True, help="Every stored sample, neither combined nor converted (default format: CSV).")
 @click.option("--json", "as_json", is_flag=True, help="Short for --format json: an array with one object per point.")
-@click.option("--output", type=FILE, metavar="FILE", help="Write there.")
+@click.option("--output", type=FILE, metavar="FILE", help="Write to this file.")
 @local.connection_options
 def command(
     job: str,
@@ -94,10 +94,9 @@ def command(
     metrics the first column is metric. With --raw it has a row per stored sample, with the columns node, attempt and
     labels added if needed, and --format json prints one object per line.
     """
-    form = one_format("--format", form, as_json=as_json)
+    form = format_of(one_format("--format", form, as_json=as_json), output, _ENDINGS)
     if raw:
         _check_raw(form)
-    form = form or _form_of(output)
     if form == "parquet" and output is None and sys.stdout.isatty():
         raise click.UsageError("--format parquet cannot be shown on a terminal: add --output FILE")
     in_milliseconds(options)
@@ -106,20 +105,29 @@ def command(
         raise click.UsageError(_offered(named))
     search = _search(metrics, named.project, options)
     if raw:
-        raw_form = form if form in {"json", "parquet"} else "csv"
-        save(named.api.samples(named.id, replace(search, by=None), raw_form), output)
+        form = form or "csv"
+        save(_found(named, search, form, named.api.samples(named.id, replace(search, by=None), form)), output)
     elif form in {"csv", "parquet"}:
-        save(iter((named.api.export(named.id, search, form),)), output)
+        save(_found(named, search, form, iter((named.api.export(named.id, search, form),))), output)
     else:
         answer = named.api.metrics(named.id, search)
+        missing = [metric for metric in metrics if metric not in {line.metric for line in answer.lines}]
         if not answer.lines:
             existing_parts(named, search.replicas, search.devices)
-        _put(answer, form, output)
+            existing_metrics(named, metrics)
+        elif missing:
+            click.echo(f"jobmeter: no samples of {', '.join(missing)}", err=True)
+        _put(answer, form or "table", output)
 
 
-def _form_of(output: Path | None) -> str:
-    """Return the format for a file's name."""
-    return _ENDINGS.get(output.suffix.lower(), "table") if output else "table"
+def _found(named: local.NamedJob, search: MetricSearch, form: str, pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield the pieces of a file; at its end check that the job has the metrics if the file may have no rows."""
+    lines = 0
+    for piece in pieces:
+        lines += piece.count(b"\n")
+        yield piece
+    if form == "parquet" or lines <= (form == "csv"):
+        existing_metrics(named, search.metrics)
 
 
 def _offered(named: local.NamedJob) -> str:

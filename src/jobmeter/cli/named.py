@@ -10,7 +10,7 @@ from jobmeter.cli import completion
 from jobmeter.cli.local import NamedJob
 from jobmeter.cli.output import moment
 from jobmeter.errors import NotFoundError
-from jobmeter.model.nearest import did_you_mean
+from jobmeter.model.nearest import choices
 from jobmeter.model.time import SECOND
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -52,8 +52,17 @@ def existing_parts(named: NamedJob, replicas: Sequence[str], devices: Sequence[s
     _check("device", devices, {device.device for device in detail.devices}, named.id)
 
 
+def existing_metrics(named: NamedJob, metrics: Sequence[str]) -> None:
+    """Raise NotFoundError, with the metrics that the job has, if the job has none of ``metrics``."""
+    names = named.api.metric_names(named.id, named.project)
+    # A limit that a job record states has a value but no samples.
+    if not names or set(metrics) & set(names) or named.api.latest(named.id, metrics, project=named.project):
+        return
+    near = choices(metrics[0], [name for name in names if not name.startswith("agent.")], "it has")
+    raise NotFoundError(f"job {named.id} has no measurements of {', '.join(metrics)}{near}", "metric")
+
+
 def _check(kind: str, names: Iterable[str], existing: set[str], job: str) -> None:
     for name in names:
         if existing and name not in existing:
-            hint = did_you_mean(name, existing) or f"; it has {', '.join(sorted(existing)[:5])}"
-            raise NotFoundError(f"job {job} has no {kind} {name!r}{hint}", kind, name)
+            raise NotFoundError(f"job {job} has no {kind} {name!r}{choices(name, existing, 'it has')}", kind, name)

@@ -8,6 +8,7 @@ import click
 
 from jobmeter.cli import completion, local
 from jobmeter.cli.options import examples
+from jobmeter.client.api import Api
 
 
 @click.command(epilog=examples("jobmeter open", "jobmeter open last --print"))
@@ -22,14 +23,18 @@ def command(job: str | None, only_print: bool, connection: local.LocalConnection
     """
     if job:
         found = connection.find(job)
-        link, server = found.api.page_link(found.id, found.project or ""), found.api.transport.server
+        show_page(found.api, found.id, found.project or "", only_print=only_print)
     else:
-        api = connection.open()
-        link, server = api.page_link(), api.transport.server
+        show_page(connection.open(), only_print=only_print)
+
+
+def show_page(api: Api, job: str = "", project: str = "", *, only_print: bool) -> None:
+    """Open the page, or the page of a job, signed in; print the link if asked to, or without a browser."""
+    link = api.page_link(job, project)
     if only_print or not _has_browser() or not webbrowser.open(link):
         click.echo(link)
     else:
-        click.echo(f"opened {server} in the browser", err=True)
+        click.echo(f"opened {api.transport.server} in the browser", err=True)
 
 
 def _has_browser() -> bool:

@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from pathlib import Path
 from threading import Event, Thread
@@ -29,6 +29,7 @@ ca_file_option = click.option(
 )
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+_Checked = TypeVar("_Checked")
 _ARGUMENTS_BEGIN = 48
 """Field of ``/proc/PID/stat``, counted from 1, with the address of the command line: see proc_pid_stat(5)."""
 
@@ -112,14 +113,42 @@ def one_format(option: str, chosen: str | None, *, as_json: bool) -> str | None:
     return "json" if as_json else chosen
 
 
+def since_option(help_text: str, **more: Any) -> Callable[[_Function], _Function]:  # noqa: ANN401 - as click has it
+    """Build the option ``--since``: a duration such as 30m, checked before any request."""
+
+    def check(_context: click.Context, _parameter: click.Parameter, text: str | None) -> str | None:
+        if text:
+            checked(parse_duration, text, "--since")
+        return text
+
+    return click.option("--since", metavar="DURATION", callback=check, help=help_text, **more)
+
+
+def format_of(form: str | None, output: Path | None, endings: Mapping[str, str]) -> str | None:
+    """Return ``form``, else the format for the ending of the file; None without either.
+
+    ``endings`` are formats by ending. Raises a usage error for an unknown ending, and for a format in place of a file.
+    """
+    if form or output is None:
+        return form
+    ending = output.suffix.lower()
+    if str(output) in endings.values():
+        raise click.UsageError(f"--output names a file: use --format {output}")
+    if ending and ending not in endings:
+        raise click.UsageError(
+            f"--output {output}: the ending {ending} names no format; use {', '.join(endings)}, or add --format"
+        )
+    return endings.get(ending)
+
+
 def check_server(server: str) -> None:
     """Raise a usage error unless ``server`` is an address."""
     if not server.startswith(("http://", "https://")):
         raise click.UsageError(f"--server {server!r} is not an address such as https://host:8400")
 
 
-def checked(check: Callable[[str, str], str], value: str, option: str) -> str:
-    """Return the value if ``check`` accepts it; else raise a usage error."""
+def checked(check: Callable[[str, str], _Checked], value: str, option: str) -> _Checked:
+    """Return the result of ``check`` if ``check`` accepts it; else raise a usage error."""
     try:
         return check(value, option)
     except InvalidRequestError as error:

@@ -9,6 +9,7 @@ from jobmeter.plugins import Plugin, PluginKind, load_plugins
 
 GROUPS: Mapping[str, Mapping[str, str]] = {
     "Measure": {
+        "demo": "Measure a small job and open its page.",
         "run": "Run a command as a job and measure it.",
         "agent": "Measure this node and the jobs on it.",
         "scheduler": "Send a cluster's jobs from its scheduler to a server.",

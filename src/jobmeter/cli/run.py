@@ -4,10 +4,11 @@ import logging
 import os
 import pwd
 import re
+import shlex
 import shutil
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from importlib import import_module
 from pathlib import Path
@@ -16,7 +17,15 @@ from typing import TYPE_CHECKING
 import click
 
 from jobmeter.cli.attempt import next_attempt
-from jobmeter.cli.options import checked, checked_interval, data_folder, data_option, examples, key_option
+from jobmeter.cli.options import (
+    ca_file_option,
+    checked,
+    checked_interval,
+    data_folder,
+    data_option,
+    examples,
+    key_option,
+)
 from jobmeter.client.transport import Transport
 from jobmeter.collect.base import NodeIdentity
 from jobmeter.collect.clock import SampleClock
@@ -36,6 +45,7 @@ if TYPE_CHECKING:
 
 _FIRST_LINE = 256
 """Bytes that Linux reads of the first line of a script: see execve(2)."""
+_INTERPRETERS = {".py": "python", ".sh": "bash"}
 _NOT_FOUND = 127
 _NOT_EXECUTABLE = 126
 _SHORTEST_INTERVAL_MS = 100
@@ -53,6 +63,7 @@ _SHORTEST_INTERVAL_MS = 100
 @click.option("--server", metavar="URL", help="Server to send the samples to (JOBMETER_SERVER).")
 @key_option("The token of a key that may write (JOBMETER_KEY).")
 @data_option
+@ca_file_option
 @click.option("--interval", default="1s", show_default=True, help="Time between two samples.")
 @click.option("--job-id", metavar="ID", help="Id of the job (default: its name, the day and six characters).")
 @click.option("--project", help="Project of the job (default: the key's project).")
@@ -74,6 +85,7 @@ def command(  # noqa: PLR0913 - one for each option
     server: str | None,
     key: str | None,
     data: Path | None,
+    ca_file: str | None,
     interval: str,
     job_id: str | None,
     project: str | None,
@@ -97,7 +109,7 @@ def command(  # noqa: PLR0913 - one for each option
     place = NodeIdentity(node_name(), project=checked(check_project, project, "--project") if project else "")
     interval_ms = checked_interval(interval, _SHORTEST_INTERVAL_MS)
     spool = _spool(data_folder(data), job, server or _named())
-    connect = _connector(server, key, data)
+    connect = _connector(server, key, data, ca_file)
     with ExitStack() as stack:
         if spool:
             stack.callback(spool.remove_folder)
@@ -127,10 +139,10 @@ def command(  # noqa: PLR0913 - one for each option
     sys.exit(result.status)
 
 
-def _connector(server: str | None, key: str | None, data: Path | None) -> Callable[[], Transport]:
+def _connector(server: str | None, key: str | None, data: Path | None, ca_file: str | None) -> Callable[[], Transport]:
     def connect() -> Transport:
         # Imported in the background thread, so that the command does not wait for it.
-        found: Transport = import_module("jobmeter.cli.local").connect(server, key, data)
+        found: Transport = import_module("jobmeter.cli.local").connect(server, key, data, ca_file=ca_file)
         return found
 
     return connect
@@ -181,7 +193,8 @@ def _measured(
     try:
         return JobRun(plan, place, connect, clock, spool=spool, say=say, warn=_say).run(os.environ, interval_ms)
     except OSError as error:
-        _say(f"{plan.command[0]}: {missing_interpreter(plan.command[0]) or error.strerror or error}")
+        program = plan.command[0]
+        _say(f"{program}: {missing_interpreter(program) or as_script(plan.command) or error.strerror or error}")
         sys.exit(_NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE)
 
 
@@ -200,6 +213,14 @@ def missing_interpreter(program: str) -> str:
         return ""
     ending = " (its first line ends with a carriage return)" if first.endswith(b"\r") else ""
     return f"its interpreter {words[0].strip()} does not exist{ending}"
+
+
+def as_script(command: Sequence[str]) -> str:
+    """Return the command that runs a script with its interpreter; empty if the program is no script."""
+    interpreter = _INTERPRETERS.get(Path(command[0]).suffix)
+    if interpreter is None or not Path(command[0]).is_file():
+        return ""
+    return f"a script is not a command: use `jobmeter run -- {interpreter} {shlex.join(command)}`"
 
 
 def _announcing(

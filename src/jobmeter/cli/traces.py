@@ -8,7 +8,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from jobmeter.cli import completion, local
-from jobmeter.cli.options import examples
+from jobmeter.cli.options import examples, since_option
 from jobmeter.cli.output import cell, console, counted, moment, print_json
 from jobmeter.client import traces
 from jobmeter.client.traces import TraceSearch
@@ -23,7 +23,7 @@ _DEEP = 16
 
 @click.command(epilog=examples("jobmeter traces last", "jobmeter traces train-1 --min-duration 1s --limit 10"))
 @click.argument("job", shell_complete=completion.jobs)
-@click.option("--since", metavar="DURATION", help="Spans that began at most this long ago, such as 30m or 7d.")
+@since_option("Spans that began at most this long ago, such as 30m or 7d.")
 @click.option("--name", metavar="NAME", help="Only traces with a span of this name.")
 @click.option(
     "--status", type=click.Choice([str(one) for one in SpanStatus]), help="Only traces with a span of this status."
@@ -54,8 +54,6 @@ def command(
     **options: Any,  # noqa: ANN401 - further fields of a search
 ) -> None:
     """Show the slowest traces of JOB, each as a tree of its spans by start."""
-    if since:
-        parse_duration(since, "--since")
     named = connection.find(job)
     least_ms = parse_duration(min_duration, "--min-duration") if min_duration else None
     search = TraceSearch(job=named.id, project=named.project, since=since, min_duration=least_ms, **options)

@@ -2,55 +2,70 @@
 
 import csv
 import sys
+from pathlib import Path
+from typing import IO
 
 import click
+from rich.console import Console
 
 from jobmeter.cli import local
 from jobmeter.cli.listing import show_listing
-from jobmeter.cli.options import examples, one_format
+from jobmeter.cli.options import FILE, examples, format_of, one_format
 from jobmeter.cli.output import console, counted, piped, print_json
+from jobmeter.cli.save import writing
 from jobmeter.model.answers import UsageBody, UsageRow
 
 _COLUMNS = ("account", "api", "operation", "calls", "failed", "free left", "price", "cost")
+_ENDINGS = {".csv": "csv", ".json": "json", ".txt": "table"}
 _NUMBERS = ("calls", "failed", "free left", "price", "cost")
 
 
-@click.command(epilog=examples("jobmeter usage", "jobmeter usage --month 2026-11 --output csv"))
+@click.command(epilog=examples("jobmeter usage", "jobmeter usage --month 2026-11 --format csv"))
 @click.option("--month", metavar="YYYY-MM", help="The month, in the server's time zone. Default: the current month.")
 @click.option(
-    "--output",
+    "--format",
     "form",
     type=click.Choice(("table", "json", "csv")),
-    help="The format; a table by default.",
+    help="Output format (default: by the extension of --output, else a table).",
 )
-@click.option("--json", "as_json", is_flag=True, help="Short for --output json.")
+@click.option("--json", "as_json", is_flag=True, help="Short for --format json.")
+@click.option("--output", type=FILE, metavar="FILE", help="Write to this file.")
 @local.connection_options
-def command(month: str | None, form: str | None, as_json: bool, connection: local.LocalConnection) -> None:
+def command(
+    month: str | None, form: str | None, as_json: bool, output: Path | None, connection: local.LocalConnection
+) -> None:
     """Show the calls of a month by account, API and operation: total, failed, free, cost.
 
     An account is a project; --project shows only that one. JSON and CSV have exact amounts.
     """
-    form = one_format("--output", form, as_json=as_json)
+    form = format_of(one_format("--format", form, as_json=as_json), output, _ENDINGS)
     report = connection.open().usage(month, connection.project)
-    with piped():
-        if form == "json":
-            print_json(report)
-        elif form == "csv":
-            _csv(report)
-        else:
-            _table(report)
+    if output is None:
+        with piped():
+            _show(report, form, sys.stdout)
+        return
+    with writing(output), output.open("w", encoding="utf-8") as file:
+        _show(report, form, file)
 
 
-def _csv(report: UsageBody) -> None:
+def _show(report: UsageBody, form: str | None, file: IO[str]) -> None:
+    if form == "json":
+        print_json(report, file)
+    elif form == "csv":
+        _csv(report, file)
+    else:
+        _table(report, console(file))
+
+
+def _csv(report: UsageBody, file: IO[str]) -> None:
     names = UsageRow.__struct_fields__
-    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer = csv.writer(file, lineterminator="\n")
     writer.writerow(("month", *names))
     for line in report.usage:
         writer.writerow((report.month, *(getattr(line, name) for name in names)))
 
 
-def _table(report: UsageBody) -> None:
-    out = console()
+def _table(report: UsageBody, out: Console) -> None:
     out.print(f"{report.month} in {report.time_zone}, in {report.currency}", markup=False)
     if not report.usage:
         out.print("Nothing was called.")

@@ -36,6 +36,10 @@ PAGE = 1000
 _T = TypeVar("_T")
 
 
+class _MetricNames(msgspec.Struct, frozen=True):
+    metrics: list[str]
+
+
 class _SessionLink(msgspec.Struct, frozen=True):
     code: str
     public_url: str = ""
@@ -132,6 +136,10 @@ class Api:
         """Read metrics of a job as lines of points."""
         return self.get(f"{_of(job)}/metrics", search.parameters(), MetricAnswer)
 
+    def metric_names(self, job: str, project: str | None = None) -> list[str]:
+        """List the metrics measured over the life of a job, and those derived from them."""
+        return self.get(f"{_of(job)}/metrics/names", given(project=project), _MetricNames).metrics
+
     def export(self, job: str, search: MetricSearch, form: str) -> bytes:
         """Export metrics of a job as a file: ``form`` is ``csv`` or ``parquet``."""
         return self._call("GET", f"{_of(job)}/metrics", [*search.parameters(), ("format", form)]).body
@@ -204,6 +212,10 @@ class Api:
     def retention(self, project: str) -> Retention:
         """Read the retention of a project."""
         return self.get(_retention_of(project), [], Retention)
+
+    def default_retention(self, project: str | None = None) -> Retention:
+        """Read the server's retention. A key of one project must name it."""
+        return self.get("/retention", given(project=project), Retention)
 
     def set_retention(self, project: str, retention: Retention | None) -> Retention:
         """Set the retention of a project; None resets it to the server's default."""

@@ -1,5 +1,7 @@
 """Requests to a Jobmeter server by address and key; failures become our errors."""
 
+import re
+import ssl
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -70,7 +72,7 @@ class Transport:
                 method, self.server + path, body=body, headers={**self._headers, **(headers or {})}, redirect=False
             )
         except urllib3.exceptions.HTTPError as error:
-            raise UnavailableError(f"no answer from {self.server}: {error}") from error
+            raise UnavailableError(f"no answer from {self.server}: {_reason(error)}") from error
         names = {name.lower(): value for name, value in answer.headers.items()}
         if answer.status >= 300:
             raise _error(answer.status, names, answer.data)
@@ -94,7 +96,7 @@ class Transport:
                 # A connection with an unread answer cannot be used again.
                 answer.close()
         except urllib3.exceptions.HTTPError as error:
-            raise UnavailableError(f"no answer from {self.server}: {error}") from error
+            raise UnavailableError(f"no answer from {self.server}: {_reason(error)}") from error
 
     def lines(self, path: str) -> Iterator[bytes]:
         """Stream an answer to a GET line by line. Raises as ``pieces``."""
@@ -112,6 +114,35 @@ class Transport:
     def close(self) -> None:
         """Close the connections."""
         self._pool.clear()
+
+
+_CONNECTION = re.compile(r"^HTTPS?Connection(?:Pool)?\([^)]*\): ")
+"""Representation of a connection, with which urllib3 begins its messages."""
+_NO_TLS = {"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL"}
+"""Reasons of OpenSSL for an answer that is not TLS."""
+
+
+def _reason(error: urllib3.exceptions.HTTPError) -> str:
+    """Format the reason for a failed request in one sentence, with the remedy if it is known."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, OSError):
+        cause = cause.__cause__ or next((one for one in cause.args if isinstance(one, BaseException)), None)
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        problem = cause.verify_message.rstrip(".")
+        return f"its certificate is not trusted ({problem}): name the file of its authority with --ca-file"
+    if isinstance(cause, ssl.SSLError):
+        if cause.reason in _NO_TLS:
+            return "it does not speak TLS at this port: use http:// instead of https://"
+        return f"TLS failed: {cause.reason or cause}"
+    if isinstance(error, urllib3.exceptions.NameResolutionError):
+        return "its name is unknown to the resolver: check the address"
+    if isinstance(cause, ConnectionRefusedError):
+        return "connection refused: check the address, or start the server with `jobmeter serve`"
+    if isinstance(error, urllib3.exceptions.ConnectTimeoutError | urllib3.exceptions.ReadTimeoutError):
+        return _CONNECTION.sub("", str(error)).partition(" (")[0].rstrip(".").lower()
+    if cause is not None and cause.strerror:
+        return cause.strerror.lower()
+    return _CONNECTION.sub("", str(cause or error))
 
 
 _PLAIN: Mapping[str, type[JobmeterError]] = {

@@ -1,9 +1,11 @@
 """Suggestions for a misspelt name."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 
 MOST = 3
+_OFFERED = 12
+"""Most names that a list of choices has."""
 _LONGEST = 200
 """Longest text that is compared: a longer one is no typing error, and comparing would take long."""
 
@@ -24,3 +26,10 @@ def did_you_mean(text: str, names: Iterable[str]) -> str:
     """Build ``; did you mean a, b?`` to append to an error message; empty without a similar name."""
     found = nearest(text, names)
     return f"; did you mean {', '.join(found)}?" if found else ""
+
+
+def choices(text: str, names: Collection[str], introduced: str = "choose from") -> str:
+    """Build ``; did you mean a?`` for an error message; without a similar name ``; choose from a, b and 3 more``."""
+    ordered = sorted(names)
+    more = f" and {len(ordered) - _OFFERED} more" if len(ordered) > _OFFERED else ""
+    return did_you_mean(text, names) or f"; {introduced} {', '.join(ordered[:_OFFERED])}{more}"

@@ -73,7 +73,7 @@ def server() -> Iterator[FakeServer]:
             self.end_headers()
             self.wfile.write(answer)
 
-        do_GET = do_POST = do_DELETE = handle_one  # noqa: N815
+        do_GET = do_POST = do_PUT = do_DELETE = handle_one  # noqa: N815
 
         def log_message(self, *arguments: Any) -> None:
             pass

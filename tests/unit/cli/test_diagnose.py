@@ -1,6 +1,8 @@
 import json
 import re
 
+import pytest
+
 FINDINGS = [
     {
         "rule": "python_exception",
@@ -107,3 +109,11 @@ def test_stacks_are_those_of_a_job(run):
     done = run("diagnose", "--tasks", "--stacks")
     assert done.exit_code == 2
     assert "--stacks needs a JOB" in done.stderr
+
+
+@pytest.mark.parametrize("target", [("j",), ("--task", "t"), ("--tasks",)])
+def test_since_needs_nodes(server, run, target):
+    result = run("diagnose", *target, "--since", "2h")
+    assert result.exit_code == 2
+    assert "--since needs --node" in result.output
+    assert not server.asked

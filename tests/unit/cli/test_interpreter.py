@@ -1,6 +1,6 @@
 import pytest
 
-from jobmeter.cli.run import missing_interpreter
+from jobmeter.cli.run import as_script, missing_interpreter
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,22 @@ def test_what_the_first_line_names(tmp_path, first, message):
     program = tmp_path / "train"
     program.write_bytes(first)
     assert missing_interpreter(str(program)) == message
+
+
+@pytest.mark.parametrize(
+    ("file", "message"),
+    [
+        ("my train.py", "a script is not a command: use `jobmeter run -- python 'my train.py' --lr '1 0'`"),
+        ("a.sh", "a script is not a command: use `jobmeter run -- bash a.sh --lr '1 0'`"),
+        ("a.bin", ""),
+    ],
+)
+def test_a_script_without_its_interpreter_gets_the_command(tmp_path, monkeypatch, file, message):
+    monkeypatch.chdir(tmp_path)
+    command = (file, "--lr", "1 0")
+    assert as_script(command) == ""
+    (tmp_path / file).touch()
+    assert as_script(command) == message
 
 
 def test_a_program_that_is_not_there_is_another_matter():

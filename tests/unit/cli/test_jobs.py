@@ -113,7 +113,7 @@ def test_more_jobs_than_shown_are_reported(server, run):
 
 def test_nothing_yet_and_nothing_that_matches(server, run):
     server.on("/jobs", {"jobs": [], "total": 0})
-    assert run("jobs").stdout == "no jobs yet: jobmeter run -- python train.py\n"
+    assert run("jobs").stdout == "no jobs yet: `jobmeter demo` shows one; yours: `jobmeter run -- COMMAND`\n"
     assert run("jobs", "--user", "nobody").stdout == "no job matches\n"
     assert json.loads(run("jobs", "--json").stdout) == []
 
@@ -124,7 +124,36 @@ def test_wrong_usage(run, arguments):
 
 
 def test_a_since_that_is_none_is_named(run):
-    assert "--since 'soon'" in str(run("jobs", "--since", "soon").exception)
+    result = run("jobs", "--since", "soon")
+    assert result.exit_code == 2
+    assert "--since 'soon' is not a duration" in result.output
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+@pytest.mark.parametrize(
+    ("option", "text", "message"),
+    [
+        ("--type", "pytorchjob", "no job has the type 'pytorchjob'; did you mean PyTorchJob?"),
+        ("--type", "Flink", "no job has the type 'Flink'; choose from PyTorchJob"),
+        ("--user", "root", "no job has the user 'root'; choose from lin"),
+        ("--project", "q", "there are no jobs in project 'q'; choose from default, p"),
+    ],
+)
+def test_a_filter_that_no_job_can_match_names_the_choices(server, run, form, option, text, message):
+    def matching(asked):
+        return 200, {"jobs": [] if {"type", "user", "project"} & set(asked.parameters) else JOBS, "total": 0}, {}
+
+    server.on("/jobs", matching)
+    result = run("jobs", option, text, *form)
+    assert (result.exit_code, result.stdout, result.exception.message) == (1, "", message)
+
+
+def test_a_type_that_a_job_has_is_no_mistake(server, run):
+    def matching(asked):
+        return 200, {"jobs": [] if "state" in asked.parameters else JOBS, "total": 0}, {}
+
+    server.on("/jobs", matching)
+    assert run("jobs", "--type", "PyTorchJob", "--state", "failed").stdout == "no job matches\n"
 
 
 def test_each_job_has_its_worst_finding(listed, run):

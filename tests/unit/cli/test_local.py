@@ -1,11 +1,14 @@
 """Which server a verb talks to, with which key, and how one is started."""
 
+import http.server
 import json
 import os
+import ssl
 import textwrap
 import threading
 
 import pytest
+from tests import certificates
 
 from jobmeter.cli import local
 from jobmeter.errors import ConfigurationError, UnauthenticatedError, UnavailableError
@@ -30,6 +33,16 @@ SERVE = textwrap.dedent(
     server.serve_forever()
     """
 )
+
+
+class Ready(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *arguments):
+        pass
 
 
 @pytest.fixture
@@ -157,6 +170,28 @@ def test_a_server_that_does_not_start_is_reported_from_its_log(startable):
     (startable / "fail").touch()
     with pytest.raises(UnavailableError, match=r"status 3\): the disk is full \(see .*server.log\)"):
         local.connect(None, None, startable)
+
+
+def test_a_server_that_cannot_be_verified_is_reported_before_the_data_folder_that_it_holds(startable, tmp_path):
+    made = certificates.make(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(made.certificate, made.key)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Ready) as listener:
+        listener.socket = context.wrap_socket(listener.socket, server_side=True)
+        url = f"https://127.0.0.1:{listener.server_address[1]}"
+        own(startable, url)
+        (startable / "fail").touch()
+        thread = threading.Thread(target=listener.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            with pytest.raises(UnavailableError) as caught:
+                local.connect(None, None, startable)
+            assert local.connect(None, None, startable, ca_file=str(made.ca)).server == url
+        finally:
+            listener.shutdown()
+            thread.join()
+    assert caught.value.message.startswith(f"no answer from {url}: its certificate is not trusted (")
+    assert "--ca-file; the server did not start (status 3): the disk is full" in caught.value.message
 
 
 def test_without_the_server_extra_the_remedy_is_reported(data, monkeypatch):

@@ -38,6 +38,20 @@ def test_wrong_usage_is_2_and_says_what(capsys: pytest.CaptureFixture[str]) -> N
     assert leave("catalog", "--colour") == 2
 
 
+@pytest.mark.parametrize(
+    ("word", "suggestion"),
+    [
+        ("jbos", "did you mean jobs?"),
+        ("list", "did you mean jobs, events, nodes?"),
+        ("start", "did you mean"),
+        ("frobnicate", "choose from demo, run, agent, scheduler, "),
+    ],
+)
+def test_an_unknown_verb_gets_suggestions(capsys: pytest.CaptureFixture[str], word: str, suggestion: str) -> None:
+    assert leave(word) == 2
+    assert f"No such command '{word}'; {suggestion}" in capsys.readouterr().err
+
+
 def test_a_failure_is_1_and_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     failing = raising(UnavailableError("the disk is full"))
     monkeypatch.setattr(main_module.cli, "get_command", lambda _context, _name: failing)

@@ -80,9 +80,9 @@ def test_raw_readings_are_no_table(metrics, run):
 
 @pytest.mark.parametrize("form", ["table", "csv"])
 def test_the_usage_has_one_format_too(server, run, form):
-    result = run("usage", "--output", form, "--json")
+    result = run("usage", "--format", form, "--json")
     assert result.exit_code == 2
-    assert f"give --json or --output {form}, not both" in result.output
+    assert f"give --json or --format {form}, not both" in result.output
     assert server.asked == []
 
 
@@ -98,6 +98,7 @@ def test_json_is_an_object_a_point(metrics, run):
 
 def test_csv_and_parquet_are_the_servers_own_bytes(server, run, tmp_path):
     body = b"time,replica,device,value\r\n1000,worker-0,,0.5\r\n"
+    server.on("/jobs/j/metrics/names", {"metrics": ["cpu.usage"]})
     server.on("/jobs/j/metrics", lambda asked: (200, body if asked.parameters["format"] == ["csv"] else b"PAR1", {}))
     text = run("metrics", "j", "--metric", "cpu.usage", "--format", "csv").stdout
     assert next(iter(csv.DictReader(io.StringIO(text)))) == {
@@ -110,6 +111,7 @@ def test_csv_and_parquet_are_the_servers_own_bytes(server, run, tmp_path):
 
 def test_missing_samples_are_reported(server, run):
     server.on("/jobs/j/metrics", {**ANSWER, "lines": []})
+    server.on("/jobs/j/metrics/names", {"metrics": ["cpu.usage"]})
     assert "no samples between" in run("metrics", "j", "--metric", "cpu.usage").stdout
 
 
@@ -132,10 +134,82 @@ def test_a_metric_is_required_and_those_that_there_are_are_offered(server, run):
 
 
 def test_the_name_of_the_file_says_the_form(server, run, tmp_path):
+    server.on("/jobs/j/metrics/names", {"metrics": ["cpu.usage"]})
     server.on("/jobs/j/metrics", lambda asked: (200, f"as {asked.parameters['format'][0]}".encode(), {}))
     for name in ("a.parquet", "a.csv"):
         assert run("metrics", "j", "--metric", "cpu.usage", "--output", str(tmp_path / name)).exit_code == 0
         assert (tmp_path / name).read_text() == f"as {name[2:]}"
+
+
+UNMEASURED: tuple[tuple[list[str], object], ...] = (
+    ([], {**ANSWER, "lines": []}),
+    (["--json"], {**ANSWER, "lines": []}),
+    (["--format", "csv"], b"time,replica,device,value\n"),
+    (["--format", "parquet"], b"PAR1"),
+    (["--raw"], b"time,replica,device,value\n"),
+    (["--raw", "--json"], b""),
+)
+
+
+@pytest.mark.parametrize(("form", "answer"), UNMEASURED)
+@pytest.mark.parametrize(
+    ("metric", "choices"), [("gpu.power", "it has cpu.usage, memory.usage"), ("usage", "did you mean ")]
+)
+def test_a_metric_that_the_job_does_not_have_is_an_error_with_its_metrics(
+    server, run, tmp_path, form, answer, metric, choices
+):
+    server.on("/jobs/j/samples" if "--raw" in form else "/jobs/j/metrics", answer)
+    server.on("/jobs/j/metrics/names", {"metrics": ["cpu.usage", "memory.usage"]})
+    server.on("/jobs/j/latest", {"values": []})
+    file = tmp_path / "out"
+    result = run("metrics", "j", "--metric", metric, *form, "--output", str(file))
+    assert result.exit_code == 1
+    assert result.exception.message.startswith(f"job j has no measurements of {metric}; {choices}")
+    assert not file.exists()
+
+
+@pytest.mark.parametrize("names", [["cpu.usage"], []])
+def test_a_metric_without_samples_in_the_range_is_no_error(server, run, names):
+    server.on("/jobs/j/metrics", {**ANSWER, "lines": []})
+    server.on("/jobs/j/metrics/names", {"metrics": names})
+    assert json.loads(run("metrics", "j", "--metric", "cpu.usage", "--json").stdout) == []
+
+
+def test_a_limit_needs_no_samples(server, run):
+    server.on("/jobs/j/metrics", b"PAR1")
+    server.on("/jobs/j/metrics/names", {"metrics": ["cpu.usage"]})
+    server.on("/jobs/j/latest", {"values": [{"metric": "memory.limit", "time": 1, "value": 2.0}]})
+    assert run("metrics", "j", "--metric", "memory.limit", "--format", "parquet").stdout_bytes == b"PAR1"
+
+
+def test_one_of_several_metrics_without_samples_is_named(metrics, run):
+    result = run("metrics", "j", "--metric", "cpu.usage,gpu.power", "--json")
+    assert (result.exit_code, result.stderr) == (0, "jobmeter: no samples of gpu.power\n")
+
+
+@pytest.mark.parametrize("verb", [("metrics", "j", "--metric", "cpu.usage"), ("metrics", "j", "--raw"), ("usage",)])
+@pytest.mark.parametrize(
+    ("file", "message"),
+    [("x.xlsx", "the ending .xlsx names no format; use .csv, .json, "), ("csv", "use --format csv")],
+)
+def test_a_file_whose_name_says_no_form_is_refused(server, run, verb, file, message):
+    result = run(*verb, "--output", file)
+    assert result.exit_code == 2
+    assert message in " ".join(result.output.split())
+    assert not server.asked
+
+
+def test_the_usage_is_written_to_a_file(server, run, tmp_path):
+    server.on("/usage", {"month": "2026-11", "time_zone": "UTC", "currency": "EUR", "calls": 0, "failed": 0,
+                         "cost": "0", "charge": "all", "start": 0, "end": 1, "usage": []})  # fmt: skip
+    for name, begin in (
+        ("a.csv", "month,account,"),
+        ("a.json", '{\n  "month": "2026-11"'),
+        ("a.txt", "2026-11 in UTC"),
+    ):
+        result = run("usage", "--output", str(tmp_path / name))
+        assert (result.exit_code, result.stdout) == (0, ""), result.exception
+        assert (tmp_path / name).read_text().startswith(begin)
 
 
 @pytest.mark.parametrize("form", ["table", "csv", "json"])
@@ -159,6 +233,7 @@ def test_seconds_in_place_of_milliseconds_are_confirmed(server, run, option):
 def test_a_replica_that_the_job_never_had_is_reported_with_those_that_are_near(server, run):
     server.on("/jobs/j/metrics", {**ANSWER, "lines": []})
     server.on("/jobs/j", {"job": {"id": "j"}, "replicas": [{"name": "worker-0"}], "devices": [{"device": "gpu0"}]})
+    server.on("/jobs/j/metrics/names", {"metrics": ["cpu.usage"]})
     wrong = run("metrics", "j", "--metric", "cpu.usage", "--replica", "worker0")
     assert wrong.exception.message == "job j has no replica 'worker0'; did you mean worker-0?"
     wrong = run("metrics", "j", "--metric", "cpu.usage", "--device", "npu9")
@@ -168,6 +243,7 @@ def test_a_replica_that_the_job_never_had_is_reported_with_those_that_are_near(s
 
 def test_raw_is_what_the_server_streams(server, run, tmp_path):
     body = b"time,replica,device,value\n1000,worker-0,,0.5\n"
+    server.on("/jobs/j/metrics/names", {"metrics": ["cpu.usage"]})
     server.on("/jobs/j/samples", lambda asked: (200, body if asked.parameters["format"] == ["csv"] else b"{}\n", {}))
     common = ("metrics", "j", "--metric", "cpu.usage,cpu.time", "--raw", "--since", "1d", "--device", "gpu0")
     assert run(*common).stdout == body.decode()
@@ -176,7 +252,11 @@ def test_raw_is_what_the_server_streams(server, run, tmp_path):
     }  # fmt: skip
     assert run(*common, "--json").stdout == "{}\n"
     assert run(*common, "--format", "parquet").exit_code == 0
-    assert [asked.parameters["format"] for asked in server.asked] == [["csv"], ["json"], ["parquet"]]
+    assert [asked.parameters["format"] for asked in server.asked if "format" in asked.parameters] == [
+        ["csv"],
+        ["json"],
+        ["parquet"],
+    ]
     file = tmp_path / "out.csv"
     result = run(*common, "--output", str(file))
     assert (result.stdout, file.read_bytes(), list(tmp_path.iterdir())) == ("", body, [file])

@@ -60,7 +60,7 @@ def test_nothing_runs(server, run):
     server.on("/jobs", lambda asked: (200, {"jobs": [], "total": 0 if "state" in asked.parameters else 4}, {}))
     assert "nothing runs now" in run("top").stdout
     server.on("/jobs", {"jobs": [], "total": 0})
-    assert "no jobs yet: jobmeter run" in run("top").stdout
+    assert "no jobs yet: `jobmeter demo`" in run("top").stdout
 
 
 def test_an_interval_that_is_none_is_named(run):

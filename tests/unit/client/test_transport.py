@@ -2,12 +2,14 @@
 
 import json
 import socket
+import ssl
 import threading
 from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from types import MappingProxyType
 
 import pytest
+from tests import certificates
 
 from jobmeter.client.transport import Transport
 from jobmeter.errors import (
@@ -55,8 +57,8 @@ def answering():
     thread.join()
 
 
-def ask(listener, key=""):
-    transport = Transport(f"http://127.0.0.1:{listener.server_address[1]}/", key)
+def ask(listener, key="", *, scheme="http", ca_file=None):
+    transport = Transport(f"{scheme}://127.0.0.1:{listener.server_address[1]}/", key, ca_file=ca_file)
     try:
         return transport.request("GET", "/x")
     finally:
@@ -116,5 +118,30 @@ def test_an_unreachable_server_is_reported():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    with pytest.raises(UnavailableError, match=f"no answer from http://127.0.0.1:{port}"):
+    with pytest.raises(UnavailableError, match=f"no answer from http://127.0.0.1:{port}: connection refused: check"):
         Transport(f"http://127.0.0.1:{port}").request("GET", "/")
+
+
+@pytest.mark.parametrize(("server", "timeout"), [("http://{}", 0.05), ("https://{}", 0.05)])
+def test_a_server_that_says_nothing_is_reported_without_a_representation(server, timeout):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(UnavailableError) as caught:
+            Transport(server.format(address), timeout=timeout).request("GET", "/")
+    assert "timed out" in caught.value.message
+    assert "Connection" not in caught.value.message
+
+
+def test_a_certificate_that_is_not_trusted_is_reported_with_the_option(answering, tmp_path):
+    made = certificates.make(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(made.certificate, made.key)
+    answering.socket = context.wrap_socket(answering.socket, server_side=True)
+    with pytest.raises(UnavailableError, match=r"its certificate is not trusted \(.+\): name the .* --ca-file$"):
+        ask(answering, scheme="https")
+    assert ask(answering, scheme="https", ca_file=str(made.ca)).status == 200
+
+
+def test_a_server_without_tls_is_reported(answering):
+    with pytest.raises(UnavailableError, match="does not speak TLS at this port: use http://"):
+        ask(answering, scheme="https")

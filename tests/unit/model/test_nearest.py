@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobmeter.model.catalog import CATALOG
-from jobmeter.model.nearest import MOST, did_you_mean, nearest
+from jobmeter.model.nearest import MOST, choices, did_you_mean, nearest
 
 
 def test_names_that_contain_the_text_come_before_similar_ones():
@@ -20,3 +20,11 @@ def test_only_names_that_there_are_each_once(text, names):
     found = nearest(text, names)
     assert set(found) <= set(names)
     assert len(found) == len(set(found)) <= MOST
+
+
+def test_without_a_near_name_the_choices_are_listed_up_to_a_limit():
+    assert choices("wrker", ["driver", "worker"]) == "; did you mean worker?"
+    assert choices("x", ["b", "a"]) == "; choose from a, b"
+    assert choices("x", ["a"], "it has") == "; it has a"
+    many = [f"n{number:02}" for number in range(15)]
+    assert choices("x", many) == f"; choose from {', '.join(many[:12])} and 3 more"
