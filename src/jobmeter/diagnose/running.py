@@ -1,10 +1,10 @@
 """Evaluates rules over the last part of running jobs: those whose findings help before the end.
 
 Samples are read with one query a job (more only for a very large one); events and nodes are read for many jobs
-together, and log lines only of a job of which a replica failed lately.
+together. Log lines are read of a job of which a replica failed lately, and now and then of any job.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -21,7 +21,7 @@ from jobmeter.diagnose.nodes import addresses_of, faults_of, measured_of_nodes, 
 from jobmeter.diagnose.registry import rules
 from jobmeter.diagnose.rule import Rule
 from jobmeter.diagnose.signal import Signal
-from jobmeter.diagnose.thresholds import Thresholds
+from jobmeter.diagnose.thresholds import Numbers, Thresholds
 from jobmeter.errors import JobmeterError
 from jobmeter.model.event import STACK_EVIDENCE, Event, EventFilter, EventType
 from jobmeter.model.finding import Finding, Subject
@@ -34,6 +34,8 @@ from jobmeter.query.request import JobRef, JobViewsQuestion, LogQuestion
 
 STEPS, NODE_STEPS, _POINTS = 180, 60, 200_000
 MOST_EVENTS, MOST_LINES = 1_000, 1_000
+_LINES = 50
+"""Lines of each moment that is looked at before a silence."""
 RUNNING = "running"
 """The table of thresholds of this module: what is evaluated and how long a finding stays open."""
 _KINDS = frozenset({EventType.OOM, EventType.DEVICE_FAULT})
@@ -73,11 +75,12 @@ def evaluate_running(
     jobs: Mapping[JobKey, frozenset[str]],
     now_ms: int,
     thresholds: Thresholds,
+    with_lines: Collection[JobKey] = (),
 ) -> Iterator[RunningEvaluation]:
     """Evaluate some jobs, each with its open rules; those that run no longer are left out.
 
-    A job whose evaluation fails does not affect the others. Raises as ``Executor.run`` does where what is read
-    of all together cannot be.
+    The newest lines are read of the jobs ``with_lines``, which shows their silence. A job whose evaluation fails does
+    not affect the others. Raises as ``Executor.run`` does where what is read of all together cannot be.
     """
     which = [rule for rule in rules() if rule.running]
     listed = executor.run(JobViewsQuestion(tuple(jobs), TimeRange(0, MAX_TIME_MS)), scope)
@@ -90,7 +93,11 @@ def evaluate_running(
             case = _case(executor, scope, view, which, together, since, now_ms)
             full = thresholds["fs_full"]["info"]
             mounts = used_mounts(executor, scope, view, case.nodes, case.span, full)
-            case = replace(case, open_rules=jobs[key], mounts=mounts)
+            silence = thresholds["hang_log"]
+            lines = _lines_before_silence(executor, scope, view, silence, now_ms) if key in with_lines else ()
+            every = {line.order: line for line in (*case.lines, *lines)}
+            in_order = [every[order] for order in sorted(every)]
+            case = replace(case, open_rules=jobs[key], mounts=mounts, lines=in_order)
             suspected = _suspected(case, thresholds, which)
             if suspected is not None:
                 case = replace(case, events=[*case.events, *_stack_events(executor, scope, view, suspected)])
@@ -242,6 +249,20 @@ def _faults(view: JobView, together: _SharedReads) -> list[Event]:
     nodes = dict.fromkeys(one.node for one in view.allocations)
     found = [event for node in nodes for event in together.faults.get((view.job.project, node), ())]
     return faults_of(view, found)
+
+
+def _lines_before_silence(
+    executor: Executor, scope: Scope, view: JobView, numbers: Numbers, now_ms: int
+) -> Sequence[LogLine]:
+    """Return the newest lines of a job that is silent, and some from before; nothing of a job that writes."""
+    question = LogQuestion(ref=JobRef(view.job.id, view.job.project), descending=True, limit=_LINES)
+    lines = list(executor.run(question, scope).lines)
+    if not lines or now_ms - lines[0].time_ns // NS_PER_MS < numbers["suspect"]:
+        return ()
+    for back in (numbers["regular"] / 2, numbers["regular"]):
+        end = lines[0].time_ns - int(back) * NS_PER_MS
+        lines += executor.run(replace(question, end_ns=end), scope).lines
+    return lines
 
 
 def _last_lines(executor: Executor, scope: Scope, view: JobView, since: int) -> Sequence[LogLine]:

@@ -46,6 +46,8 @@ LEAST_JOBS = 32
 """Most jobs evaluated in a round."""
 MOST_JOBS = 100_000
 """Most jobs that are watched. Further jobs are diagnosed after their end."""
+LINES_SECONDS = 120.0
+"""Least seconds between two looks at the newest log lines of a job."""
 MOST_EVENTS = 5_000
 SUSPICION_MS = 5 * MINUTE
 """Least time between two collections of the evidence of a job that may stand still; it doubles with each."""
@@ -60,7 +62,8 @@ class _Watched(msgspec.Struct):
 
     ``waits`` is when its first new sample arrived. ``open`` is unset until the stream of events was read.
     ``requested`` is when (epoch ms) the evidence of its ranks was requested last, ``suspicions`` how often that was so
-    without a finding. ``is_queued`` is True while it is in the queue of jobs with new samples.
+    without a finding. ``lines_read`` is the (monotonic) time since which the job's log lines were not read.
+    ``is_queued`` is True while it is in the queue of jobs with new samples.
     """
 
     sampled: int | None
@@ -71,6 +74,7 @@ class _Watched(msgspec.Struct):
     is_queued: bool = False
     requested: int = 0
     suspicions: int = 0
+    lines_read: float | None = None
 
     @property
     def is_new(self) -> bool:
@@ -237,7 +241,13 @@ class RunningJobs:
             with accounted(self._clock):
                 self._restore(keys, now_ms)
                 rules_of = {key: one.rules for key in keys if (one := self._jobs[key].open) is not None}
-                for evaluation in evaluate_running(self._executor, EVERYTHING, rules_of, now_ms, self._thresholds):
+                lines = {key for key in rules_of if self._are_lines_due(key, moment)}
+                evaluations = evaluate_running(
+                    self._executor, EVERYTHING, rules_of, now_ms, self._thresholds, with_lines=lines
+                )
+                for evaluation in evaluations:
+                    if evaluation.job in lines:
+                        self._jobs[evaluation.job].lines_read = moment
                     self._take(evaluation, sampled[evaluation.job], now_ms)
                     if is_over():
                         evaluated = keys[: keys.index(evaluation.job) + 1]
@@ -247,6 +257,13 @@ class RunningJobs:
             with self._lock:
                 for key in evaluated:
                     self._jobs[key].evaluated, self._jobs[key].evaluated_sample = moment, sampled[key]
+
+    def _are_lines_due(self, key: JobKey, moment: float) -> bool:
+        """True once the log lines of a job were not read for a time, from the job's first evaluation on."""
+        watched = self._jobs[key]
+        if watched.lines_read is None:
+            watched.lines_read = moment
+        return moment - watched.lines_read >= LINES_SECONDS
 
     def _restore(self, keys: Sequence[JobKey], now_ms: int) -> None:
         """Read the open findings of a job from the stream of events when this server begins to watch it."""

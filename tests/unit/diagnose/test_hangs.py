@@ -10,11 +10,16 @@ from tests.fakes import NOW
 from tests.training import Training
 
 from jobmeter.diagnose.examine import examine
+from jobmeter.diagnose.registry import rules
+from jobmeter.examples.faults.build import JobShape
 from jobmeter.examples.faults.generated import FAULTS
 from jobmeter.model.event import STACK_EVIDENCE, Event
 from jobmeter.model.finding import FindingRole, Severity
 from jobmeter.model.job import JobState
-from jobmeter.model.time import MINUTE, SECOND
+from jobmeter.model.log import LogLine
+from jobmeter.model.time import HOUR, MINUTE, SECOND
+
+RULES = {rule.name: rule for rule in rules()}
 
 HOST = ("cpu.usage", "network.receive", "network.transmit")
 GPM = ("gpu.tensor.active", "gpu.sm.active", "gpu.nvlink.transmit")
@@ -166,3 +171,44 @@ def test_a_rank_that_was_lost_long_after_a_hang_began_is_not_its_cause(seed):
     made.series = {key: value[:stop] if key[1] == "worker-2" else value for key, value in made.series.items()}
     hang = next(one for one in examine(made.case(), THRESHOLDS) if one.rule == "hang_hw")
     assert hang.role is FindingRole.ROOT
+
+
+def written(times, ranks, silent_ms, state=JobState.RUNNING):
+    """A job whose ranks wrote lines at these times (ms, ascending), the last of them so long before its end."""
+    made = FAULTS["hang_log"][0](np.random.default_rng(1), JobShape(replicas=ranks, length=3 * HOUR))
+    made.state = state
+    case = made.case()
+    moments = case.span.end_ms - silent_ms - times[-1] + times
+    lines = [
+        LogLine(time_ns=int(at) * 1_000_000, text="step", job="made", replica=f"worker-{number % ranks}")
+        for number, at in enumerate(moments)
+    ]
+    return replace(case, lines=lines)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(0, 2**32 - 1),
+    st.sampled_from([1, 2, 8, 64]),
+    st.floats(0.5, 300),
+    st.integers(5, 100),
+    st.sampled_from(["regular", "a service that started", "few lines", "long pauses"]),
+)
+def test_a_running_job_that_wrote_regularly_and_is_silent_hangs(seed, ranks, seconds, minutes, kind):
+    random = np.random.default_rng(seed)
+    count = {"few lines": 9, "a service that started": 100, "long pauses": 40}.get(kind, 30 * 60 / seconds + 12)
+    gaps = random.uniform(0.5, 1.5, int(count)) * seconds * SECOND
+    if kind == "a service that started":
+        gaps *= 5 * MINUTE / gaps.sum()
+    if kind == "long pauses":
+        gaps[-2] = 0.6 * minutes * MINUTE
+    case = written(np.cumsum(gaps), ranks, minutes * MINUTE)
+    found_ones = examine(case, THRESHOLDS, [RULES["hang_log"]])
+    suspected = RULES["hang_log"].suspects(case, THRESHOLDS["hang_log"])
+    regular = kind == "regular" and (np.diff(np.cumsum(gaps)).max() <= minutes * MINUTE / 2 or len(gaps) >= 500)
+    assert bool(found_ones) == (regular and minutes >= 30)
+    assert (suspected is not None) == (regular and minutes >= 10 and ranks > 1)
+    for one in found_ones:
+        assert abs(one.end - one.start - minutes * MINUTE) <= SECOND
+    failed = replace(case, view=written(np.cumsum(gaps), ranks, minutes * MINUTE, JobState.FAILED).view)
+    assert bool(examine(failed, THRESHOLDS, [RULES["hang_log"]])) == (kind != "few lines" and minutes >= 30)

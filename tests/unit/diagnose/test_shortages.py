@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.diagnosed import Sampled
 from tests.fakes import NOW
 
@@ -78,6 +79,35 @@ def test_a_shortage_is_found_while_the_job_runs(rule, number, shape, seed):
     whole = {one.subject for one in examine(made.case(), THRESHOLDS, [own])}
     assert running
     assert running == whole or Subject("job", "made") in running | whole
+
+
+@settings(max_examples=5, deadline=None)
+@given(shapes(), st.integers(0, 2**32 - 1), st.sampled_from(["gpu.sm.active", "gpu.pcie.width", "gpu.pcie.receive"]))
+def test_lanes_are_judged_only_with_their_speed_and_what_waits_for_them(shape, seed, missing):
+    made = SHORTAGES["comm_bound"][2](np.random.default_rng(seed), shape)
+    ways = {"gpu.pcie.receive", "gpu.pcie.transmit"} if missing == "gpu.pcie.receive" else {missing}
+    made.series = {key: value for key, value in made.series.items() if key[0] not in ways}
+    assert list(examine(made.case(), THRESHOLDS, [RULES["comm_bound"]])) == []
+
+
+@pytest.mark.parametrize("wrong", ["more than its speed", "an unknown generation"])
+def test_lanes_whose_speed_is_wrong_or_unknown_are_not_judged(wrong):
+    made = SHORTAGES["comm_bound"][2](np.random.default_rng(1), JobShape(replicas=2, devices=1))
+    metric = "gpu.pcie.width" if wrong == "more than its speed" else "gpu.pcie.generation"
+    level = 2.0 if wrong == "more than its speed" else 9.0
+    made.series = {key: np.full(len(value), level) if key[0] == metric else value for key, value in made.series.items()}
+    assert list(examine(made.case(), THRESHOLDS, [RULES["comm_bound"]])) == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_nvlink_that_stays_loaded_keeps_its_finding_open_and_opens_none(seed):
+    """The last half an hour shows no other time."""
+    made = SHORTAGES["comm_bound"][3](np.random.default_rng(seed), JobShape(replicas=2, devices=2))
+    now = START + made.length
+    case = made.running_case(now, int(now - made.began - MINUTE), RULES["comm_bound"])
+    assert list(examine(case, THRESHOLDS, [RULES["comm_bound"]])) == []
+    [*kept] = examine(replace(case, open_rules=frozenset({"comm_bound"})), THRESHOLDS, [RULES["comm_bound"]])
+    assert {one.subject.name for one in kept} == {f"node-{name}/{device}" for name, device in made.gpus}
 
 
 @pytest.mark.parametrize("text", [*NO_DEVICE, *(text for texts in (*SOCKET_LINES, *RDMA_LINES) for text in texts)])

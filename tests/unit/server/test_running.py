@@ -188,6 +188,38 @@ def test_a_job_that_stands_still_again_and_again_has_its_stacks_compared_less_an
     assert 3 <= server.call("GET", "/tasks").json()["total"] <= 6
 
 
+@pytest.mark.parametrize("silent", [True, False])
+def test_ranks_that_write_nothing_any_more_have_their_stacks_compared_before_that_is_a_finding(server, silent):
+    members = [{"name": f"w-{rank}", "node": "n1", "state": "Running"} for rank in range(2)]
+    server.call("POST", "/jobs", {"jobs": [runs(replicas=members)], "nodes": [{"name": "n1"}]})
+    end = NOW if silent else NOW + HOUR
+    lines = [{"text": "step", "time": at, "replica": "w-1"} for at in range(NOW - 40 * MINUTE, end, MINUTE)]
+    course = Course(server, *(series(replica=one["name"], cpu_usage=busy) for one in members))
+    server.call("POST", "/jobs/j1/logs", {"lines": [one for one in lines if one["time"] < NOW]})
+
+    def go(length):
+        since = server.clock.time_ms
+        course.go(length)
+        own = [one for one in lines if since <= one["time"] < server.clock.time_ms]
+        if own:
+            server.call("POST", "/jobs/j1/logs", {"lines": own})
+
+    for _ in range(2):
+        go(3 * MINUTE)
+    assert server.call("GET", "/tasks").json()["total"] == 0
+    for _ in range(3):
+        go(3 * MINUTE)
+    assert server.call("GET", "/tasks").json()["total"] == int(silent)
+    assert finding_events(server) == []
+    for _ in range(7):
+        go(3 * MINUTE)
+    assert finding_events(server) == ([("Finding", "hang_log")] if silent else [])
+    assert server.call("GET", "/tasks").json()["total"] <= 3 * int(silent)
+    for _ in range(3):
+        go(3 * MINUTE)
+    assert finding_events(server) == ([("Finding", "hang_log")] if silent else [])
+
+
 def test_memory_near_its_limit_and_a_fault_of_a_device_are_reported(server):
     devices = [{"device": "gpu0", "name": "NVIDIA H200", "pci": "0000:3b:00"}]
     server.call("POST", "/jobs", {"jobs": [runs()], "nodes": [{"name": "n1", "info": {"devices": devices}}]})

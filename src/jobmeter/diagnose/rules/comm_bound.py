@@ -1,64 +1,161 @@
-"""A network link of a node is full while the job's devices there wait."""
+"""A link of a node or of a device is full while the job's devices there wait."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
+import msgspec
 import numpy as np
 from msgspec.structs import replace
 
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.devices import BUSY, PREFIXES, has_devices
 from jobmeter.diagnose.rule import Findings, Rule
-from jobmeter.diagnose.signal import Signal, together
+from jobmeter.diagnose.signal import Member, Signal, device, together
 from jobmeter.diagnose.thresholds import Numbers
-from jobmeter.diagnose.wording import amount, title
-from jobmeter.model.finding import Severity, Subject
+from jobmeter.diagnose.wording import amount, amount_of, title
+from jobmeter.model.finding import Finding, Severity, Subject
 
 _LINKS = {f"node.{kind}.speed": tuple(f"node.{kind}.{way}" for way in ("receive", "transmit"))
           for kind in ("network", "rdma")}  # fmt: skip
 _ACTIVE = tuple(f"{prefix}.sm.active" for prefix in PREFIXES)
 _CPU = "cpu.utilization"
+_PCIE, _NVLINK = (tuple(f"gpu.{kind}.{way}" for way in ("receive", "transmit")) for kind in ("pcie", "nvlink"))
+_GENERATION, _WIDTH = "gpu.pcie.generation", "gpu.pcie.width"
+_LANES = {1: 2.5e9 * 8 / 10, 2: 5e9 * 8 / 10, **{n: 2.0**n * 1e9 * 128 / 130 for n in (3, 4, 5)}, 6: 64e9 * 242 / 256}
+"""Bits a second of a PCIe lane in each direction without its line code, by generation (PCI-SIG)."""
+
+
+class LoadedLink(msgspec.Struct, frozen=True):
+    """A link that may hold up work.
+
+    ``use`` is its traffic as a share of its speed or in ``unit``; above ``full`` the link holds up ``work``, a share
+    of time. ``busy`` has to be high meanwhile. ``before`` and ``after`` surround the amount of traffic in a sentence.
+    """
+
+    subject: Subject
+    use: Signal
+    work: Signal
+    full: float
+    before: str
+    after: str
+    unit: str = "1"
+    busy: Signal | None = None
+    confidence: float = 0.8
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Traffic near the speed of a link beside devices, or in a job without any CPU, that are active for little time.
 
-    Utilization of a device does not count: a collective that waits for the network keeps it busy.
+    Utilization of a device does not count: a collective that waits for the network keeps it busy. The speed of NVLink
+    is unknown: a busy device has to compute less and to carry more over NVLink than at other times of the job.
     """
-    fullest: dict[str, tuple[float, Signal]] = {}
-    for use in _use(case, numbers):
-        mean = float(use.value.mean())
-        if use.value.max() > numbers["full"] and mean > fullest.get(use.node, (0.0, use))[0]:
-            fullest[use.node] = mean, use
-    works = _work(case, numbers) if fullest else {}
-    for node, (_, use) in fullest.items():
-        beside = works.get(node)
-        if beside is None:
+    known = _findings(rule, case, [*_links_of_nodes(case, numbers), *_lanes(case, numbers)], numbers)
+    yield from known
+    # The last part of a job whose NVLink has been loaded for long shows no other time.
+    is_open = rule.name in case.open_rules and not known
+    yield from _findings(rule, case, _raised_nvlink(case, numbers, is_open=is_open), numbers)
+
+
+def _findings(rule: Rule, case: Case, links: Iterable[LoadedLink], numbers: Numbers) -> list[Finding]:
+    """Return a finding about each subject, of the link and direction that was full for longest."""
+    found: dict[Subject, Finding] = {}
+    for link in links:
+        work = link.work.at(link.use.time)
+        waits = (link.use.value > link.full) & (work < numbers["active"])
+        if link.busy is not None:
+            waits &= link.busy.at(link.use.time) >= numbers["busy"]
+        longest = case.stretch(link.use, waits, numbers)
+        last = found.get(link.subject)
+        if longest is None or (last is not None and last.end - last.start >= longest.length):
             continue
-        work = beside.at(use.time)
-        longest = case.stretch(use, (use.value > numbers["full"]) & (work < numbers["active"]), numbers)
-        if longest is None:
-            continue
-        full = float(use.during(longest).mean())
+        carried = float(link.use.during(longest).mean())
         rest = float(np.nanmean(work[longest.first : longest.last + 1]))
-        text = (
-            f"{use.part} of {node} carries {amount(full, '1')} of what it can, while the job's work there waits for it"
-        )
+        text = f"{link.before} {amount(carried, link.unit)} {link.after}"
+        sign = f"{title(link.work.metric)}: {amount(rest, '1')} meanwhile"
         evidence = [
-            use.evidence(text, full, numbers["full"], "1", time=longest.start),
-            beside.evidence(f"{title(beside.metric)}: {amount(rest, '1')} meanwhile", rest, numbers["active"], "1"),
+            link.use.evidence(text, carried, link.full, link.unit, time=longest.start),
+            link.work.evidence(sign, rest, numbers["active"], "1"),
         ]
         span = longest.start, longest.end
-        yield rule.finding(Subject("node", node), Severity.WARNING, span, evidence, 0.8)
+        found[link.subject] = rule.finding(link.subject, Severity.WARNING, span, evidence, link.confidence)
+    return list(found.values())
 
 
-def _use(case: Case, numbers: Numbers) -> Iterator[Signal]:
-    """Yield the traffic of each link and direction as a share of its speed."""
+def _links_of_nodes(case: Case, numbers: Numbers) -> Iterator[LoadedLink]:
+    works: dict[str, Signal] | None = None
     for limit, metrics in _LINKS.items():
         speeds = {(one.node, one.part): float(one.value.max()) for one in case.nodes.get(limit, ()) if len(one)}
         for metric in metrics:
             for place, traffic in case.levels_of_nodes(metric, numbers).items():
-                if speeds.get(place, 0.0) > 0:
-                    yield replace(traffic, value=traffic.value / speeds[place]).sampled_until(traffic.until)
+                use = _share(traffic, speeds.get(place, 0.0), numbers["full"], numbers)
+                if use is None:
+                    continue
+                works = _work(case, numbers) if works is None else works
+                if use.node in works:
+                    after = "of what it can, while the job's work there waits for it"
+                    name = f"{use.part} of {use.node} carries"
+                    yield LoadedLink(Subject("node", use.node), use, works[use.node], numbers["full"], name, after)
+
+
+def _share(traffic: Signal, speed: float, full: float, numbers: Numbers) -> Signal | None:
+    """Return traffic as a share of a speed; None where it is never full, or more than the speed allows."""
+    highest = float(traffic.value.max())
+    if not full * speed < highest <= numbers["most"] * speed:
+        return None
+    return replace(traffic, value=traffic.value / speed).sampled_until(traffic.until)
+
+
+def _lanes(case: Case, numbers: Numbers) -> Iterator[LoadedLink]:
+    """Yield the PCIe links that are full at times, by the highest speed at which the link ran: idle ones lower it."""
+    widths = case.by_member(_WIDTH)
+    works: Mapping[Member, Signal] | None = None
+    for metric in _PCIE:
+        for traffic in case.levels(metric, numbers):
+            generations, lanes = case.by_member(_GENERATION).get(traffic.member), widths.get(traffic.member)
+            if generations is None or lanes is None or not len(generations) or not len(lanes):
+                continue
+            generation, width = int(generations.value.max()), int(lanes.value.max())
+            use = _share(traffic, _LANES.get(generation, 0.0) / 8 * width, numbers["lanes"], numbers)
+            if use is None:
+                continue
+            works = _work_of_devices(case, numbers) if works is None else works
+            if use.member in works:
+                before = f"{case.name_of(use)} uses"
+                after = f"of what {width} PCIe lanes of generation {generation} carry, and computes little meanwhile"
+                yield LoadedLink(device(use), use, works[use.member], numbers["lanes"], before, after)
+
+
+def _raised_nvlink(case: Case, numbers: Numbers, *, is_open: bool) -> Iterator[LoadedLink]:
+    """Yield the NVLinks of devices beside their usual traffic while the device computes."""
+    traffics = [one for metric in _NVLINK for one in case.levels(metric, numbers, numbers["least"])]
+    works = _work_of_devices(case, numbers) if traffics else {}
+    loads = {one.member: one for one in case.levels("gpu.utilization", numbers)} if works else {}
+    for traffic in traffics:
+        work, load = works.get(traffic.member), loads.get(traffic.member)
+        if work is None or load is None:
+            continue
+        computes = work.at(traffic.time) >= numbers["active"]
+        usual = 0.0
+        after = "while it computes little"
+        if (traffic.until - traffic.time)[computes].sum() >= numbers["hold"]:
+            usual = float(np.median(traffic.value[computes]))
+            after += f"; {amount_of(traffic.metric, usual)} while it computes"
+        elif not is_open:
+            continue
+        yield LoadedLink(
+            device(traffic),
+            traffic,
+            work,
+            max(numbers["least"], numbers["more"] * usual),
+            f"{case.name_of(traffic)} {'receives' if traffic.metric == _NVLINK[0] else 'sends'}",
+            f"over NVLink {after}",
+            "By/s",
+            load,
+            0.6,
+        )
+
+
+def _work_of_devices(case: Case, numbers: Numbers) -> Mapping[Member, Signal]:
+    return {one.member: one for metric in _ACTIVE for one in case.levels(metric, numbers)}
 
 
 def _work(case: Case, numbers: Numbers) -> dict[str, Signal]:
@@ -81,11 +178,12 @@ def _mean(signals: list[Signal], node: str) -> Signal:
 RULE = Rule(
     name="comm_bound",
     title="Comm bound",
-    sees="A network link of a node carries nearly what it can, while the job's devices there have little to do.",
+    sees="A link carries nearly what it can, or NVLink more than usual, while the job's devices there have little "
+    "to do.",
     advice="Exchange less (gradient accumulation, compression), overlap it with computing, or use faster links.",
     source="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
     find=find,
-    metrics=(*BUSY, _CPU),
+    metrics=(*BUSY, _CPU, *_PCIE, _GENERATION, _WIDTH, *_NVLINK),
     nodes=(*_LINKS, *(name for metrics in _LINKS.values() for name in metrics)),
     hides=frozenset({"gpu_busy_but_empty", "io_bound_input", "cpu_overrequest"}),
     running=True,

@@ -1,24 +1,53 @@
 """A job that wrote log lines regularly has stopped."""
 
+import numpy as np
+
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.rule import Findings, Rule, quoted
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import minutes
 from jobmeter.model.finding import Evidence, Severity
+from jobmeter.model.job import JobState
 from jobmeter.model.time import NS_PER_MS
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Silence of all replicas up to now, or up to an end that was no success."""
-    if not case.may_hang or len(case.lines) < numbers["lines"]:
+    start, end = _silent_since(case, numbers, numbers["hold"]), case.span.end_ms
+    if start is None:
         return
     last = case.lines[-1]
-    start, end = last.time_ns // NS_PER_MS, case.span.end_ms
-    if end - start < numbers["hold"]:
-        return
     text = f"no rank has written anything for {minutes(end - start)}; the last line: {quoted(last.text)}"
     evidence = Evidence(kind="log", text=text, time=start, replica=last.replica)
     yield rule.finding(case.subject, Severity.WARNING, (start, end), [evidence], 0.7)
+
+
+def suspects(case: Case, numbers: Numbers) -> int | None:
+    """Return since when a job of several ranks writes nothing, long before that is a finding; None where it writes."""
+    if len({replica.name for replica in case.view.replicas}) < 2:
+        return None
+    return _silent_since(case, numbers, numbers["suspect"])
+
+
+def _silent_since(case: Case, numbers: Numbers, hold_ms: float) -> int | None:
+    """Return the time of the last line of a job that wrote before and has been silent for ``hold_ms``, else None."""
+    if not case.may_hang or len(case.lines) < numbers["lines"]:
+        return None
+    last = case.lines[-1].time_ns // NS_PER_MS
+    silence = case.span.end_ms - last
+    if silence < hold_ms or (case.job.state is JobState.RUNNING and not _is_regular(case, numbers, silence)):
+        return None
+    return last
+
+
+def _is_regular(case: Case, numbers: Numbers, silence: int) -> bool:
+    """True where the last lines fill a time without a pause of half the silence: a service only tells of its start."""
+    times = np.array([line.time_ns // NS_PER_MS for line in case.lines], np.int64)
+    before = int(np.searchsorted(times, times[-1] - numbers["regular"], side="right")) - 1
+    own = times[max(before, 0) :]
+    if len(own) >= numbers["many"]:
+        return True
+    return before >= 0 and bool(np.diff(own).max() <= silence / 2)
 
 
 RULE = Rule(
@@ -28,5 +57,7 @@ RULE = Rule(
     advice="Look where each rank is (jobmeter diagnose JOB --stacks); see hang_hw.",
     source="https://help.aliyun.com/zh/pai/user-guide/aimaster-elastic-automatic-fault-tolerance-engine",
     find=find,
+    running=True,
+    suspects=suspects,
     waits=True,
 )

@@ -233,6 +233,9 @@ class Made:
             now_ms=now_ms,
             step_ms=default_step(span, RUNNING_STEPS),
             events=[event for event in self.events if event.time <= now_ms],
+            lines=sorted(
+                (line for line in self.lines if line.time_ns < now_ms * NS_PER_MS), key=lambda line: line.order
+            ),
             began_ms=START,
         )
         return self._measured(case, which)

@@ -108,7 +108,7 @@ _vanishes_and_devices_spin = whole(training)(_wait)
 
 @whole(batch)
 def _silence(made: Made) -> None:
-    limit = START + made.length - int(made.random.integers(35, 50)) * MINUTE
+    limit = made.began = START + made.length - int(made.random.integers(35, 50)) * MINUTE
     made.lines = [line for line in made.lines if line.time_ns // 1_000_000 < limit]
 
 

@@ -191,13 +191,7 @@ def _profiled(made: Made, level: float) -> None:
 @whole(training)
 def _full_link(made: Made) -> None:
     """A collective that waits for the network keeps devices utilized, and their multiprocessors idle."""
-    first = made.begin(made.shape.onset)
-    usual = made.shape.sm
-    _profiled(made, usual)
-    low = float(made.random.uniform(0.15, 0.4))
-    for key, value in made.series.items():
-        if key[0] in {"gpu.sm.active", "gpu.tensor.active"}:
-            value[first:] *= low / usual
+    _slowed(made, made.begin(made.shape.onset))
     kind, link = ("network", "eth0") if made.random.random() < 0.5 else ("rdma", "mlx5_0:1")
     way = str(made.random.choice(["receive", "transmit"]))
     used = float(made.random.uniform(0.85, 0.98))
@@ -215,6 +209,68 @@ def _full_link_without_devices(made: Made) -> None:
         _set(made, ("node.network.receive", f"node-{name}", "eth0"), used * _SPEED, 0.02 * _SPEED)
         for metric in ("cpu.usage", "cpu.utilization"):
             made.series[metric, name, ""][first:] *= 0.3
+
+
+def _slowed(made: Made, first: int) -> None:
+    """Let devices wait in collectives from a sample on: they stay utilized, and their multiprocessors idle."""
+    usual = made.shape.sm
+    _profiled(made, usual)
+    low = float(made.random.uniform(0.15, 0.4))
+    for key, value in made.series.items():
+        if key[0] in {"gpu.sm.active", "gpu.tensor.active"}:
+            value[first:] *= low / usual
+
+
+@whole(training)
+def _full_lanes(made: Made) -> None:
+    """Devices that exchange by way of their hosts, over lanes of any generation and number."""
+    first = made.begin(made.shape.onset)
+    _slowed(made, first)
+    generation, lanes = int(made.random.integers(3, 6)), int(made.random.choice([4, 8, 16]))
+    speed = 2.0**generation * 1e9 / 8 * lanes * 128 / 130
+    used = float(made.random.uniform(0.78, 0.95)) * speed
+    way = str(made.random.choice(["receive", "transmit"]))
+    for member in made.gpus:
+        for name, value in (("generation", float(generation)), ("width", float(lanes))):
+            for metric in (f"gpu.pcie.{name}", f"gpu.pcie.{name}.limit"):
+                made.series[(metric, *member)] = np.full(len(made.time), value)
+        traffic = made.noise(0.1 * speed, 0.02 * speed)
+        traffic[first:] = made.noise(used, 0.02 * speed)[first:]
+        made.series[(f"gpu.pcie.{way}", *member)] = traffic
+
+
+@whole(training)
+def _raised_nvlink(made: Made) -> None:
+    """Devices that begin to exchange more than they compute; NVLink reports no speed.
+
+    The last half an hour shows both.
+    """
+    first = made.begin(1 - float(made.random.uniform(14, 16)) * MINUTE / made.length)
+    _slowed(made, first)
+    usual = float(made.random.uniform(1e10, 1e11))
+    raised = usual * float(made.random.uniform(2, 4))
+    for member in made.gpus:
+        for way in ("receive", "transmit"):
+            traffic = made.noise(usual, 0.06 * usual)
+            traffic[first:] = made.noise(raised, 0.06 * raised)[first:]
+            made.series[(f"gpu.nvlink.{way}", *member)] = traffic
+
+
+@whole(training)
+def _busy_device_links(made: Made) -> None:
+    """Devices that compute while they exchange, over PCIe and NVLink."""
+    _profiled(made, made.shape.sm)
+    for metric, level in (("pcie.receive", 5.5e10), ("nvlink.receive", 4e11), ("nvlink.transmit", 4e11)):
+        made.put(f"gpu.{metric}", lambda level=level: made.noise(level, 0.02 * level))
+
+
+@whole(training)
+def _more_over_nvlink(made: Made) -> None:
+    """Devices that exchange more in the second half of their job, and compute as much as before."""
+    _profiled(made, made.shape.sm)
+    more = np.where(np.arange(len(made.time)) < made.at(0.5), 1.0, 2.5)
+    for way in ("receive", "transmit"):
+        made.put(f"gpu.nvlink.{way}", lambda: made.noise(6e10, 4e9) * more)
 
 
 @whole(training)
@@ -338,7 +394,7 @@ SHORTAGES: Mapping[str, tuple[Fault, ...]] = {
     "dataloader_starved": (_starved,),
     "swap": (_swaps,),
     "net_errors": (_loses_packets,),
-    "comm_bound": (_full_link, _full_link_without_devices),
+    "comm_bound": (_full_link, _full_link_without_devices, _full_lanes, _raised_nvlink),
     "cpu_hog": (_hog,),
     "rdma_fallback": (_falls_back,),
 }
@@ -353,6 +409,8 @@ NEAR_MISSES: Mapping[str, Fault] = {
     "mapped files": _maps_files,
     "few lost packets": _loses_few_packets,
     "overlapped exchange": _busy_link,
+    "overlapped exchange of devices": _busy_device_links,
+    "more exchange over NVLink": _more_over_nvlink,
     "full of other jobs": _beside_others,
     "nobody waits": _nobody_waits,
     "RDMA": _uses_rdma,
