@@ -6,9 +6,12 @@ from enum import StrEnum
 import msgspec
 
 from jobmeter.model.question import Question
+from jobmeter.model.time import DAY
 
 ALERT_NAME = "alertname"
 """Label with the name of an alert's rule."""
+SILENCE_KEEP_MS = 5 * DAY
+"""Time for which a silence remains after its end."""
 
 
 class AlertState(StrEnum):
@@ -166,7 +169,7 @@ class AlertingQuestion(msgspec.Struct, Question[AlertingStatus], frozen=True, kw
 
 
 class SilencesQuestion(msgspec.Struct, Question[Sequence[Silence]], frozen=True, kw_only=True):
-    """Question for the silences that the caller may see, the newest end first; expired ones for five days."""
+    """Question for the silences that the caller may see, the newest end first; ended ones for five days."""
 
     of_job = True
 

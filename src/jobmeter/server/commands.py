@@ -39,7 +39,6 @@ from jobmeter.model.alert import (
     ExpireSilence,
     PutSilence,
     RulesQuestion,
-    SilencesQuestion,
 )
 from jobmeter.model.job import Job, JobState
 from jobmeter.model.question import Question
@@ -60,7 +59,6 @@ from jobmeter.server.silences import (
     expire_silence,
     find_alerts,
     find_rules,
-    find_silences,
     put_silence,
 )
 from jobmeter.server.tasks import create_task
@@ -213,7 +211,6 @@ _HANDLERS: Mapping[type, _Handler] = {
     AlertsQuestion: find_alerts,
     AlertingQuestion: alerting_status,
     RulesQuestion: find_rules,
-    SilencesQuestion: find_silences,
     PutSilence: put_silence,
     ExpireSilence: expire_silence,
     DiskQuestion: _disk,
