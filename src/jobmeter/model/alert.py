@@ -116,6 +116,34 @@ class AlertPage(msgspec.Struct, frozen=True):
     """The server's address for links; empty if unknown."""
 
 
+class JobAlert(msgspec.Struct, frozen=True, kw_only=True):
+    """A pending or firing alert about a job.
+
+    ``severity``, ``summary`` and ``description`` are empty unless the rule has them. ``start`` is when the expression
+    first had the series, ``fired`` is null while it is pending. ``muted``: a silence or another alert suppresses its
+    messages.
+    """
+
+    fingerprint: str
+    name: str
+    state: AlertState
+    severity: str
+    summary: str
+    description: str
+    value: str
+    labels: dict[str, str]
+    start: int
+    fired: int | None
+    muted: bool
+
+
+class JobAlerts(msgspec.Struct, frozen=True, kw_only=True):
+    """Alerts about a job, firing ones first, then the oldest. ``total`` also counts those beyond the limit."""
+
+    alerts: Sequence[JobAlert]
+    total: int
+
+
 class AlertsQuestion(msgspec.Struct, Question[AlertPage], frozen=True, kw_only=True):
     """Question for the pending and firing alerts that the caller may see, oldest first."""
 

@@ -1,13 +1,25 @@
-"""Questions for stored alerts, silences, and messages about them, and their answers."""
+"""Questions for alerts of a job, stored alerts, silences, and messages about them."""
 
 from collections.abc import Sequence
 
 import msgspec
 
 from jobmeter.access.principal import Scope
-from jobmeter.model.alert import SILENCE_KEEP_MS, Alert, Message, NotificationGroup, Silence
+from jobmeter.model.alert import SILENCE_KEEP_MS, Alert, JobAlerts, Message, NotificationGroup, Silence
 from jobmeter.model.question import Question
+from jobmeter.query.request import JobRef
 from jobmeter.registry.base import Registry
+
+MOST_OF_JOB = 100
+"""Most alerts in an answer about a job."""
+
+
+class JobAlertsQuestion(msgspec.Struct, Question[JobAlerts], frozen=True):
+    """Question for the pending and firing alerts about a job. Raises NotFoundError."""
+
+    by_resource = of_job = True
+
+    ref: JobRef
 
 
 class StoredAlertsQuestion(msgspec.Struct, Question[list[Alert]], frozen=True):

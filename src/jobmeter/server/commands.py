@@ -48,6 +48,7 @@ from jobmeter.model.shipper import Shipper
 from jobmeter.model.task import DiagnosticTask, NewTask
 from jobmeter.model.time import SECOND
 from jobmeter.query.administration import ShippersQuestion
+from jobmeter.query.alerts import JobAlertsQuestion
 from jobmeter.query.facts import DiskFacts, DiskQuestion, JobFacts, JobFactsQuestion, NodeFacts, NodeFactsQuestion
 from jobmeter.query.log_pages import FoundLines, LogCursor, LogSearch, next_lines
 from jobmeter.query.permitted import check_scope
@@ -58,6 +59,7 @@ from jobmeter.server.silences import (
     alerting_status,
     expire_silence,
     find_alerts,
+    find_job_alerts,
     find_rules,
     put_silence,
 )
@@ -209,6 +211,7 @@ _HANDLERS: Mapping[type, _Handler] = {
     WriteLines: _write,
     WriteSpans: _write,
     AlertsQuestion: find_alerts,
+    JobAlertsQuestion: find_job_alerts,
     AlertingQuestion: alerting_status,
     RulesQuestion: find_rules,
     PutSilence: put_silence,

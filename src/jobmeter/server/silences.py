@@ -12,12 +12,15 @@ from jobmeter.alerts.notify import routes_of
 from jobmeter.errors import InvalidRequestError, LimitExceededError, NotFoundError
 from jobmeter.model.alert import (
     SILENCE_KEEP_MS,
+    Alert,
     AlertingQuestion,
     AlertingStatus,
     AlertPage,
     AlertsQuestion,
     AlertState,
     ExpireSilence,
+    JobAlert,
+    JobAlerts,
     PutSilence,
     RuleGroupStatus,
     RulesQuestion,
@@ -25,7 +28,8 @@ from jobmeter.model.alert import (
     SilencesQuestion,
 )
 from jobmeter.model.time import DAY
-from jobmeter.query.alerts import StoredSilencesQuestion, shows_project
+from jobmeter.query.alerts import MOST_OF_JOB, JobAlertsQuestion, StoredSilencesQuestion, shows_project
+from jobmeter.query.request import HeadQuestion
 from jobmeter.server.services import Services
 
 LONGEST_MS = 366 * DAY
@@ -33,15 +37,52 @@ LONGEST_MS = 366 * DAY
 
 def find_alerts(services: Services, _: AlertsQuestion, __: Principal, scope: Scope) -> AlertPage:
     """Return the pending and firing alerts of the caller's projects."""
-    alerting, now_ms = services.alerting, services.clock.now_ms()
-    every = [one for one in alerting.alerts() if one.state is not AlertState.RESOLVED]
-    silences = services.executor.run(SilencesQuestion(), EVERYTHING)
-    page = muted(every, silences, alerting.config.inhibitions, now_ms)
+    alerting, every = services.alerting, _open_alerts(services)
+    page = _muted(services, every)
     visible = sorted(
         (one for one in every if shows_project(scope, one.project)), key=lambda one: (one.started, one.name)
     )
     receivers = {one.fingerprint: routes_of(alerting.config, one) for one in visible}
     return replace(page, alerts=visible, receivers=receivers, url=alerting.url)
+
+
+def find_job_alerts(services: Services, question: JobAlertsQuestion, _: Principal, scope: Scope) -> JobAlerts:
+    """Return the pending and firing alerts about a job. Raises NotFoundError."""
+    job = services.executor.run(HeadQuestion(question.ref), scope)
+    every = _open_alerts(services)
+    own = [one for one in every if (one.project, one.labels.get("job_id")) == (job.project, job.id)]
+    if not own:
+        return JobAlerts(alerts=[], total=0)
+    page = _muted(services, every)
+    own.sort(key=lambda one: (not one.firing, one.started, one.name))
+    return JobAlerts(
+        alerts=[
+            JobAlert(
+                fingerprint=one.fingerprint,
+                name=one.name,
+                state=one.state,
+                severity=one.labels.get("severity", ""),
+                summary=one.annotations.get("summary", ""),
+                description=one.annotations.get("description", ""),
+                value=one.value,
+                labels=one.labels,
+                start=one.started,
+                fired=one.fired,
+                muted=one.fingerprint in page.silenced or one.fingerprint in page.inhibited,
+            )
+            for one in own[:MOST_OF_JOB]
+        ],
+        total=len(own),
+    )
+
+
+def _open_alerts(services: Services) -> list[Alert]:
+    return [one for one in services.alerting.alerts() if one.state is not AlertState.RESOLVED]
+
+
+def _muted(services: Services, alerts: Sequence[Alert]) -> AlertPage:
+    silences = services.executor.run(SilencesQuestion(), EVERYTHING)
+    return muted(alerts, silences, services.alerting.config.inhibitions, services.clock.now_ms())
 
 
 def find_rules(services: Services, _: RulesQuestion, __: Principal, scope: Scope) -> Sequence[RuleGroupStatus]:
