@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 import time
+from datetime import UTC, datetime
 
 import pytest
 
@@ -32,6 +33,8 @@ SHOWN = {
     "retention": "",
     "shippers": "",
     "share": "j1",
+    "alerts": "",
+    "silence": "list",
     "usage": "",
     "catalog": "",
     "key": "list",
@@ -67,6 +70,14 @@ def server(tmp_path_factory):
         lines = [{"text": EVIL, "time": NOW - 5}]
         assert made.call("POST", f"{API}/jobs/j1/logs", json.dumps({"lines": lines}).encode()).status == 200
         assert made.call("POST", f"{API}/nodes/n1/logs", json.dumps({"lines": lines}).encode()).status == 200
+        silence = {
+            "matchers": [{"name": "job_id", "value": EVIL, "isRegex": False}],
+            "startsAt": datetime.fromtimestamp(NOW / 1000, UTC).isoformat(),
+            "endsAt": datetime.fromtimestamp(NOW / 1000 + 3600, UTC).isoformat(),
+            "createdBy": EVIL,
+            "comment": EVIL,
+        }
+        assert made.call("POST", "/api/v2/silences", json.dumps(silence).encode()).status == 200
         yield made
 
 
@@ -88,5 +99,5 @@ def test_nothing_that_is_shown_steers_the_terminal(server, words):
     assert text.strip()
     assert not re.search("[\u202a-\u202e\u2066-\u2069\u200e\u200f\u061c\x80-\x9f\x07]", text), text
     assert "\x1b]" not in text
-    if words in {"jobs", "logs j1", "logs --node n1", "events j1", "show j1"}:
+    if words in {"jobs", "logs j1", "logs --node n1", "events j1", "show j1", "silence list"}:
         assert "\ufffd" in text

@@ -21,12 +21,12 @@ SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno
 ROUNDS = 2_000
 COVERED = (
     "kernel",
-    "wire/test_remote_write.py",
-    "wire/test_otlp.py",
+    "wire/remote_write",
+    "wire/otlp/test_otlp.py",
     "wire/test_json_shape.py",
-    "store/test_merge.py",
-    "store/test_window_write.py",
-    "store/test_rows.py",
+    "store/window/test_merge.py",
+    "store/window/test_window_write.py",
+    "store/clickhouse/test_rows.py",
 )
 
 

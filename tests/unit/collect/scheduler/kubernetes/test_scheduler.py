@@ -140,7 +140,7 @@ def test_recorded_jobs_are_reported_as_the_api_server_has_them(tmp_path: Path) -
     wait_until(lambda: not [one for one in threading.enumerate() if one.name.startswith("watch ")], "no thread is left")
     assert {name: job.type for name, job in reported.jobs.items() if job.type != "Job"} == {
         "web": "Deployment",
-        "solo": "PodObject",
+        "solo": "Pod",
     }
     assert reported.attempts("two") == [("worker-0", 0, "Succeeded", 0, ""), ("worker-1", 0, "Succeeded", 0, "")]
     assert reported.attempts("oom") == [("worker-0", 0, "Failed", 137, "OOMKilled")]

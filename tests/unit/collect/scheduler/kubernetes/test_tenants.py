@@ -49,7 +49,7 @@ class Cluster:
         self._owners = {name: Fed() for name in KINDS}
         owners = [(KINDS[name], feed) for name, feed in self._owners.items()]
         self._scheduler = KubernetesScheduler("c", self._pods, owners, **self._options)
-        for name in ("PodObject", *KINDS):
+        for name in ("Pod", *KINDS):
             self.list(name)
 
     def send(self, found: dict[str, Any]) -> None:
@@ -80,11 +80,11 @@ class Cluster:
                 self.job_of.setdefault(one.pod_id, set()).add((*key, namespace))
 
     def _feed(self, kind: str) -> Fed:
-        return self._pods if kind == "PodObject" else self._owners[kind]
+        return self._pods if kind == "Pod" else self._owners[kind]
 
 
 def _change(found: dict[str, Any]) -> ObjectChange[Any]:
-    kind = PodObject if found["kind"] == "PodObject" else Workload
+    kind = PodObject if found["kind"] == "Pod" else Workload
     return ObjectChange(found["metadata"]["uid"], msgspec.convert(found, kind))
 
 
@@ -113,21 +113,21 @@ STATIC = ("0123456789abcdef" * 2, "fedcba9876543210" * 2)
 @st.composite
 def object_of(draw: st.DrawFn, number: int, count: int) -> dict[str, Any]:
     """An object whose owner may be any of all objects, under any kind and in any namespace."""
-    kind = draw(st.sampled_from(["PodObject", "PodObject", *KINDS]))
+    kind = draw(st.sampled_from(["Pod", "Pod", *KINDS]))
     uid, name = uid_of(number), draw(st.sampled_from(NAMES))
-    found = pod(f"{name}-{number}" if kind == "PodObject" else name)
+    found = pod(f"{name}-{number}" if kind == "Pod" else name)
     # An object owned by a later one could be part of a circle.
     owner = draw(st.none() | st.integers(number + 1, count + 1))
     references = []
     if owner is not None:
-        wanted = draw(st.sampled_from([*KINDS, "Deployment", "PodObject", "Node"]))
+        wanted = draw(st.sampled_from([*KINDS, "Deployment", "Pod", "Node"]))
         references = [reference(wanted, "n1" if wanted == "Node" else draw(st.sampled_from(NAMES)), uid_of(owner))]
     mirrored = draw(st.none() | st.sampled_from([*STATIC, *map(uid_of, range(count))]))
-    if mirrored is not None and kind == "PodObject":
+    if mirrored is not None and kind == "Pod":
         found["metadata"]["annotations"] = {"kubernetes.io/config.mirror": mirrored}
         found["metadata"]["name"] += draw(st.sampled_from(["", "-n1"]))
     found["metadata"] |= {"namespace": draw(st.sampled_from(NAMESPACES)), "uid": uid, "ownerReferences": references}
-    return {**found, "kind": kind} if kind == "PodObject" else {"kind": kind, "metadata": found["metadata"]}
+    return {**found, "kind": kind} if kind == "Pod" else {"kind": kind, "metadata": found["metadata"]}
 
 
 @st.composite
@@ -138,7 +138,7 @@ def clusters(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 Step = Callable[[Cluster], None]
 STEPS: list[Step] = [Cluster.poll, Cluster.poll, Cluster.poll, Cluster.restart]
-STEPS += [partial(Cluster.list, kind=kind) for kind in ("PodObject", *KINDS)]
+STEPS += [partial(Cluster.list, kind=kind) for kind in ("Pod", *KINDS)]
 
 
 @settings(max_examples=150, deadline=None)
@@ -154,7 +154,7 @@ def test_no_pod_is_in_a_job_of_another_namespace(
                 step(cluster)
         for _ in range(SETTLED):
             cluster.poll()
-    pods = {uid: one for uid, one in cluster.objects.items() if one["kind"] == "PodObject"}
+    pods = {uid: one for uid, one in cluster.objects.items() if one["kind"] == "Pod"}
     own: dict[tuple[str, str], set[str]] = {}
     for pod_id, jobs in cluster.job_of.items():
         for project, job, namespace in jobs:
@@ -191,7 +191,7 @@ def pod_in(namespace: str, number: int, *owners: dict[str, Any], **annotations: 
     names = {f"kubernetes.io/config.{name}": value for name, value in annotations.items()}
     found["metadata"] |= {"namespace": namespace, "uid": uid_of(number), "ownerReferences": list(owners)}
     found["metadata"]["annotations"] = names
-    return {**found, "kind": "PodObject"}
+    return {**found, "kind": "Pod"}
 
 
 @pytest.mark.parametrize("first", ["job", "pod", "pod long before"])
