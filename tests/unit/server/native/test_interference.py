@@ -9,6 +9,7 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
@@ -166,15 +167,34 @@ def world(folder: Any, parts: frozenset[str], *, shared: bool) -> World:
             put_job(server, who, places, value, admin)
         if has_node and has_job:
             put_tasks(server, who, admin, ids)
+        if has_job:
+            put_silence(server, who, admin, ids)
         found = server.call("GET", f"/events?job={who.job}&project={who.project}").json()["events"]
         ids[who.name, "event"] = found[0]["id"] if found else "0" * 32
     services = server.application.services
     for _ in range(2):
         Tasks(services.executor, services.registry, services.thresholds, server.clock).round()
+        services.alerting.round()
         server.clock.time_ms += 90_000
     server.clock.time_ms = NOW
     services.authenticator.forget()
     return World(server, ids)
+
+
+def silence_of(who: Whose) -> dict[str, Any]:
+    matchers = [{"name": "job_id", "value": who.job, "isRegex": False}]
+    # They are listed by their ends.
+    end_ms = NOW + HOUR + MINUTE * EVERYBODY.index(who)
+    start, end = (datetime.fromtimestamp(at / 1000, UTC).isoformat() for at in (NOW - HOUR, end_ms))
+    times = {"startsAt": start, "endsAt": end}
+    return {"matchers": matchers, **times, "createdBy": f"{MARK}-{who.name}", "comment": f"{MARK}-{who.name}"}
+
+
+def put_silence(server: Serving, who: Whose, admin: CreatedKey, ids: dict[tuple[str, str], str]) -> None:
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {admin.token}"}
+    made = server.raw("POST", "/api/v2/silences", json.dumps(silence_of(who)).encode(), headers)
+    assert made.status == 200, made.body
+    ids[who.name, "silence"] = made.json()["silenceID"]
 
 
 def put_node(server: Serving, who: Whose, value: float, admin: CreatedKey) -> None:
@@ -258,6 +278,7 @@ OF_OWNER: Mapping[str, Any] = {
     "training_project": lambda who, _: {"name": who.project},
     "instanceId": lambda who, _: str(instance_id(Job(id=who.job, project=who.project))),
     "event": lambda who, ids: ids[who.name, "event"],
+    "silenceID": lambda who, ids: ids.get((who.name, "silence"), "00000000-0000-4000-8000-000000000000"),
     "trace": lambda who, _: who.trace,
     "run_id": lambda who, _: who.run,
     "uid": lambda who, _: f"{who.name}-uid",
@@ -309,6 +330,7 @@ OF_ALL: Mapping[str, Any] = {
 }
 OF_OPERATION: Mapping[str, Mapping[str, Any]] = {
     "GetNodeMetrics": {"MetricType": "GpuUsageRate"},
+    "postSilences": {"body": silence_of(MINE)},
     "explainDifference": {"job": [THEIRS.job, MINE.job]},
     "listViewCalls": {"metric": "cpu.usage", "start": str(NOW - HOUR), "end": str(NOW)},
 }
@@ -417,6 +439,7 @@ def answer(server: Serving, call: Asked, token: str) -> tuple[int, bytes]:
 
 _RANDOM = re.compile(
     rb"[0-9A-F]{8}-[0-9A-F]{4}-4[0-9A-F]{3}-[89AB][0-9A-F]{3}-[0-9A-F]{12}"  # ids of requests
+    rb"|[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"  # ids of silences
     rb"|jm[a-z]*_[\w-]+|diag-[0-9a-f]+|(?:key|link)-[0-9a-f]+|JMAK\w+|\bdlc[0-9a-z]{13}\b|\b[0-9a-f]{32}\b|\bA[\w-]{100,}",
     re.ASCII,
 )
