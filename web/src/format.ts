@@ -43,6 +43,9 @@ function exact(value: number): string {
 /** An amount of money: `12.50 CNY`. */
 export const amount = (value: number, currency: string): string => `${value.toLocaleString("en", { maximumFractionDigits: 2, minimumFractionDigits: 2 })} ${currency}`;
 
+/** A text as one word of a shell. */
+export const quoted = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`;
+
 /** `8 s`, `4 m 05 s`, `2 h 03 m`, `3 d 4 h`. */
 export function duration(ms: number | null | undefined): string {
   if (ms === null || ms === undefined) return MISSING;

@@ -6,9 +6,12 @@ from enum import StrEnum
 import msgspec
 
 from jobmeter.model.question import Question
+from jobmeter.model.time import DAY
 
 ALERT_NAME = "alertname"
 """Label with the name of an alert's rule."""
+SILENCE_KEEP_MS = 5 * DAY
+"""Time for which a silence remains after its end."""
 
 
 class AlertState(StrEnum):
@@ -113,6 +116,34 @@ class AlertPage(msgspec.Struct, frozen=True):
     """The server's address for links; empty if unknown."""
 
 
+class JobAlert(msgspec.Struct, frozen=True, kw_only=True):
+    """A pending or firing alert about a job.
+
+    ``severity``, ``summary`` and ``description`` are empty unless the rule has them. ``start`` is when the expression
+    first had the series, ``fired`` is null while it is pending. ``muted``: a silence or another alert suppresses its
+    messages.
+    """
+
+    fingerprint: str
+    name: str
+    state: AlertState
+    severity: str
+    summary: str
+    description: str
+    value: str
+    labels: dict[str, str]
+    start: int
+    fired: int | None
+    muted: bool
+
+
+class JobAlerts(msgspec.Struct, frozen=True, kw_only=True):
+    """Alerts about a job, firing ones first, then the oldest. ``total`` also counts those beyond the limit."""
+
+    alerts: Sequence[JobAlert]
+    total: int
+
+
 class AlertsQuestion(msgspec.Struct, Question[AlertPage], frozen=True, kw_only=True):
     """Question for the pending and firing alerts that the caller may see, oldest first."""
 
@@ -166,7 +197,7 @@ class AlertingQuestion(msgspec.Struct, Question[AlertingStatus], frozen=True, kw
 
 
 class SilencesQuestion(msgspec.Struct, Question[Sequence[Silence]], frozen=True, kw_only=True):
-    """Question for the silences that the caller may see, the newest end first; expired ones for five days."""
+    """Question for the silences that the caller may see, the newest end first; ended ones for five days."""
 
     of_job = True
 

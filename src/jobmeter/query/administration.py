@@ -9,6 +9,7 @@ from jobmeter.access.keys import KeyInfo, list_keys, policies_of
 from jobmeter.access.links import valid_links
 from jobmeter.access.principal import Scope
 from jobmeter.errors import NotFoundError
+from jobmeter.model.alert import SilencesQuestion
 from jobmeter.model.question import Question
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import NO_JOB, job_key
@@ -16,6 +17,13 @@ from jobmeter.model.shipper import Shipper
 from jobmeter.model.task import TaskFilter
 from jobmeter.model.time import Clock
 from jobmeter.model.usage import Usage
+from jobmeter.query.alerts import (
+    ReportedGroupsQuestion,
+    StoredAlertsQuestion,
+    StoredSilencesQuestion,
+    WaitingMessagesQuestion,
+    silences,
+)
 from jobmeter.query.records import (
     ChangedJobsQuestion,
     FindingsQuestion,
@@ -169,6 +177,11 @@ def record_answers(store: Store, registry: Registry, clock: Clock, subjects: Sub
         UsageQuestion: lambda question, scope: registry.usage(question.month, scope.projects),
         RetentionQuestion: lambda question, scope: retentions(registry, question, scope),
         ShippersQuestion: lambda _, scope: shippers(registry, scope),
+        StoredAlertsQuestion: lambda _, __: registry.alerts.all(),
+        ReportedGroupsQuestion: lambda _, __: registry.alerts.groups(),
+        WaitingMessagesQuestion: lambda _, __: registry.alerts.waiting(),
+        StoredSilencesQuestion: lambda _, __: registry.alerts.silences(),
+        SilencesQuestion: lambda _, scope: silences(registry, scope, now_ms()),
         StatisticsQuestion: lambda _, __: store.statistics(),
         DroppedEventsQuestion: lambda _, __: registry.events_dropped,
         DamageQuestion: lambda question, scope: damage(store, registry, question, scope, now_ms()),

@@ -3,11 +3,16 @@
 import logging
 import secrets
 
+from jobmeter.access.decide import EVERYTHING
 from jobmeter.alerts.config import AlertConfig, Destination
 from jobmeter.alerts.deliver import deliver
+from jobmeter.errors import NotFoundError
 from jobmeter.model.alert import Message
 from jobmeter.model.backoff import backoff_seconds
 from jobmeter.model.time import DAY, MINUTE, SECOND, Clock
+from jobmeter.query.alerts import WaitingMessagesQuestion
+from jobmeter.query.execute import Executor
+from jobmeter.query.request import HeadQuestion, JobRef
 from jobmeter.registry.base import Registry
 from jobmeter.ship.sink import SinkError, SinkRefusedError
 
@@ -30,9 +35,12 @@ class AlertDelivery:
     name = "alert-delivery"
     interval = INTERVAL_SECONDS
 
-    def __init__(self, config: AlertConfig, registry: Registry, clock: Clock, *, shared: bool = False) -> None:
+    def __init__(
+        self, config: AlertConfig, executor: Executor, registry: Registry, clock: Clock, *, shared: bool = False
+    ) -> None:
         self._config = config
         self._destinations = {one.name: one for one in config.destinations}
+        self._executor = executor
         self._registry = registry
         self._clock = clock
         self._shared = shared
@@ -47,7 +55,8 @@ class AlertDelivery:
             now_ms = self._clock.now_ms()
             if self._shared and not self._registry.take_lease(self.name, self._owner, now_ms, now_ms + _LEASE_MS):
                 return
-            due = [one for one in self._registry.alerts.waiting() if one.next_try <= now_ms]
+            waiting = self._executor.run(WaitingMessagesQuestion(), EVERYTHING)
+            due = [one for one in waiting if one.next_try <= now_ms]
             if not due:
                 return
             for message in due:
@@ -56,11 +65,11 @@ class AlertDelivery:
                     return
 
     def _deliver(self, message: Message, now_ms: int) -> None:
-        table, destination = self._registry.alerts, self._destinations.get(message.destination)
+        destination = self._destinations.get(message.destination)
         if destination is None or now_ms - message.created > OLDEST_MS:
             reason = "its receiver is gone" if destination is None else f"no delivery for a day: {message.error}"
             _log.error("a message to %s was dropped: %s", message.destination, reason)
-            table.delivered(message.id)
+            self._registry.alerts.delivered(message.id)
             return
         try:
             deliver(destination, message, self._config.guard, self._user)
@@ -69,7 +78,7 @@ class AlertDelivery:
         except SinkError as error:
             self._retry(destination, message, error.message)
             return
-        table.delivered(message.id)
+        self._registry.alerts.delivered(message.id)
 
     def _retry(self, destination: Destination, message: Message, error: str) -> None:
         seconds = backoff_seconds(message.tries + 1, FIRST_SECONDS, LONGEST_SECONDS)
@@ -77,5 +86,7 @@ class AlertDelivery:
         self._registry.alerts.retry(message.id, self._clock.now_ms() + int(seconds * SECOND), error)
 
     def _user(self, project: str, job: str) -> str:
-        heads = self._registry.job_head(frozenset({project}), job, self._clock.now_ms())
-        return heads[0].user if heads else ""
+        try:
+            return self._executor.run(HeadQuestion(JobRef(job, project)), EVERYTHING).user
+        except NotFoundError:
+            return ""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
-from jobmeter.access.principal import Scope
+from jobmeter.access.decide import EVERYTHING
 from jobmeter.alerts.config import AlertConfig
 from jobmeter.alerts.muting import muted
 from jobmeter.alerts.notify import decide
@@ -19,7 +19,7 @@ from jobmeter.alerts.states import EvaluationError, next_states, resolved
 from jobmeter.dialects.base import drive
 from jobmeter.dialects.prometheus.select import prefetch
 from jobmeter.errors import JobmeterError
-from jobmeter.model.alert import Alert, AlertState, NotificationGroup, RuleGroupStatus, RuleStatus
+from jobmeter.model.alert import Alert, AlertState, NotificationGroup, RuleGroupStatus, RuleStatus, SilencesQuestion
 from jobmeter.model.job import JobState
 from jobmeter.model.question import Question
 from jobmeter.model.time import HOUR, MINUTE, SECOND, Clock
@@ -27,6 +27,7 @@ from jobmeter.promql.evaluate import evaluate
 from jobmeter.promql.evaluation import LOOKBACK_MS
 from jobmeter.promql.labels import Labels, value_of
 from jobmeter.promql.values import Scalar, Vector
+from jobmeter.query.alerts import ReportedGroupsQuestion, StoredAlertsQuestion
 from jobmeter.query.execute import Executor
 from jobmeter.query.facts import DiskFacts, DiskQuestion, JobFactsQuestion, NodeFactsQuestion
 from jobmeter.registry.base import Registry
@@ -49,7 +50,6 @@ _FORGOTTEN_MS = HOUR
 _LEASE_MS, _EXTEND_MS = MINUTE, 10 * SECOND
 _PAUSES = 20
 """Least pause after deciding on messages, as a multiple of the time that it took."""
-_EVERYTHING = Scope(projects=None)
 Recorder = Callable[[AlertRule, Sequence[tuple[Labels, float]], int], None]
 """Function that stores the series of a recording rule."""
 
@@ -125,7 +125,7 @@ class Alerting:
         found: dict[str, dict[str, Alert]] = {}
         changed: list[Alert] = []
         gone: list[str] = []
-        for alert in self._registry.alerts.all():
+        for alert in self._executor.run(StoredAlertsQuestion(), EVERYTHING):
             is_old = alert.rule not in rules or now_ms - alert.updated > _FORGOTTEN_MS
             if alert.state is AlertState.PENDING and is_old:
                 gone.append(alert.fingerprint)
@@ -135,7 +135,7 @@ class Alerting:
                 changed.append(alert)
             found.setdefault(alert.rule, {})[alert.fingerprint] = alert
         self._registry.alerts.put(changed, gone)
-        self._reported = {one.key: one for one in self._registry.alerts.groups()}
+        self._reported = {one.key: one for one in self._executor.run(ReportedGroupsQuestion(), EVERYTHING)}
         with self._lock:
             self._alerts = found
 
@@ -192,11 +192,11 @@ class Alerting:
             if isinstance(question, DiskQuestion):
                 return disk_facts(self._settings, self._clock)
             if not isinstance(question, JobFactsQuestion | NodeFactsQuestion):
-                return self._executor.run(question, _EVERYTHING)
+                return self._executor.run(question, EVERYTHING)
             if isinstance(question, NodeFactsQuestion):
                 question = replace(question, silent_ms=self._settings.node_seconds * SECOND)
             if question not in answers:
-                answers[question] = self._executor.run(question, _EVERYTHING)
+                answers[question] = self._executor.run(question, EVERYTHING)
             return answers[question]
 
         reader = drive(prefetch(rule.node, now_ms, now_ms, LOOKBACK_MS, None), answer)
@@ -221,7 +221,7 @@ class Alerting:
         alerts = [one for one in self._every() if one.state is not AlertState.PENDING]
         if not alerts and not self._reported:
             return
-        silences = self._registry.alerts.silences() if alerts else []
+        silences = self._executor.run(SilencesQuestion(), EVERYTHING) if alerts else []
         page = muted(alerts, silences, self.config.inhibitions, now_ms)
         made = decide(self.config, page, self._reported, now_ms, self.url)
         if not (made.messages or made.groups or made.forgotten):
@@ -241,7 +241,7 @@ class Alerting:
         """Return every alert: of this process where it evaluates, else as another server stored them."""
         with self._lock:
             is_here = self._alerts is not None
-        return self._every() if is_here else self._registry.alerts.all()
+        return self._every() if is_here else self._executor.run(StoredAlertsQuestion(), EVERYTHING)
 
     def rules(self) -> list[RuleGroupStatus]:
         """Return the groups of rules with the last evaluation of each rule by this process."""

@@ -39,7 +39,6 @@ from jobmeter.model.alert import (
     ExpireSilence,
     PutSilence,
     RulesQuestion,
-    SilencesQuestion,
 )
 from jobmeter.model.job import Job, JobState
 from jobmeter.model.question import Question
@@ -49,6 +48,7 @@ from jobmeter.model.shipper import Shipper
 from jobmeter.model.task import DiagnosticTask, NewTask
 from jobmeter.model.time import SECOND
 from jobmeter.query.administration import ShippersQuestion
+from jobmeter.query.alerts import JobAlertsQuestion
 from jobmeter.query.facts import DiskFacts, DiskQuestion, JobFacts, JobFactsQuestion, NodeFacts, NodeFactsQuestion
 from jobmeter.query.log_pages import FoundLines, LogCursor, LogSearch, next_lines
 from jobmeter.query.permitted import check_scope
@@ -59,8 +59,8 @@ from jobmeter.server.silences import (
     alerting_status,
     expire_silence,
     find_alerts,
+    find_job_alerts,
     find_rules,
-    find_silences,
     put_silence,
 )
 from jobmeter.server.tasks import create_task
@@ -211,9 +211,9 @@ _HANDLERS: Mapping[type, _Handler] = {
     WriteLines: _write,
     WriteSpans: _write,
     AlertsQuestion: find_alerts,
+    JobAlertsQuestion: find_job_alerts,
     AlertingQuestion: alerting_status,
     RulesQuestion: find_rules,
-    SilencesQuestion: find_silences,
     PutSilence: put_silence,
     ExpireSilence: expire_silence,
     DiskQuestion: _disk,

@@ -5,17 +5,22 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from jobmeter.access.decide import EVERYTHING
 from jobmeter.access.principal import Principal, Scope
 from jobmeter.alerts.muting import MOST_MATCHERS, MOST_SILENCES, MOST_TEXT, check_matcher, fulfils, muted
 from jobmeter.alerts.notify import routes_of
 from jobmeter.errors import InvalidRequestError, LimitExceededError, NotFoundError
 from jobmeter.model.alert import (
+    SILENCE_KEEP_MS,
+    Alert,
     AlertingQuestion,
     AlertingStatus,
     AlertPage,
     AlertsQuestion,
     AlertState,
     ExpireSilence,
+    JobAlert,
+    JobAlerts,
     PutSilence,
     RuleGroupStatus,
     RulesQuestion,
@@ -23,26 +28,61 @@ from jobmeter.model.alert import (
     SilencesQuestion,
 )
 from jobmeter.model.time import DAY
+from jobmeter.query.alerts import MOST_OF_JOB, JobAlertsQuestion, StoredSilencesQuestion, shows_project
+from jobmeter.query.request import HeadQuestion
 from jobmeter.server.services import Services
 
-KEEP_MS = 5 * DAY
-"""Time for which an expired silence remains."""
 LONGEST_MS = 366 * DAY
 
 
 def find_alerts(services: Services, _: AlertsQuestion, __: Principal, scope: Scope) -> AlertPage:
     """Return the pending and firing alerts of the caller's projects."""
-    alerting, now_ms = services.alerting, services.clock.now_ms()
-    every = [one for one in alerting.alerts() if one.state is not AlertState.RESOLVED]
-    page = muted(every, services.registry.alerts.silences(), alerting.config.inhibitions, now_ms)
-    visible = sorted((one for one in every if _shows(scope, one.project)), key=lambda one: (one.started, one.name))
+    alerting, every = services.alerting, _open_alerts(services)
+    page = _muted(services, every)
+    visible = sorted(
+        (one for one in every if shows_project(scope, one.project)), key=lambda one: (one.started, one.name)
+    )
     receivers = {one.fingerprint: routes_of(alerting.config, one) for one in visible}
     return replace(page, alerts=visible, receivers=receivers, url=alerting.url)
 
 
-def _shows(scope: Scope, project: str) -> bool:
-    """Return whether the caller may see a project; only a key of all projects sees what belongs to none."""
-    return scope.allows(project) if project else scope.projects is None and scope.job is None
+def find_job_alerts(services: Services, question: JobAlertsQuestion, _: Principal, scope: Scope) -> JobAlerts:
+    """Return the pending and firing alerts about a job. Raises NotFoundError."""
+    job = services.executor.run(HeadQuestion(question.ref), scope)
+    every = _open_alerts(services)
+    own = [one for one in every if (one.project, one.labels.get("job_id")) == (job.project, job.id)]
+    if not own:
+        return JobAlerts(alerts=[], total=0)
+    page = _muted(services, every)
+    own.sort(key=lambda one: (not one.firing, one.started, one.name))
+    return JobAlerts(
+        alerts=[
+            JobAlert(
+                fingerprint=one.fingerprint,
+                name=one.name,
+                state=one.state,
+                severity=one.labels.get("severity", ""),
+                summary=one.annotations.get("summary", ""),
+                description=one.annotations.get("description", ""),
+                value=one.value,
+                labels=one.labels,
+                start=one.started,
+                fired=one.fired,
+                muted=one.fingerprint in page.silenced or one.fingerprint in page.inhibited,
+            )
+            for one in own[:MOST_OF_JOB]
+        ],
+        total=len(own),
+    )
+
+
+def _open_alerts(services: Services) -> list[Alert]:
+    return [one for one in services.alerting.alerts() if one.state is not AlertState.RESOLVED]
+
+
+def _muted(services: Services, alerts: Sequence[Alert]) -> AlertPage:
+    silences = services.executor.run(SilencesQuestion(), EVERYTHING)
+    return muted(alerts, silences, services.alerting.config.inhibitions, services.clock.now_ms())
 
 
 def find_rules(services: Services, _: RulesQuestion, __: Principal, scope: Scope) -> Sequence[RuleGroupStatus]:
@@ -69,18 +109,12 @@ def alerting_status(services: Services, _: AlertingQuestion, __: Principal, ___:
     return AlertingStatus(receivers=names, config=config, started=alerting.started)
 
 
-def find_silences(services: Services, _: SilencesQuestion, __: Principal, scope: Scope) -> Sequence[Silence]:
-    """Return the silences of the caller's projects."""
-    oldest = services.clock.now_ms() - KEEP_MS
-    return [one for one in services.registry.alerts.silences() if one.end > oldest and _shows(scope, one.project)]
-
-
 def put_silence(services: Services, question: PutSilence, _: Principal, scope: Scope) -> Silence:
     """Create or change a silence. Raises InvalidRequestError, LimitExceededError or NotFoundError."""
     now_ms = services.clock.now_ms()
     _check(question, now_ms)
-    every = services.registry.alerts.silences()
-    expired = [one.id for one in every if one.end <= now_ms - KEEP_MS]
+    every = services.executor.run(StoredSilencesQuestion(), EVERYTHING)
+    expired = [one.id for one in every if one.end <= now_ms - SILENCE_KEEP_MS]
     if question.id:
         old = _find(every, question.id, scope)
         project, name = old.project, old.id
@@ -106,7 +140,7 @@ def put_silence(services: Services, question: PutSilence, _: Principal, scope: S
 def expire_silence(services: Services, question: ExpireSilence, _: Principal, scope: Scope) -> Silence:
     """End a silence now; a no-op for one that has ended. Raises NotFoundError."""
     now_ms = services.clock.now_ms()
-    found = _find(services.registry.alerts.silences(), question.id, scope)
+    found = _find(services.executor.run(StoredSilencesQuestion(), EVERYTHING), question.id, scope)
     if found.end > now_ms:
         found = replace(found, start=min(found.start, now_ms), end=now_ms, updated=now_ms)
         services.registry.alerts.put_silence(found)
@@ -114,7 +148,7 @@ def expire_silence(services: Services, question: ExpireSilence, _: Principal, sc
 
 
 def _find(every: Sequence[Silence], name: str, scope: Scope) -> Silence:
-    found = next((one for one in every if one.id == name and _shows(scope, one.project)), None)
+    found = next((one for one in every if one.id == name and shows_project(scope, one.project)), None)
     if found is None:
         raise NotFoundError(f"there is no silence {name[:64]!r}", "silence", name[:64])
     return found

@@ -23,7 +23,8 @@ EVERYTHING, PROJECT = Scope(None), Scope(frozenset({"p"}))
 JOB, RESOURCES = Scope(frozenset({"p"}), job="j"), Scope(frozenset({"p"}), grant=Grant((), ()))
 WHOLE_SERVER = {
     *("ChangedJobsQuestion", "DroppedEventsQuestion", "DueTasksQuestion", "ProbeQuestion", "StatisticsQuestion"),
-    "TaskAnswersQuestion",
+    *("ReportedGroupsQuestion", "StoredAlertsQuestion", "StoredSilencesQuestion", "TaskAnswersQuestion"),
+    "WaitingMessagesQuestion",
 }
 SERVER_SECRETS = {"KeysQuestion", "KeyPoliciesQuestion", "LinksQuestion", "UsageQuestion", "ShippersQuestion"}
 

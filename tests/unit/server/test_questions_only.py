@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import jobmeter
+from jobmeter.registry.alerts import AlertTable
 from jobmeter.registry.base import Registry
 from jobmeter.registry.tasks import TaskTable
 from jobmeter.store.window.store import WindowedStore
@@ -18,6 +19,7 @@ NAMES = {"registry", "_registry", "store", "_store"}
 COMMANDS = {
     *("backup", "close", "delete_job", "fill", "give_back_lease", "mark_lost", "mark_nodes", "prepare", "prune"),
     *("record", "restore", "roll_up", "set_retention", "take_lease", "tasks.add", "tasks.answer", "tasks.save"),
+    *("alerts.decide", "alerts.delivered", "alerts.put", "alerts.put_silence", "alerts.retry"),
 }
 """Methods that write, or that begin or end the use of a registry or store."""
 TAKERS = {
@@ -26,9 +28,6 @@ TAKERS = {
 }
 """Functions that get the registry for a command."""
 EXCEPTIONS = {
-    "server/alerting.py": "it evaluates rules over every project, and the states of their alerts are its own",
-    "server/alert_delivery.py": "it sends the messages of every project that were decided before",
-    "server/silences.py": "it answers the questions about alerts and silences, within the scope of the caller",
     "server/app.py": "it makes the parts of the server and gives the registry and the store to them",
     "server/background.py": "its log names the number of series that it loaded into the window",
     "server/missing.py": "it looks for lost parts before there is an executor",
@@ -98,5 +97,6 @@ def test_a_read_is_found(line, taken):
 
 
 def test_every_command_is_a_method():
-    methods = {*dir(Registry), *dir(WindowedStore), *(f"tasks.{name}" for name in vars(TaskTable))}
-    assert methods >= COMMANDS
+    tables = {"alerts": AlertTable, "tasks": TaskTable}
+    methods = {f"{table}.{name}" for table, kind in tables.items() for name in vars(kind)}
+    assert methods | {*dir(Registry), *dir(WindowedStore)} >= COMMANDS

@@ -30,20 +30,21 @@ export function life(job: Job): Range {
 const AGAIN = 5 * 60_000;
 
 /** An answer about the whole life of a job; read once the first charts are there, and again as the job goes on. */
-export function useOfLife<T>(url: string, due: boolean, running: boolean): T | null {
+export function useOfLife<T>(url: string, due: boolean, running: boolean, pause = AGAIN): T | null {
   // Each zoom asks for charts again; the life of the job stays what it is.
   const [ready, setReady] = useState(due);
   if (due && !ready) setReady(true);
   const response = useRead<T>(ready ? url : null);
+  const refused = response.error?.status === 403;
   useEffect(() => {
-    if (!ready) return;
+    if (!ready || refused) return;
     if (!running) {
       if (response.data) response.again();
       return;
     }
-    const timer = setInterval(() => document.hidden || response.again(), AGAIN);
+    const timer = setInterval(() => document.hidden || response.again(), pause);
     return () => clearInterval(timer);
-  }, [ready, running]);
+  }, [ready, running, refused]);
   // An answer that could not be read again would pass for a new one.
   return response.error ? null : response.data;
 }

@@ -4,7 +4,7 @@ import type { Range } from "../charts/axis";
 import { stepText } from "../charts/steps";
 import { fontFamily, ink } from "../charts/colors";
 import { title } from "../catalog";
-import { iso } from "../format";
+import { iso, quoted } from "../format";
 import { drawAll, useRead } from "../parts/hooks";
 import { Problem } from "../parts/small";
 
@@ -74,8 +74,6 @@ interface Call {
   header: string;
   body: string;
 }
-
-const quoted = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`;
 
 /** The command of a shell. Only the header is in double quotes: there the shell puts the key in its place. */
 function curlOf(call: Call): string {

@@ -6,6 +6,7 @@ import { aloneInTurn } from "../charts/turns";
 import { type Asked, useAgain, useOnce, useRead, useRested, useZone } from "../parts/hooks";
 import { Notice, Problem } from "../parts/small";
 import { changed, go, goOnceDrawn, href, place } from "../router";
+import { Alerts, useAlerts } from "./alerts";
 import { Charts } from "./charts";
 import { life, byOf, useLive, useMeasured } from "./data";
 import { Events } from "./events";
@@ -63,6 +64,7 @@ function Shown({ detail, names, query, again, guest }: ShownGiven) {
   const cursor = useMemo(() => new Cursor(), []);
   const [finding, setFinding] = useState<Finding | null>(null);
   const [event, setEvent] = useState<Mark | null>(null);
+  const [alert, setAlert] = useState<Mark | null>(null);
   const [line, setLine] = useState<Mark | null>(null);
   const placeOf = (values: Record<string, string | null>) => href(["jobs", ref.id], changed(place().query, values));
   const set = useCallback((values: Record<string, string | null>) => go(placeOf(values), true), [ref.id]);
@@ -104,6 +106,7 @@ function Shown({ detail, names, query, again, guest }: ShownGiven) {
   };
   // What is read below the charts, and what costs the server much, waits until the first of them is there.
   const begun = useOnce(measured.lines.size > 0 || names.error !== null || (names.data !== null && (!metrics.length || !measured.busy)));
+  const alerts = useAlerts(ref, begun && !guest);
   // Of a span that is over only the job is followed: none of its lines grows. What is looked at next rests first.
   const over = isOver(zoomed, whole.end) || isOver(below, whole.end);
   const live = useLive(ref, over ? metrics.slice(0, 1) : metrics, over ? "job" : by, over ? null : measured.step, running && begun, take);
@@ -138,12 +141,13 @@ function Shown({ detail, names, query, again, guest }: ShownGiven) {
   );
   // What came while a part was looked at is read with the rest.
   const reset = useCallback(() => aloneInTurn(() => (running ? follow(window) : look(null, null))), [running, follow, window, look]);
-  const marks = useMemo(() => [finding && markOf(finding), event, line].filter((one): one is Mark => one !== null), [finding, event, line]);
+  const marks = useMemo(() => [finding && markOf(finding), alert, event, line].filter((one): one is Mark => one !== null), [finding, alert, event, line]);
   const view = { range: shown, step: measured.step, cursor, marks, chosen, brush };
   return (
     <article class="job">
       <Header job={job} detail={detail} idle={idle} guest={guest} />
       <Findings job={ref} chosen={finding} choose={setFinding} state={job.state} report={setFindings} settled={settled} measured={metrics.length > 0} guest={guest} ready={begun} />
+      <Alerts found={alerts} job={ref.id} chosen={alert} choose={setAlert} />
       <TimeBar
         range={shown}
         whole={whole}
@@ -174,6 +178,7 @@ function Shown({ detail, names, query, again, guest }: ShownGiven) {
           brush={brush}
           clear={() => {
             setFinding(null);
+            setAlert(null);
             setEvent(null);
             setLine(null);
           }}

@@ -20,6 +20,7 @@ from jobmeter.server import admission
 from jobmeter.server.exchange import Exchange
 from jobmeter.server.live import Feed
 from jobmeter.server.native import (
+    alerts,
     catalog,
     compare,
     events,
@@ -81,6 +82,7 @@ ENDPOINTS: Sequence[Endpoint] = (
     *events.ENDPOINTS,
     *traces.ENDPOINTS,
     *findings.ENDPOINTS,
+    *alerts.ENDPOINTS,
     *quality.ENDPOINTS,
     *idle.ENDPOINTS,
     *phases.ENDPOINTS,

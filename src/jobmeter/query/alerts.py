@@ -1,0 +1,57 @@
+"""Questions for alerts of a job, stored alerts, silences, and messages about them."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from jobmeter.access.principal import Scope
+from jobmeter.model.alert import SILENCE_KEEP_MS, Alert, JobAlerts, Message, NotificationGroup, Silence
+from jobmeter.model.question import Question
+from jobmeter.query.request import JobRef
+from jobmeter.registry.base import Registry
+
+MOST_OF_JOB = 100
+"""Most alerts in an answer about a job."""
+
+
+class JobAlertsQuestion(msgspec.Struct, Question[JobAlerts], frozen=True):
+    """Question for the pending and firing alerts about a job. Raises NotFoundError."""
+
+    by_resource = of_job = True
+
+    ref: JobRef
+
+
+class StoredAlertsQuestion(msgspec.Struct, Question[list[Alert]], frozen=True):
+    """Question for every stored alert, by the time at which it started."""
+
+    whole_server = True
+
+
+class ReportedGroupsQuestion(msgspec.Struct, Question[list[NotificationGroup]], frozen=True):
+    """Question for every group of alerts that was reported."""
+
+    whole_server = True
+
+
+class StoredSilencesQuestion(msgspec.Struct, Question[list[Silence]], frozen=True):
+    """Question for every stored silence, the newest end first."""
+
+    whole_server = True
+
+
+class WaitingMessagesQuestion(msgspec.Struct, Question[list[Message]], frozen=True):
+    """Question for the oldest message of each destination."""
+
+    whole_server = True
+
+
+def silences(registry: Registry, scope: Scope, now_ms: int) -> Sequence[Silence]:
+    """Answer a ``SilencesQuestion``."""
+    after = now_ms - SILENCE_KEEP_MS
+    return [one for one in registry.alerts.silences() if one.end > after and shows_project(scope, one.project)]
+
+
+def shows_project(scope: Scope, project: str) -> bool:
+    """Return whether the scope has a project; only a scope of all projects has what belongs to none."""
+    return scope.allows(project) if project else scope.projects is None and scope.job is None

@@ -1,0 +1,66 @@
+// The alerts about the job that are pending or firing.
+import { type Schemas, address } from "../api/client";
+import type { Mark } from "../charts/axis";
+import { memo } from "../parts/memo";
+import { Moment } from "../parts/small";
+import { type Alert, grouped, levelOf, silenceCommand } from "./alert-groups";
+import { useOfLife } from "./data";
+
+type Found = Schemas["JobAlerts"];
+
+const AGAIN = 30_000;
+
+/** The alerts of a job, read again while the page is looked at. Null before the answer, and to whom they are refused. */
+export const useAlerts = (job: { id: string; project: string }, due: boolean): Found | null =>
+  useOfLife<Found>(address("/api/jobmeter/v1/jobs/{job}/alerts", { job: job.id }, { project: job.project }), due, true, AGAIN);
+
+/** The list of alerts; a click marks one on every chart, from its start until now. Nothing where there is none. */
+export const Alerts = memo(function Alerts(given: { found: Found | null; job: string; chosen: Mark | null; choose: (mark: Mark | null) => void }) {
+  const { found, job, chosen, choose } = given;
+  if (!found?.total) return null;
+  const row = (one: Alert) => <Row one={one} chosen={chosen?.key === one.fingerprint} choose={choose} />;
+  return (
+    <section class="findings" id="alerts" aria-label="Alerts">
+      <ol>
+        {grouped(found.alerts).map(([first, ...others]) => (
+          <li key={first.fingerprint} class={`finding ${levelOf(first.severity)}`}>
+            {row(first)}
+            {others.length > 0 && (
+              <details>
+                <summary>{others.length} more of this rule</summary>
+                {others.map((one) => (
+                  <div key={one.fingerprint}>{row(one)}</div>
+                ))}
+              </details>
+            )}
+            <details>
+              <summary>Silence it</summary>
+              <div>
+                <code>{silenceCommand(first.name, job)}</code>
+              </div>
+            </details>
+          </li>
+        ))}
+      </ol>
+      {found.total > found.alerts.length && <p class="hint">{found.total - found.alerts.length} more alerts are not listed here.</p>}
+    </section>
+  );
+});
+
+function Row({ one, chosen, choose }: { one: Alert; chosen: boolean; choose: (mark: Mark | null) => void }) {
+  const mark = () => ({ start: one.start, end: Math.max(Date.now(), one.start), level: levelOf(one.severity), text: one.name, key: one.fingerprint });
+  return (
+    <>
+      <button type="button" aria-pressed={chosen} onClick={() => choose(chosen ? null : mark())} title="Mark it on every chart">
+        <b>{one.summary || one.name}</b>
+        <span class="severity">{one.severity} alert</span>
+        <code class="rule">{one.name}</code>
+        <span class="when">
+          {one.state} since <Moment ms={one.start} short />
+          {one.muted && ", muted"}
+        </span>
+      </button>
+      {one.description && <p>{one.description}</p>}
+    </>
+  );
+}
