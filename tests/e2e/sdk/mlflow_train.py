@@ -3,7 +3,7 @@
 import json
 import math
 import sys
-import time
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +11,8 @@ import mlflow
 from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
+PAUSE = threading.Event()
+"""Event that nobody sets: the program trains, or waits for a thread of MLflow, for the time of a wait."""
 NAMES = {"val/top 1": 0.5, "é:x": -2.0, "a.b-c_d": 3.0, "step": 4.0}
 
 
@@ -38,7 +40,7 @@ def everything():
             mlflow.log_metric("odd", value, step=at)
         mlflow.set_tag("team", "vision")
         while not any(name.startswith("system/") for name in client.get_run(run.info.run_id).data.metrics):
-            time.sleep(0.2)
+            PAUSE.wait(0.2)
         with mlflow.start_run(run_name="inner", nested=True) as inner:
             mlflow.log_metric("loss", 7.0)
     client.update_run(run.info.run_id, name="renamed")
@@ -82,7 +84,7 @@ def steps(count):
         for step in range(count):
             mlflow.log_metric("loss", step / 7, step=step)
             print(step, flush=True)
-            time.sleep(0.02)
+            PAUSE.wait(0.02)
 
 
 def values(run):

@@ -11,7 +11,7 @@ from jobmeter.cli import demo
 from jobmeter.errors import UnavailableError
 from jobmeter.examples import small
 
-WAIT = "import time; time.sleep(60)"
+WAIT = "import signal; signal.sigtimedwait([], 60)"
 
 
 class Stop:

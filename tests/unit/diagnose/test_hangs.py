@@ -204,7 +204,9 @@ def test_a_running_job_that_wrote_regularly_and_is_silent_hangs(seed, ranks, sec
         gaps[-2] = 0.6 * minutes * MINUTE
     case = written(np.cumsum(gaps), ranks, minutes * MINUTE)
     found_ones = examine(case, THRESHOLDS, [RULES["hang_log"]])
-    suspected = RULES["hang_log"].suspects(case, THRESHOLDS["hang_log"])
+    suspects = RULES["hang_log"].suspects
+    assert suspects is not None
+    suspected = suspects(case, THRESHOLDS["hang_log"])
     regular = kind == "regular" and (np.diff(np.cumsum(gaps)).max() <= minutes * MINUTE / 2 or len(gaps) >= 500)
     assert bool(found_ones) == (regular and minutes >= 30)
     assert (suspected is not None) == (regular and minutes >= 10 and ranks > 1)

@@ -193,7 +193,9 @@ def test_ranks_that_write_nothing_any_more_have_their_stacks_compared_before_tha
     members = [{"name": f"w-{rank}", "node": "n1", "state": "Running"} for rank in range(2)]
     server.call("POST", "/jobs", {"jobs": [runs(replicas=members)], "nodes": [{"name": "n1"}]})
     end = NOW if silent else NOW + HOUR
-    lines = [{"text": "step", "time": at, "replica": "w-1"} for at in range(NOW - 40 * MINUTE, end, MINUTE)]
+    lines: list[dict[str, Any]] = [
+        {"text": "step", "time": at, "replica": "w-1"} for at in range(NOW - 40 * MINUTE, end, MINUTE)
+    ]
     course = Course(server, *(series(replica=one["name"], cpu_usage=busy) for one in members))
     server.call("POST", "/jobs/j1/logs", {"lines": [one for one in lines if one["time"] < NOW]})
 

@@ -1,6 +1,7 @@
 """Generated jobs that lack a resource or waste one, and healthy jobs that come near to it."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -261,7 +262,7 @@ def _busy_device_links(made: Made) -> None:
     """Devices that compute while they exchange, over PCIe and NVLink."""
     _profiled(made, made.shape.sm)
     for metric, level in (("pcie.receive", 5.5e10), ("nvlink.receive", 4e11), ("nvlink.transmit", 4e11)):
-        made.put(f"gpu.{metric}", lambda level=level: made.noise(level, 0.02 * level))
+        made.put(f"gpu.{metric}", partial(made.noise, level, 0.02 * level))
 
 
 @whole(training)
