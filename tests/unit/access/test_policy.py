@@ -124,10 +124,10 @@ def test_an_operation_that_does_not_honour_a_partial_grant_answers_for_whole_pro
     assert not scope.allows(job.project) or naive(made, *operation, job, cluster)
 
 
-def test_what_honours_a_partial_grant_reads_jobs_metrics_or_nodes() -> None:
+def test_what_honours_a_partial_grant_reads_alerts_jobs_metrics_or_nodes() -> None:
     actions: set[str | None] = {one.action for dialect in dialects() for one in dialect.operations if one.by_resource}
     actions |= {one.action for one in ENDPOINTS if one.by_resource}
-    assert actions == {"metrics:read", "jobs:read", "nodes:read"}
+    assert actions == {"alerts:read", "metrics:read", "jobs:read", "nodes:read"}
 
 
 @given(pattern=st.text("ab*?.", max_size=12), text=st.text("ab.\n", max_size=12))
