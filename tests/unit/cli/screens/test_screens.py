@@ -274,7 +274,7 @@ def test_nothing_runs_says_what_to_do(server):
         async with screens(server) as shown:
             await shown.until(lambda: "no running jobs; press a" in shown.text("#note"))
             await shown.press("a")
-            await shown.until(lambda: "no jobs yet: jobmeter run" in shown.text("#note"))
+            await shown.until(lambda: "no jobs yet: `jobmeter demo`" in shown.text("#note"))
 
     asyncio.run(steps())
 
