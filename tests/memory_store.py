@@ -71,7 +71,7 @@ class _Saved(msgspec.Struct):
 
 
 class MemoryOutbox:
-    """Implements ``jobmeter.store.base.Outbox`` in memory."""
+    """Implements ``jobmeter.store.base.OutboxStore`` in memory."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -20,7 +20,7 @@ FAULTS = {
     "storage traffic cannot be read": "jobmeter.collect.launch.session:read_io",
     "the table fails": "jobmeter.collect.discover.table:ProcessTable.refresh",
     "the network cannot be read": "jobmeter.collect.host.network:NetworkCollector.collect",
-    "figures fail": "jobmeter.collect.launch.figures:Figures.watch",
+    "figures fail": "jobmeter.collect.launch.figures:RunFigures.watch",
     "log lines fail": "jobmeter.collect.launch.logs:LogSender.take",
     "log lines cannot be cut": "jobmeter.collect.launch.lines:LineSplitter.feed",
     "the outbox fails": "jobmeter.collect.outbox:Outbox.put",

@@ -86,7 +86,7 @@ class Presence(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 
 class Gaps(msgspec.Struct, frozen=True, eq=False):
-    """Gaps in order of time, and their number: see ``jobmeter.model.quality.Gap``.
+    """Gaps in order of time, and their number: see ``jobmeter.model.quality.SampleGap``.
 
     ``interval`` is the usual interval in milliseconds, None with too few samples or steps. ``lost_ms`` is the total
     length of the gaps.

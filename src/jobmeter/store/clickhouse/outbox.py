@@ -15,7 +15,7 @@ _MOST_BYTES = 32 * 2**20
 
 
 class OutboxTable:
-    """Implements ``jobmeter.store.base.Outbox``. Safe for any number of threads."""
+    """Implements ``jobmeter.store.base.OutboxStore``. Safe for any number of threads."""
 
     def __init__(self, write: Pool, read: Pool, target: EngineTarget) -> None:
         self._write = write

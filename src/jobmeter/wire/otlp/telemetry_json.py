@@ -101,7 +101,7 @@ class _Request(OtlpMessage):
 
 
 class _Part:
-    """A message of that shape in JSON; implements ``jobmeter.wire.otlp.telemetry.Part``."""
+    """A message of that shape in JSON; implements ``jobmeter.wire.otlp.telemetry.TelemetryPart``."""
 
     def __init__(self, sent: msgspec.Raw, shape: type[OtlpMessage]) -> None:
         self._sent = sent
