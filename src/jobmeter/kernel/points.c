@@ -20,7 +20,7 @@ static inline int length_of(uint64_t number) {
 }
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "digits are written lowest byte first: without the kernel everything works, more slowly"
+#error "digits are written lowest byte first: a server needs a little-endian processor"
 #endif
 
 /* The eight digits of a number below 10^8 as characters, the first of them lowest: pairs of digits, then each pair, are
