@@ -64,12 +64,12 @@ from pathlib import Path
 from tests.diagnosed import Sampled
 from tests.fakes import NOW
 from tests.serving import serving
-from jobmeter.collect.base import Place
+from jobmeter.collect.base import NodeIdentity
 from jobmeter.collect.registry import host_collectors, plugin_collectors
 from jobmeter.diagnose.registry import load_thresholds, rules
 from jobmeter.dialects.registry import dialects
 from jobmeter.errors import ConfigurationError
-from jobmeter.ship.guard import Guard
+from jobmeter.ship.guard import DestinationPolicy
 from jobmeter.ship.registry import opener
 from jobmeter.ship.sink import Origin
 
@@ -79,7 +79,7 @@ def refusal(kind):
     except ConfigurationError as error:
         return error.message
 
-place = Place("n1")
+place = NodeIdentity("n1")
 planned = plugin_collectors(place, host_collectors(place))
 samples = planned[0].collector.collect(NOW)
 server = serving(Path(sys.argv[1]))
@@ -100,7 +100,7 @@ print(json.dumps({
     "plain": [[answer.status, answer.body.decode()] for answer in plain],
     "collectors": [[one.collector.name, one.every_ms] for one in planned],
     "samples": [[one.series.metric, one.series.node, one.value] for one in samples],
-    "sink": opener("null")(None, Guard.of(()), Origin("0", "p", "l")).origin.project,
+    "sink": opener("null")(None, DestinationPolicy.of(()), Origin("0", "p", "l")).origin.project,
     "refusals": [refusal(kind) for kind in ("nothing", "unknown")],
     "logged": logged,
 }))
