@@ -22,7 +22,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     if found is None:
         return
     used, level = found
-    text = f"utilization: at most {amount(level, '1')} in 95 minutes of 100"
+    text = f"utilization: 95th percentile {amount(level, '1')}"
     evidence = [measured(used[0].metric, text, level, numbers["busiest"], "1")]
     for metrics in (_MEMORY, ("cpu.utilization",)):
         evidence += _room(case, metrics, numbers)
@@ -41,13 +41,13 @@ def _room(case: Case, metrics: Sequence[str], numbers: Numbers) -> Iterator[Evid
     if signals:
         fullest = max(float(np.quantile(by_minute(one).value, _OFTEN)) for one in signals)
         if fullest < numbers["busiest"]:
-            text = f"{title(signals[0].metric)}: at most {amount(fullest, '1')} in 95 minutes of 100"
+            text = f"{title(signals[0].metric)}: 95th percentile {amount(fullest, '1')}"
             yield measured(signals[0].metric, text, fullest, numbers["busiest"], "1")
 
 
 RULE = Rule(
     name="batch_small",
-    title="Batch small",
+    title="Batch too small",
     sees="Devices, their memory and the CPU all have room, so a larger batch would fit.",
     advice="Double the batch until one of them is nearly full, and scale the learning rate with it.",
     source="https://docs.aws.amazon.com/sagemaker/latest/dg/debugger-built-in-profiler-rules.html#batch-size",

@@ -15,8 +15,8 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     if found is None:
         return
     used, level = found
-    devices = "device in use computes" if len(used) == 1 else "devices in use compute"
-    text = f"{len(used)} {devices} at {amount(level, '1')} at most in 95 minutes of 100; "
+    devices = "1 device in use" if len(used) == 1 else f"{len(used)} devices in use"
+    text = f"{devices}: the 95th percentile of utilization is {amount(level, '1')}; "
     text += f"below {amount(numbers['busiest'], '1')} is low"
     evidence = measured(used[0].metric, text, level, numbers["busiest"], "1")
     span = case.judged(numbers)
@@ -25,7 +25,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
 
 RULE = Rule(
     name="gpu_underused_p95",
-    title="GPU underused p95",
+    title="GPU underused",
     sees="Utilization of the job's devices is never high, though they work all the time.",
     advice="A larger batch, more workers that prepare input, or fewer devices: each waits for a part of every step.",
     source="https://docs.aws.amazon.com/sagemaker/latest/dg/debugger-built-in-profiler-rules.html#low-gpu-utilization",
