@@ -72,7 +72,7 @@ def test_a_chosen_alert_is_marked_on_every_chart(viewer):
     assert button.get_attribute("aria-pressed") == "false"
 
 
-def test_without_alerts_or_the_permission_there_is_nothing(browser, viewer, server):
+def test_the_page_lists_nothing_without_alerts_or_without_the_permission(browser, viewer, server):
     page = viewer.open("jobs/failed-1", ".findings")
     page.wait_for_load_state("networkidle")
     assert page.locator(ALERTS).count() == 0

@@ -145,44 +145,44 @@ def mixed(target, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def seen(mixed, tmp_path_factory):
+def outputs(mixed, tmp_path_factory):
     done = run(mixed, "-c", PROGRAM, str(tmp_path_factory.mktemp("data") / "data"))
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
-def test_a_rule_of_a_package_finds_its_fault_and_the_api_lists_it(seen):
-    assert seen["titles"]["many_threads"] == "Too many threads"
-    assert ["many_threads", "worker-0", "worker-0 (node-0) has 9,000 threads"] in seen["findings"]
+def test_a_rule_of_a_package_finds_its_fault_and_the_api_lists_it(outputs):
+    assert outputs["titles"]["many_threads"] == "Too many threads"
+    assert ["many_threads", "worker-0", "worker-0 (node-0) has 9,000 threads"] in outputs["findings"]
 
 
-def test_a_dialect_of_a_package_answers_behind_the_server_s_permissions(seen):
-    assert "plain" in seen["dialects"]
-    found, missing, wrong, refused, elsewhere = seen["plain"]
+def test_a_dialect_of_a_package_answers_behind_the_server_s_permissions(outputs):
+    assert "plain" in outputs["dialects"]
+    found, missing, wrong, refused, elsewhere = outputs["plain"]
     assert found == [200, "j1 is Failed\n"]
     assert (missing[0], wrong[0], refused[0]) == (404, 404, 401)
     assert elsewhere[0] == 404, "another dialect that fails for every path takes none"
 
 
-def test_a_collector_of_a_package_measures_at_its_interval(seen):
-    assert seen["collectors"] == [["example.files", 60_000]]
-    ((metric, node, value),) = seen["samples"]
+def test_a_collector_of_a_package_measures_at_its_interval(outputs):
+    assert outputs["collectors"] == [["example.files", 60_000]]
+    ((metric, node, value),) = outputs["samples"]
     assert (metric, node) == ("external.file.handles", "n1")
     assert value > 0
 
 
-def test_a_sink_of_a_package_opens_and_a_broken_one_is_refused_by_name(seen):
-    assert seen["sink"] == "p"
-    broken, unknown = seen["refusals"]
+def test_a_sink_of_a_package_opens_and_a_broken_one_is_refused_by_name(outputs):
+    assert outputs["sink"] == "p"
+    broken, unknown = outputs["refusals"]
     assert broken.startswith("the plug-in nothing (sinks) of zz-acme 2.1 is not loaded: AttributeError")
     assert unknown == "kind 'unknown' is not one of file, loki, otlp, s3, sls, null"
 
 
-def test_broken_plugins_are_left_out_and_logged_once_with_package_and_reason(seen):
-    assert "lost" not in seen["rules"]
-    assert (seen["rules"].count("swap"), seen["rules"].count("many_threads")) == (1, 1)
-    assert "text" not in seen["dialects"]
-    logged = seen["logged"]
+def test_broken_plugins_are_left_out_and_logged_once_with_package_and_reason(outputs):
+    assert "lost" not in outputs["rules"]
+    assert (outputs["rules"].count("swap"), outputs["rules"].count("many_threads")) == (1, 1)
+    assert "text" not in outputs["dialects"]
+    logged = outputs["logged"]
     assert len(logged) == len(set(logged))
     reasons = {
         "lost (rules)": "ModuleNotFoundError: No module named 'no_such_module'",

@@ -47,8 +47,8 @@ print(json.dumps({
 
 
 @pytest.fixture(scope="module")
-def seen(tmp_path_factory):
-    """Everything that a copy of the program says whose catalogue has one row more."""
+def outputs(tmp_path_factory):
+    """Return the outputs of a copy of the program whose catalogue has one more row."""
     copy = tmp_path_factory.mktemp("source") / "src"
     shutil.copytree(ROOT / "src", copy, ignore=shutil.ignore_patterns("__pycache__", "page"))
     rows = copy / "jobmeter" / "model" / "catalog" / "replica.py"
@@ -66,20 +66,20 @@ def named(rows):
     return next(row for row in rows if row["name"] == "cpu.frequency")
 
 
-def test_the_terminal_has_the_new_metric_with_its_title(seen):
-    line = next(line for line in seen["terminal"].splitlines() if line.startswith("cpu.frequency "))
+def test_the_terminal_has_the_new_metric_with_its_title(outputs):
+    line = next(line for line in outputs["terminal"].splitlines() if line.startswith("cpu.frequency "))
     assert "Clock of the cores" in line
-    assert seen["entry"][0]["title"] == "Clock of the cores"
-    assert ["clock", "cpu.frequency"] in seen["columns"]
+    assert outputs["entry"][0]["title"] == "Clock of the cores"
+    assert ["clock", "cpu.frequency"] in outputs["columns"]
 
 
-def test_the_endpoint_has_it_with_title_group_and_format(seen):
-    row = named(seen["endpoint"])
+def test_the_endpoint_has_it_with_title_group_and_format(outputs):
+    row = named(outputs["endpoint"])
     assert (row["title"], row["group"], row["format"], row["unit"]) == ("Clock of the cores", "cpu", "quantity", "Hz")
 
 
-def test_the_page_has_it_in_its_group_and_places(seen):
-    assert named(seen["page"]["metrics"]) == {
+def test_the_page_has_it_in_its_group_and_places(outputs):
+    assert named(outputs["page"]["metrics"]) == {
         "name": "cpu.frequency",
         "title": "Clock of the cores",
         "group": "cpu",
@@ -89,7 +89,7 @@ def test_the_page_has_it_in_its_group_and_places(seen):
     }
 
 
-def test_questions_sentences_and_the_reference_have_it(seen):
-    assert all("cpu.frequency" in names for names in seen["defaults"])
-    assert seen["sentence"] == "clock of its cores"
-    assert "| `cpu.frequency` | Clock of the cores | Hz |" in seen["reference"]
+def test_questions_sentences_and_the_reference_have_it(outputs):
+    assert all("cpu.frequency" in names for names in outputs["defaults"])
+    assert outputs["sentence"] == "clock of its cores"
+    assert "| `cpu.frequency` | Clock of the cores | Hz |" in outputs["reference"]

@@ -33,7 +33,7 @@ def test_its_runs_join_the_job_and_no_other(server):
     assert [(one["id"], one["project"]) for one in found] == [("a job: 7%", "lab")]
 
 
-def test_its_holder_does_nothing_else(server):
+def test_a_run_token_opens_nothing_else(server):
     key = server.key("writer", "lab")
     token = token_of(server, key)
     own = create(server, key).json()["run"]["info"]["run_id"]

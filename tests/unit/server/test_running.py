@@ -189,7 +189,7 @@ def test_a_job_that_stands_still_again_and_again_has_its_stacks_compared_less_an
 
 
 @pytest.mark.parametrize("silent", [True, False])
-def test_ranks_that_write_nothing_any_more_have_their_stacks_compared_before_that_is_a_finding(server, silent):
+def test_silent_ranks_have_their_stacks_collected_before_hang_log_opens(server, silent):
     members = [{"name": f"w-{rank}", "node": "n1", "state": "Running"} for rank in range(2)]
     server.call("POST", "/jobs", {"jobs": [runs(replicas=members)], "nodes": [{"name": "n1"}]})
     end = NOW if silent else NOW + HOUR

@@ -307,7 +307,7 @@ def test_series_that_could_not_be_read_are_filled_later() -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_samples_that_are_read_in_parts_are_those_that_are_read_at_once(seed: int) -> None:
+def test_reading_in_parts_equals_reading_at_once(seed: int) -> None:
     generator = random.Random(seed)
     window = Window(HOUR, 2**24)
     keys = SeriesKeys(np.arange(6, dtype=np.uint64), np.arange(10, 16, dtype=np.uint64))

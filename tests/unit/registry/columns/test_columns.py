@@ -211,7 +211,7 @@ def test_the_jobs_of_a_group_are_found_by_their_life(two: tuple[Registry, Regist
         assert [view.job.id for view in views] == found
 
 
-def test_who_missed_what_is_reported_no_more_reads_everything_again(two: tuple[Registry, Registry]) -> None:
+def test_a_reader_behind_the_reported_changes_reads_every_job_again(two: tuple[Registry, Registry]) -> None:
     first = two[0]
     first.record("p", Records(jobs=[JobRecord(job_id="x")]), NOW)
     assert first.jobs(JobFilter(), NOW).total == 2
