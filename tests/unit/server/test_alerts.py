@@ -146,6 +146,31 @@ def test_for_survives_a_restart(tmp_path):
     first.application.close()
 
 
+def test_alerts_of_a_removed_rule_are_deleted(tmp_path):
+    first = start(tmp_path, alert_shipped="off")
+    forward(first, 1, 9.0)
+    forward(first, 61, 9.0)
+    first.application.services.registry.close()
+    second = serving(tmp_path / "data", first.application.services.store, alert_shipped="off")
+    table = second.application.services.registry.alerts
+    second.clock.time_ms = first.clock.now_ms()
+    forward(second, 1)
+    assert {one.state.value for one in table.all()} == {"resolved"}
+    forward(second, 15 * 60)
+    assert table.all() == second.application.services.alerting.alerts() == []
+    second.application.close()
+
+
+def test_rules_are_evaluated_after_the_clock_was_set_back(server):
+    server.clock.time_ms += 24 * HOUR
+    forward(server, 1)
+    server.clock.time_ms -= 24 * HOUR
+    forward(server, 1, 9.0)
+    assert [one["state"] for one in alerts(server)] == ["pending"]
+    forward(server, 61, 9.0)
+    assert [one["state"] for one in alerts(server)] == ["firing"]
+
+
 def test_a_pending_alert_begins_again_after_a_long_outage(tmp_path):
     first = start(tmp_path)
     forward(first, 1, 9.0)
@@ -312,4 +337,25 @@ def test_one_of_two_servers_evaluates_and_the_other_takes_over(tmp_path):
     messages = len(services.registry.alerts.groups())
     one.round()
     assert len(services.registry.alerts.groups()) == messages
+    first.application.close()
+
+
+def test_a_server_that_lost_its_lease_for_a_time_reads_the_states_again(tmp_path):
+    first = start(tmp_path, alert_shipped="off")
+    services = first.application.services
+    groups = load_rules([str(tmp_path / "rules.yml")], shipped=False)
+    parts = (services.executor, services.registry, first.clock, services.settings, groups, load_config(""))
+    one, two = (Alerting(*parts, lambda *_: None, shared=True) for _ in range(2))
+    first.clock.time_ms += SECOND
+    load(first, 9.0)
+    one.round()
+    # The first one stands still. Another one takes the lease, changes states, and stops.
+    first.clock.time_ms += 61 * SECOND
+    load(first, 9.0)
+    two.round()
+    first.clock.time_ms += 61 * SECOND
+    load(first, 9.0)
+    one.round()
+    (loaded,) = [found for found in one.alerts() if found.name == "Loaded"]
+    assert loaded.fired == first.clock.now_ms() - 61 * SECOND
     first.application.close()
