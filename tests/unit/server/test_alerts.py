@@ -11,9 +11,12 @@ from tests.unit.server.test_key_policies import made, own
 
 from jobmeter.alerts.config import load_config
 from jobmeter.alerts.rules import load_rules
+from jobmeter.model.alert import Message
 from jobmeter.model.event import Event, EventSource, Level
 from jobmeter.model.series import Series
 from jobmeter.model.time import HOUR, MINUTE, SECOND
+from jobmeter.server import alert_delivery
+from jobmeter.server.alert_delivery import AlertDelivery
 from jobmeter.server.alerting import Alerting
 
 RULES = """
@@ -218,6 +221,23 @@ def test_messages_are_stored_with_the_decision(tmp_path):
         table.delivered(message.id)
     assert sorted(bodies) == ["Broken", "Loaded"]
     assert max(one.sent for one in table.groups()) == server.clock.now_ms()
+    server.application.close()
+
+
+def test_a_retry_does_not_wait_for_a_clock_that_was_set_back(tmp_path, monkeypatch):
+    server = start(tmp_path, alert_shipped="off")
+    services, delivered = server.application.services, []
+    monkeypatch.setattr(alert_delivery, "deliver", lambda _, message, *__: delivered.append(message.body))
+    delivery = AlertDelivery(services.alerting.config, services.executor, services.registry, server.clock)
+    now = server.clock.now_ms()
+    services.registry.alerts.decide([], [], [Message(destination="team/webhook/0", body="{}", created=now)], now)
+    (message,) = services.registry.alerts.waiting()
+    services.registry.alerts.retry(message.id, now + 5 * MINUTE, "away")
+    delivery.round()
+    assert delivered == []
+    server.clock.time_ms -= HOUR
+    delivery.round()
+    assert delivered == ["{}"]
     server.application.close()
 
 
