@@ -4,7 +4,7 @@ import re
 import smtplib
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from email.message import EmailMessage
 from email.utils import formatdate, make_msgid
 
@@ -26,7 +26,7 @@ _PERMANENT = range(500, 600)
 
 
 def deliver(destination: Destination, message: Message, guard: DestinationPolicy, user_of: USER) -> None:
-    """Deliver a message. Raises RefusedError where it will never be accepted, SinkError where it may be later."""
+    """Deliver a message. Raises SinkRefusedError for a final refusal, else SinkError."""
     if isinstance(destination.target, Http):
         _post(destination.target, message, guard)
     else:
@@ -66,12 +66,6 @@ def _send_mail(target: Email, mail: Mail, message: Message, guard: DestinationPo
         if not _USER.fullmatch(user):
             raise SinkRefusedError(f"job {mail.job} has no user with an address")
         to = f"{user}@{target.domain}"
-    letter = EmailMessage()
-    letter["From"], letter["To"] = target.sender, to
-    letter["Subject"] = " ".join(mail.subject.split())[:_MOST_SUBJECT]
-    letter["Date"] = formatdate(message.created / 1000)
-    letter["Message-ID"] = make_msgid(f"{message.created}.{message.id}", "jobmeter")
-    letter.set_content(mail.text)
     try:
         with _Guarded(guard, target.hello) as server:
             server.connect(target.host, target.port)
@@ -80,10 +74,26 @@ def _send_mail(target: Email, mail: Mail, message: Message, guard: DestinationPo
                 server.starttls(context=ssl.create_default_context())
             if target.user:
                 server.login(target.user, target.password)
-            server.send_message(letter)
+            server.send_message(_letter(target.sender, to, mail, message))
     except smtplib.SMTPRecipientsRefused as error:
         codes = [code for code, _ in error.recipients.values()]
-        kind = SinkRefusedError if all(code in _PERMANENT for code in codes) else SinkError
-        raise kind(f"{target.host} refuses the recipient {to}") from error
+        raise _failure(codes)(f"{target.host} refuses the recipient {to}") from error
+    except smtplib.SMTPDataError as error:
+        raise _failure([error.smtp_code])(f"{target.host} did not take the mail: {str(error)[:200]}") from error
     except (smtplib.SMTPException, OSError, ValueError) as error:
         raise SinkError(f"{target.host} did not take the mail: {str(error)[:200]}") from error
+
+
+def _letter(sender: str, to: str, mail: Mail, message: Message) -> EmailMessage:
+    letter = EmailMessage()
+    letter["From"], letter["To"] = sender, to
+    letter["Subject"] = " ".join(mail.subject.split())[:_MOST_SUBJECT]
+    letter["Date"] = formatdate(message.created / 1000)
+    letter["Message-ID"] = make_msgid(f"{message.created}.{message.id}", "jobmeter")
+    letter.set_content(mail.text)
+    return letter
+
+
+def _failure(codes: Iterable[int]) -> type[SinkError]:
+    """Return the error for replies of SMTP: a permanent refusal of one message must not hold up those after it."""
+    return SinkRefusedError if all(code in _PERMANENT for code in codes) else SinkError

@@ -140,7 +140,12 @@ def _is_due(group: _Group, old: NotificationGroup | None, now_ms: int, *, change
         if not firing:
             return False
         since = min(one.fired or one.started for one in firing)
-        return continuous or now_ms - since >= group.route.wait_ms
+        return continuous or _has_passed(group.route.wait_ms, since, now_ms)
     if changed:
-        return continuous or now_ms - old.sent >= group.route.interval_ms
-    return bool(firing) and now_ms - old.sent >= (RESEND_MS if continuous else group.route.repeat_ms)
+        return continuous or _has_passed(group.route.interval_ms, old.sent, now_ms)
+    return bool(firing) and _has_passed(RESEND_MS if continuous else group.route.repeat_ms, old.sent, now_ms)
+
+
+def _has_passed(length_ms: int, since_ms: int, now_ms: int) -> bool:
+    """Return whether a time is over; a start in the future comes from a clock that was set back, and is long ago."""
+    return not 0 <= now_ms - since_ms < length_ms

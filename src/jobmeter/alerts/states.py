@@ -68,7 +68,9 @@ def fingerprint_of(rule: str, labels: Mapping[str, str]) -> str:
 
 def _continued(rule: AlertRule, alert: Alert, old: Alert | None, now_ms: int) -> Alert:
     if old is not None and old.state is not AlertState.RESOLVED:
-        alert = replace(alert, state=old.state, started=old.started, fired=old.fired)
+        # A time in the future comes from a clock that was set back: waits count from now.
+        fired = None if old.fired is None else min(old.fired, now_ms)
+        alert = replace(alert, state=old.state, started=min(old.started, now_ms), fired=fired)
     if alert.state is AlertState.PENDING and now_ms - alert.started >= rule.hold_ms:
         return replace(alert, state=AlertState.FIRING, fired=now_ms)
     return alert
@@ -79,9 +81,9 @@ def _ended(rule: AlertRule, old: Alert, now_ms: int) -> Alert | None:
         case AlertState.PENDING:
             return None
         case AlertState.RESOLVED:
-            return old if now_ms - (old.resolved or 0) < RESOLVED_MS else None
+            return None if is_over(old, now_ms) else old
         case AlertState.FIRING:
-            missing = now_ms if old.missing is None else old.missing
+            missing = now_ms if old.missing is None else min(old.missing, now_ms)
             if rule.keep_ms and now_ms - missing < rule.keep_ms:
                 return replace(old, missing=missing)
             return resolved(old, now_ms)
@@ -90,3 +92,16 @@ def _ended(rule: AlertRule, old: Alert, now_ms: int) -> Alert | None:
 def resolved(alert: Alert, now_ms: int) -> Alert:
     """Return the alert as resolved now."""
     return replace(alert, state=AlertState.RESOLVED, resolved=now_ms, missing=None, updated=now_ms)
+
+
+def is_over(alert: Alert, now_ms: int) -> bool:
+    """Return whether an alert was resolved so long ago that it is deleted; a time in the future is long ago."""
+    return alert.resolved is not None and not 0 <= now_ms - alert.resolved < RESOLVED_MS
+
+
+def newest(alerts: dict[str, Alert], most: int) -> dict[str, Alert]:
+    """Return at most ``most`` alerts by fingerprint: the first to be left out are those resolved longest ago."""
+    if len(alerts) <= most:
+        return alerts
+    order = sorted(alerts.values(), key=lambda one: (one.resolved is not None, -(one.resolved or 0)))
+    return {one.fingerprint: one for one in order[: max(most, 0)]}

@@ -21,7 +21,7 @@ _TOKEN = re.compile(
 )
 _CONTROL = {"if", "else", "end", "range", "with", "define", "template", "block", "break", "continue"}
 _QUERIES = {"query", "first", "label", "value", "sortByLabel", "strvalue"}
-_DEEPEST = 20
+_DEEPEST, _LONGEST_NUMBER = 20, 100
 
 
 class TemplateError(ValueError):
@@ -85,7 +85,7 @@ class _Parser:
         self._text = text
         self._tokens = list(self._split(text))
         self._at = 0
-        self._depth = 0
+        self._depth = self._pipes = 0
 
     def _split(self, text: str) -> Sequence[tuple[str, str]]:
         found, at = [], 0
@@ -110,6 +110,9 @@ class _Parser:
         node = self._command(())
         while self._next() == ("sign", "|"):
             self._at += 1
+            self._pipes += 1
+            if self._pipes > _DEEPEST:
+                raise TemplateError(f"more than {_DEEPEST} pipes are in one expression")
             node = self._command((node,))
         self._depth -= 1
         return node
@@ -146,7 +149,7 @@ def _operand(kind: str, word: str) -> _Node:
     if kind == "string":
         return _Constant(word[1:-1] if word[0] == "`" else _unescaped(word))
     if kind == "number":
-        return _Constant(float(word) if re.search(r"[.eE]", word) else int(word))
+        return _Constant(_number(word))
     if word in {"$value", ".Value"}:
         return _Value()
     if word in {"$labels", ".Labels"}:
@@ -159,6 +162,14 @@ def _operand(kind: str, word: str) -> _Node:
     if word[0] not in "$.":
         return _call(word, ())
     raise TemplateError(f"{word} is not known: $labels.NAME and $value are")
+
+
+def _number(word: str) -> float | int:
+    if re.search(r"[.eE]", word):
+        return float(word)
+    if len(word) > _LONGEST_NUMBER or not -(2**63) <= int(word) < 2**63:
+        raise TemplateError(f"the number {word[:80]} does not fit into 64 bits")
+    return int(word)
 
 
 def _unescaped(word: str) -> str:

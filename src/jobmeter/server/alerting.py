@@ -5,6 +5,7 @@ import secrets
 import shutil
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from jobmeter.alerts.config import AlertConfig
 from jobmeter.alerts.muting import muted
 from jobmeter.alerts.notify import decide
 from jobmeter.alerts.rules import AlertRule, RuleGroup
-from jobmeter.alerts.states import EvaluationError, next_states, resolved
+from jobmeter.alerts.states import EvaluationError, is_over, newest, next_states, resolved
 from jobmeter.dialects.base import drive
 from jobmeter.dialects.prometheus.select import prefetch
 from jobmeter.errors import JobmeterError
@@ -85,6 +86,7 @@ class Alerting:
         self._alerts: dict[str, dict[str, Alert]] | None = None
         self._reported: dict[str, NotificationGroup] = {}
         self._due = [0] * len(groups)
+        self._rules = {rule.id for group in groups for rule in group.rules}
         self._status: dict[str, RuleStatus] = {}
         self.url = settings.public_url.rstrip("/")
         self.started = clock.now_ms()
@@ -94,14 +96,17 @@ class Alerting:
     def round(self) -> None:
         """Evaluate the groups that are due, then decide on messages."""
         now_ms, began = self._clock.now_ms(), self._clock.monotonic()
+        # Another server may have had the lease since this one last extended it, and have changed the states.
+        lapsed = self._shared and not 0 <= now_ms - self._extended < _LEASE_MS
         if not self._leased(now_ms, at_once=True):
             with self._lock:
                 self._alerts = None  # another server changes the states
             return
-        if self._alerts is None:
+        if self._alerts is None or lapsed:
             self._load(now_ms)
-        for place in sorted(range(len(self._groups)), key=lambda one: self._due[one]):
-            if self._due[place] > now_ms or self._clock.monotonic() - began > BUDGET_SECONDS:
+        self._drop_removed(now_ms)
+        for place in sorted(filter(partial(self._is_due, now_ms), range(len(self._groups))), key=self._due.__getitem__):
+            if self._clock.monotonic() - began > BUDGET_SECONDS:
                 break
             group = self._groups[place]
             self._due[place] = now_ms - now_ms % group.interval_ms + group.interval_ms
@@ -112,25 +117,29 @@ class Alerting:
             over = self._clock.monotonic()
             self._next_notice = over + _PAUSES * (over - started)
 
+    def _is_due(self, now_ms: int, place: int) -> bool:
+        """Return whether a group is due: its time has come, or the clock was set back since its last evaluation."""
+        return not self._due[place] - self._groups[place].interval_ms <= now_ms < self._due[place]
+
     def _leased(self, now_ms: int, *, at_once: bool = False) -> bool:
         """Return whether this server does the work; it extends the lease every ten seconds, or at once."""
         if not self._shared or (not at_once and now_ms - self._extended < _EXTEND_MS):
             return True
-        self._extended = now_ms
-        return self._registry.take_lease(self.name, self._owner, now_ms, now_ms + _LEASE_MS)
+        leased = self._registry.take_lease(self.name, self._owner, now_ms, now_ms + _LEASE_MS)
+        self._extended = now_ms if leased else 0
+        return leased
 
     def _load(self, now_ms: int) -> None:
         """Read the states of the last process. Alerts of rules that are no longer there are resolved."""
-        rules = {rule.id for group in self._groups for rule in group.rules}
         found: dict[str, dict[str, Alert]] = {}
         changed: list[Alert] = []
         gone: list[str] = []
         for alert in self._executor.run(StoredAlertsQuestion(), EVERYTHING):
-            is_old = alert.rule not in rules or now_ms - alert.updated > _FORGOTTEN_MS
+            is_old = alert.rule not in self._rules or now_ms - alert.updated > _FORGOTTEN_MS
             if alert.state is AlertState.PENDING and is_old:
                 gone.append(alert.fingerprint)
                 continue
-            if alert.firing and alert.rule not in rules:
+            if alert.firing and alert.rule not in self._rules:
                 alert = resolved(alert, now_ms)  # noqa: PLW2901 - the alert as it is now
                 changed.append(alert)
             found.setdefault(alert.rule, {})[alert.fingerprint] = alert
@@ -138,6 +147,16 @@ class Alerting:
         self._reported = {one.key: one for one in self._executor.run(ReportedGroupsQuestion(), EVERYTHING)}
         with self._lock:
             self._alerts = found
+
+    def _drop_removed(self, now_ms: int) -> None:
+        """Delete the alerts of rules that are no longer there, once their ends had time to be reported."""
+        all_alerts = self._alerts or {}
+        for rule in all_alerts.keys() - self._rules:
+            gone = [name for name, one in all_alerts[rule].items() if is_over(one, now_ms)]
+            if gone:
+                self._registry.alerts.put((), gone)
+                with self._lock:
+                    all_alerts[rule] = {name: one for name, one in all_alerts[rule].items() if name not in gone}
 
     def _evaluate(self, group: RuleGroup, now_ms: int) -> None:
         answers: dict[Question[Any], Any] = {}
@@ -169,8 +188,8 @@ class Alerting:
         all_alerts = self._alerts or {}
         before = all_alerts.get(rule.id, {})
         others = sum(map(len, all_alerts.values())) - len(before)
-        most = min(group.limit or MOST_OF_RULE, MOST_OF_RULE, MOST_ALERTS - others)
-        found = next_states(rule, before, series, now_ms, most)
+        room = min(MOST_OF_RULE, MOST_ALERTS - others)
+        found = newest(next_states(rule, before, series, now_ms, min(group.limit or room, room)), room)
         changed = [one for one in found.values() if _is_changed(before.get(one.fingerprint), one, now_ms)]
         gone = [one for one in before if one not in found]
         if changed or gone:
@@ -218,7 +237,7 @@ class Alerting:
     def _notify(self, now_ms: int) -> None:
         if self.config.route is None:
             return
-        alerts = [one for one in self._every() if one.state is not AlertState.PENDING]
+        alerts = [one for one in self._every() or () if one.state is not AlertState.PENDING]
         if not alerts and not self._reported:
             return
         silences = self._executor.run(SilencesQuestion(), EVERYTHING) if alerts else []
@@ -233,15 +252,14 @@ class Alerting:
         for key in made.forgotten:
             self._reported.pop(key, None)
 
-    def _every(self) -> list[Alert]:
+    def _every(self) -> list[Alert] | None:
         with self._lock:
-            return [one for own in (self._alerts or {}).values() for one in own.values()]
+            return None if self._alerts is None else [one for own in self._alerts.values() for one in own.values()]
 
     def alerts(self) -> list[Alert]:
         """Return every alert: of this process where it evaluates, else as another server stored them."""
-        with self._lock:
-            is_here = self._alerts is not None
-        return self._every() if is_here else self._executor.run(StoredAlertsQuestion(), EVERYTHING)
+        found = self._every()
+        return self._executor.run(StoredAlertsQuestion(), EVERYTHING) if found is None else found
 
     def rules(self) -> list[RuleGroupStatus]:
         """Return the groups of rules with the last evaluation of each rule by this process."""

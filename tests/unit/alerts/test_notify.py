@@ -109,6 +109,16 @@ def test_a_group_waits_repeats_and_ends():
     assert groups == {}
 
 
+def test_a_clock_that_was_set_back_delays_no_message():
+    found = config()
+    groups: dict[str, NotificationGroup] = {}
+    late, one = NOW + 10**10, alert()
+    assert len(step(found, [alert(at=late)], groups, late + 10 * SECOND)) == 1
+    assert len(step(found, [one], groups, NOW)) == 1
+    assert step(found, [one], groups, NOW + 3_599 * SECOND) == []
+    assert len(step(found, [one], groups, NOW + 3_600 * SECOND)) == 1
+
+
 def test_an_alert_that_fires_again_is_reported_again():
     found = config()
     groups: dict[str, NotificationGroup] = {}

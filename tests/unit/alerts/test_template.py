@@ -109,6 +109,9 @@ def test_texts_agree_with_prometheus(tmp_path):
         ("{{ (humanize $value }}", "bracket"),
         ("{{ " + "(" * 30 + "1" + ")" * 30 + " }}", "brackets"),
         ("{{ $value := 1 }}", "form that is not supported"),
+        ("{{ $value" + " | toLower" * 3_000 + " }}", "pipes"),
+        ("{{ humanize 9223372036854775808 }}", "64 bits"),
+        ("{{ humanize -" + "9" * 10_000 + " }}", "64 bits"),
     ],
 )
 def test_other_forms_are_refused(text, problem):
@@ -123,6 +126,10 @@ def test_any_text_is_parsed_or_refused(text, label, value):
     except TemplateError:
         return
     assert len(found) <= MOST_RENDERED
+
+
+def test_the_greatest_whole_numbers_are_rendered():
+    assert parse_template("{{ -9223372036854775808 | humanize }}").render({}, 0.0) == "-9.223E"
 
 
 @given(st.floats())

@@ -11,9 +11,12 @@ from tests.unit.server.test_key_policies import made, own
 
 from jobmeter.alerts.config import load_config
 from jobmeter.alerts.rules import load_rules
+from jobmeter.model.alert import Message
 from jobmeter.model.event import Event, EventSource, Level
 from jobmeter.model.series import Series
 from jobmeter.model.time import HOUR, MINUTE, SECOND
+from jobmeter.server import alert_delivery
+from jobmeter.server.alert_delivery import AlertDelivery
 from jobmeter.server.alerting import Alerting
 
 RULES = """
@@ -146,6 +149,31 @@ def test_for_survives_a_restart(tmp_path):
     first.application.close()
 
 
+def test_alerts_of_a_removed_rule_are_deleted(tmp_path):
+    first = start(tmp_path, alert_shipped="off")
+    forward(first, 1, 9.0)
+    forward(first, 61, 9.0)
+    first.application.services.registry.close()
+    second = serving(tmp_path / "data", first.application.services.store, alert_shipped="off")
+    table = second.application.services.registry.alerts
+    second.clock.time_ms = first.clock.now_ms()
+    forward(second, 1)
+    assert {one.state.value for one in table.all()} == {"resolved"}
+    forward(second, 15 * 60)
+    assert table.all() == second.application.services.alerting.alerts() == []
+    second.application.close()
+
+
+def test_rules_are_evaluated_after_the_clock_was_set_back(server):
+    server.clock.time_ms += 24 * HOUR
+    forward(server, 1)
+    server.clock.time_ms -= 24 * HOUR
+    forward(server, 1, 9.0)
+    assert [one["state"] for one in alerts(server)] == ["pending"]
+    forward(server, 61, 9.0)
+    assert [one["state"] for one in alerts(server)] == ["firing"]
+
+
 def test_a_pending_alert_begins_again_after_a_long_outage(tmp_path):
     first = start(tmp_path)
     forward(first, 1, 9.0)
@@ -193,6 +221,23 @@ def test_messages_are_stored_with_the_decision(tmp_path):
         table.delivered(message.id)
     assert sorted(bodies) == ["Broken", "Loaded"]
     assert max(one.sent for one in table.groups()) == server.clock.now_ms()
+    server.application.close()
+
+
+def test_a_retry_does_not_wait_for_a_clock_that_was_set_back(tmp_path, monkeypatch):
+    server = start(tmp_path, alert_shipped="off")
+    services, delivered = server.application.services, []
+    monkeypatch.setattr(alert_delivery, "deliver", lambda _, message, *__: delivered.append(message.body))
+    delivery = AlertDelivery(services.alerting.config, services.executor, services.registry, server.clock)
+    now = server.clock.now_ms()
+    services.registry.alerts.decide([], [], [Message(destination="team/webhook/0", body="{}", created=now)], now)
+    (message,) = services.registry.alerts.waiting()
+    services.registry.alerts.retry(message.id, now + 5 * MINUTE, "away")
+    delivery.round()
+    assert delivered == []
+    server.clock.time_ms -= HOUR
+    delivery.round()
+    assert delivered == ["{}"]
     server.application.close()
 
 
@@ -312,4 +357,25 @@ def test_one_of_two_servers_evaluates_and_the_other_takes_over(tmp_path):
     messages = len(services.registry.alerts.groups())
     one.round()
     assert len(services.registry.alerts.groups()) == messages
+    first.application.close()
+
+
+def test_a_server_that_lost_its_lease_for_a_time_reads_the_states_again(tmp_path):
+    first = start(tmp_path, alert_shipped="off")
+    services = first.application.services
+    groups = load_rules([str(tmp_path / "rules.yml")], shipped=False)
+    parts = (services.executor, services.registry, first.clock, services.settings, groups, load_config(""))
+    one, two = (Alerting(*parts, lambda *_: None, shared=True) for _ in range(2))
+    first.clock.time_ms += SECOND
+    load(first, 9.0)
+    one.round()
+    # The first one stands still. Another one takes the lease, changes states, and stops.
+    first.clock.time_ms += 61 * SECOND
+    load(first, 9.0)
+    two.round()
+    first.clock.time_ms += 61 * SECOND
+    load(first, 9.0)
+    one.round()
+    (loaded,) = [found for found in one.alerts() if found.name == "Loaded"]
+    assert loaded.fired == first.clock.now_ms() - 61 * SECOND
     first.application.close()
