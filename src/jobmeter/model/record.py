@@ -23,6 +23,8 @@ MAX_TEXT = 65_536
 MAX_REASON = 256
 MAX_EXTRA_BYTES = 256 * 1024
 """Most bytes of a job's ``extra`` as JSON."""
+MAX_EXTRA_KEYS = 16
+"""Most keys in a path of a job's ``extra``."""
 MAX_CHECKPOINTS = 10_000
 MAX_CHECKPOINT_BYTES = 1024 * 1024
 """Most bytes of all checkpoints of a job as JSON."""
@@ -332,12 +334,14 @@ def _check_checkpoints(checkpoints: Sequence[CheckpointRecord]) -> None:
 
 
 def _check_extra(extra: dict[str, dict[str, Any]]) -> None:
-    for dialect in extra:
+    for dialect, values in extra.items():
         if not _DIALECT.fullmatch(dialect):
             raise InvalidRequestError(
                 f"extra.{dialect[:MAX_NAME]!r} is not a dialect name: 1 to 64 lower-case letters, digits, _ and -",
                 "extra",
             )
+        if any(path.count("/") >= MAX_EXTRA_KEYS for path in values):
+            raise InvalidRequestError(f"a path in extra.{dialect} may have {MAX_EXTRA_KEYS} keys", "extra")
     if len(msgspec.json.encode(extra)) > MAX_EXTRA_BYTES:
         raise LimitExceededError(f"extra may have {MAX_EXTRA_BYTES} bytes as JSON", "extra")
 

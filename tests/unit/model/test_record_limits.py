@@ -32,6 +32,7 @@ REFUSED: dict[str, tuple[dict[str, object], str]] = {
     "too long checkpoints": ({"checkpoints": [{"id": "c", "files": ["x" * 2**20]}]}, "checkpoints"),
     "extra of no dialect": ({"extra": {"a.b": {}}}, "extra"),
     "extra without end": ({"extra": {"foas": {"k": "x" * 2**18}}}, "extra"),
+    "a path in extra without end": ({"extra": {"foas": {"/".join("a" * 17): 1}}}, "extra"),
     "a limit below nothing": ({"limits": {"cpu": -1}}, "limits.cpu"),
 }
 

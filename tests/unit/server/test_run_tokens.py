@@ -2,6 +2,7 @@
 
 import base64
 import json
+from urllib.parse import quote
 
 import pytest
 
@@ -31,6 +32,24 @@ def test_its_runs_join_the_job_and_no_other(server):
     assert made.status == 200, made.body
     found = server.call("GET", "/jobs", key=key).json()["jobs"]
     assert [(one["id"], one["project"]) for one in found] == [("a job: 7%", "lab")]
+
+
+@pytest.mark.parametrize("job", ["-" * 128, "\N{GRINNING FACE}" * 128, "_x"], ids=["long", "wide", "start"])
+def test_a_job_whose_id_fits_into_no_run_has_none(server, job):
+    path = f"/jobs/{quote(job)}/run-token"
+    reply = server.call("POST", path, key=server.key("writer", "lab"))
+    assert (reply.status, reply.json()["error"]["field"]) == (400, "job")
+
+
+def test_a_run_joins_a_job_in_the_jobs_own_project(server):
+    server.call("POST", "/jobs", [{"job_id": "train-7", "state": "Running"}], key=server.key("writer", "lab"))
+    tags = [{"key": "jobmeter.job", "value": "train-7"}]
+    run = create(server, server.admin, tags=tags).json()["run"]["info"]["run_id"]
+    value = {"run_id": run, "key": "loss", "value": 0.5, "timestamp": server.clock.now_ms()}
+    assert server.raw("POST", f"{RUNS}/log-metric", json.dumps(value).encode(), bearer(server.admin)).status == 200
+    assert [(job["id"], job["project"]) for job in server.call("GET", "/jobs").json()["jobs"]] == [("train-7", "lab")]
+    read = server.raw("GET", f"{RUNS}/get?run_id={run}", headers=bearer(server.key("reader", "lab")))
+    assert [metric["value"] for metric in read.json()["run"]["data"]["metrics"]] == [0.5]
 
 
 def test_a_run_token_opens_nothing_else(server):

@@ -31,7 +31,8 @@ _MAX_RECORD = 64 * 2**20
 _HISTORY, _CONFIG, _RUN, _EXIT = 2, 5, 17, 18
 _NOT_PLAIN = re.compile(r"[^A-Za-z0-9._:-]")
 _STEP, _TIMESTAMP = "_step", "_timestamp"
-_MOST_NAMES = 100_000
+_MOST_NAMES, _MOST_CHARACTERS = 100_000, 500
+"""Most names of a run, and most characters of a name."""
 
 Message = Mapping[int, list[Any]]
 """Fields of a message by number: bytes of a text or message, or a number."""
@@ -72,6 +73,7 @@ class _RunFile:
         self._last: dict[int, int] = {}
         self._fields: dict[str, Any] = {}
         self._config: dict[str, Any] = {}
+        self._config_bytes = 0
         self._state = JobState.UNKNOWN
         self._end: int | None = None
 
@@ -86,7 +88,7 @@ class _RunFile:
         for content in record.get(_RUN, ()):
             self._take_run(_message(content))
         for content in record.get(_CONFIG, ()):
-            self._config |= _items(_message(content), 1)
+            self._take_config(content)
         for content in record.get(_EXIT, ()):
             code = _number(_message(content), 1)
             self._state = JobState.FAILED if code else JobState.SUCCEEDED
@@ -107,15 +109,17 @@ class _RunFile:
         return Rows(columns, time, value, lambda row: f"{self._source.name}, value {row + 1}")
 
     def record(self) -> JobRecord:
-        """Return the record of the job. Names of metrics that had to be changed are in ``extra.wandb.names``."""
+        """Return the record of the job. Names of metrics that had to be changed are in ``extra.wandb.names``.
+
+        A configuration, then names, for which the record has no room are left out.
+        """
         changed = {
             self._metrics[at]: name
             for name, at in self._names.items()
             if name != _STEP and self._metrics[at] != f"app.{name}"
         }
-        extra = {"config": {key: value for key, value in self._config.items() if key != "_wandb"}, "names": changed}
-        if len(msgspec.json.encode(extra)) > MAX_EXTRA_BYTES:
-            extra = {"names": changed}
+        config = {key: value for key, value in self._config.items() if key != "_wandb"}
+        extra = next(filter(_fits, ({"config": config, "names": changed}, {"names": changed})), {})
         state, end = self._state, self._end
         return check_record(
             JobRecord(job_id=self.job, type="W&B", state=state, end=end, extra={"wandb": extra}, **self._fields)
@@ -126,7 +130,7 @@ class _RunFile:
         start = _message(run[17][-1]) if 17 in run else {}
         start_ms = _number(start, 1) * 1000 + _number(start, 2) // 1_000_000
         labels = {"experiment": _text(run, 3)} if _text(run, 3) else {}
-        tags = [tag.decode() for tag in run.get(10, ())]
+        tags = _texts(run, 10)
         self._fields |= {
             "name": _text(run, 8) or self.job,
             "user": _text(run, 2) or None,
@@ -134,7 +138,13 @@ class _RunFile:
             **({"created": start_ms, "start": start_ms} if start_ms else {}),
         }
         for config in run.get(4, ()):
-            self._config |= _items(_message(config), 1)
+            self._take_config(config)
+
+    def _take_config(self, config: bytes) -> None:
+        self._config_bytes += len(config)
+        if self._config_bytes > _MAX_RECORD:
+            raise InvalidRequestError(f"a configuration may have {_MAX_RECORD} bytes")
+        self._config |= _items(_message(config), 1)
 
     def _take_history(self, history: Message) -> None:
         if not self.job:
@@ -147,16 +157,16 @@ class _RunFile:
         self._end = time if self._end is None else max(self._end, time)
         if 2 in history:
             values.setdefault(_STEP, _number(_message(history[2][-1]), 1))
-        for name, value in _flat("", values):
-            private = name.startswith("_") and name != _STEP
-            if private or isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        for name, given in _flat("", values):
+            value = _finite(given)
+            if value is None or (name.startswith("_") and name != _STEP):
                 continue
             code = self._code(name)
             # Values of one metric in the same millisecond get consecutive times.
             moment = max(time, self._last.get(code, -1) + 1)
             self._last[code] = moment
             self.times.append(moment)
-            self._values.append(float(value))
+            self._values.append(value)
             self._codes.append(code)
 
     def _code(self, name: str) -> int:
@@ -224,7 +234,7 @@ def _items(message: Message, number: int) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for content in message.get(number, ()):
         item = _message(content)
-        path = [part.decode() for part in item.get(2, ())] or [_text(item, 1)]
+        path = _texts(item, 2) or [_text(item, 1)]
         text = item[16][-1] if 16 in item else b"null"
         found[".".join(path)] = None if text in {b"NaN", b"Infinity", b"-Infinity"} else _json(text)
     return found
@@ -233,12 +243,32 @@ def _items(message: Message, number: int) -> dict[str, Any]:
 def _json(text: bytes) -> Any:  # noqa: ANN401 - any JSON
     try:
         return msgspec.json.decode(text)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None  # Python's JSON may have NaN inside a list.
+
+
+def _finite(value: Any) -> float | None:  # noqa: ANN401 - any JSON
+    """Return a finite number; None for any other value."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _fits(extra: Mapping[str, Any]) -> bool:
+    try:
+        return len(msgspec.json.encode({"wandb": extra})) <= MAX_EXTRA_BYTES
+    except RecursionError:
+        return False
 
 
 def _flat(prefix: str, values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for name, value in values.items():
+        if len(prefix) + len(name) > _MOST_CHARACTERS:
+            raise InvalidRequestError(f"a name may have {_MOST_CHARACTERS} characters")
         if isinstance(value, Mapping):
             yield from _flat(f"{prefix}{name}.", value)
         else:
@@ -246,10 +276,14 @@ def _flat(prefix: str, values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _text(message: Message, number: int) -> str:
-    value = message[number][-1] if number in message else b""
-    if not isinstance(value, bytes):
+    return _texts(message, number)[-1] if number in message else ""
+
+
+def _texts(message: Message, number: int) -> list[str]:
+    values = message.get(number, ())
+    if not all(isinstance(value, bytes) for value in values):
         raise InvalidRequestError(f"field {number} is no text")
-    return value.decode()
+    return [value.decode() for value in values]
 
 
 def _number(message: Message, number: int) -> int:

@@ -1,6 +1,7 @@
 """MLflow in the command of a run: where it logs, and which job, replica and node its runs belong to."""
 
 import logging
+import signal
 from collections.abc import Callable, Mapping
 from threading import Thread
 
@@ -41,8 +42,13 @@ def tracking(
             return
         found.update({TRACKING_URI: server.server, TOKEN: token})
 
-    # A thread, because looking up a name has no time-out.
+    # A thread, because looking up a name has no time-out. It may outlive the wait, so it must not take signals that
+    # ``Children`` waits for later.
     thread = Thread(target=fetch, name="mlflow-token", daemon=True)
-    thread.start()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        thread.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     thread.join(_PATIENCE_SECONDS)
     return dict(found)

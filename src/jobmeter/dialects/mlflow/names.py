@@ -132,6 +132,16 @@ def run_id(job: str, unique: str) -> str:
     return joined if job and len(joined) <= MAX_RUN_ID and joined[0].isalnum() else unique
 
 
+def check_joinable(job: str) -> None:
+    """Raise InvalidRequestError for a job whose id does not fit into the id of a run."""
+    if not place_of(run_id(job, "0" * 12)).joined:
+        raise InvalidRequestError(
+            f"the job id {job[:128]!r} does not fit into the id of an MLflow run: give the job a shorter id, which "
+            "begins with a letter or digit",
+            "job",
+        )
+
+
 def place_of(run: str) -> RunPlace:
     """Return the job of a run from the run's id."""
     outer, joint, _ = run.rpartition(_JOINT)

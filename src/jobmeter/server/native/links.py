@@ -6,6 +6,7 @@ from jobmeter.access.links import create_link, end_link, open_link
 from jobmeter.access.share import DEFAULT_LIFE_SECONDS
 from jobmeter.access.trace import issue
 from jobmeter.dialects.base import ShareQuestion
+from jobmeter.dialects.mlflow.names import check_joinable
 from jobmeter.model.answers import Shared
 from jobmeter.model.job import Job
 from jobmeter.query.administration import LinksQuestion
@@ -94,9 +95,10 @@ def _run_token(context: CallContext) -> Shared:
     """Create a token for the runs of MLflow in one job.
 
     The holder may write and read these runs until the token expires in a year or the key is revoked, and nothing else.
-    The job need not exist yet.
+    The job need not exist yet. A job whose id is too long for the id of a run is refused.
     """
     services, ref = context.services, job_ref(context)
+    check_joinable(ref.id)
     token, expires_ms = issue(services.vault, context.principal, services.clock.now_ms(), ref.id, ref.project)
     return Shared(token=token, expires=expires_ms)
 

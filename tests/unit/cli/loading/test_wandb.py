@@ -169,6 +169,67 @@ def test_any_bytes_are_read_or_refused(data, begins):
         samples(log([data]) if begins else data)
 
 
+LEAVES = st.sampled_from([0, 2**64 - 1, b"", b"a", b"\xff", b"_timestamp", b"1800000001", b"1" + b"0" * 400, b"[NaN]"])
+
+
+def parts(numbers, contents):
+    """Messages of at most four fields."""
+    pairs = st.lists(st.tuples(st.sampled_from(numbers), contents), max_size=4)
+    return pairs.map(lambda fields: b"".join(field(number, content) for number, content in fields))
+
+
+MESSAGES = parts([1, 2, 4, 10, 17], LEAVES | parts([1, 2, 16], LEAVES))
+
+
+@given(st.lists(st.tuples(st.sampled_from([2, 5, 17, 18]), LEAVES | MESSAGES), max_size=4), st.booleans())
+def test_any_message_is_read_or_refused(given_records, skip_bad):
+    records = [field(number, content) for number, content in given_records]
+    with contextlib.suppress(JobmeterError):
+        samples(log([run(), *records]), skip_bad=skip_bad)
+
+
+def value_of(name, text):
+    items = [item(["_timestamp"], 1_800_000_001), field(1, name) + field(16, text)]
+    return field(2, b"".join(field(1, one) for one in items))
+
+
+@pytest.mark.parametrize(
+    ("record", "refused"),
+    [
+        (field(17, field(1, "j") + field(10, 5)), "field 10 is no text"),
+        (field(2, field(1, field(2, 5) + field(16, "1"))), "field 2 is no text"),
+        (value_of("n" * 501, "1"), "a name may have 500 characters"),
+        (value_of("n" * 300, '{"' + "m" * 300 + '":1}'), "a name may have 500 characters"),
+        (value_of("n", '{"a":' * 600 + "1" + "}" * 600), "a name may have 500 characters"),
+    ],
+    ids=["tag", "key", "name", "names", "depth"],
+)
+def test_what_is_refused(record, refused):
+    with pytest.raises(BadRowError, match=refused):
+        samples(log([run(), record]))
+
+
+@pytest.mark.parametrize("text", ["1" + "0" * 400, '{"a":' * 5000 + "1" + "}" * 5000], ids=["number", "depth"])
+def test_a_value_beyond_every_number_is_left_out(text):
+    found, _, _ = samples(log([run(), value_of("x", text)]))
+    assert found.keys() <= {"app.step"}
+
+
+def test_a_configuration_has_a_limit(monkeypatch):
+    monkeypatch.setattr("jobmeter.cli.loading.wandb._MAX_RECORD", 100_000)
+    updates = [field(5, field(1, item("a", "x" * 30_000))) for _ in range(4)]
+    assert samples(log([run(), *updates[:3]]))[1].extra["wandb"]["config"] == {"a": "x" * 30_000}
+    with pytest.raises(BadRowError, match="configuration"):
+        samples(log([run(), *updates]))
+
+
+def test_a_record_without_room_for_the_names_has_none():
+    values = {f"val/{number}/{'x' * 100}": number for number in range(2_000)}
+    found, record, _ = samples(log([run(lr=0.1), history(0, 1_800_000_001, **values)]))
+    assert len(found) == 2_001
+    assert record.extra == {"wandb": {}}
+
+
 def test_the_format_is_detected_by_the_name_or_the_beginning(tmp_path):
     for name in ("run-1.wandb", "other"):
         (tmp_path / name).write_bytes(log([run()]))

@@ -1,5 +1,6 @@
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -51,6 +52,19 @@ def test_a_server_that_does_not_answer_delays_nothing_for_ever():
         server = Transport(f"http://127.0.0.1:{silent.getsockname()[1]}")
         assert tracking({}, lambda: server, "j", "") == {}
     assert tracking({}, lambda: server, "j", "") == {}, "nobody listens"
+
+
+def test_the_thread_that_waits_for_the_server_takes_no_signal():
+    blocked = []
+
+    def connect():
+        blocked.append(signal.pthread_sigmask(signal.SIG_BLOCK, []))
+        return Transport("http://127.0.0.1:1")
+
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    assert tracking({}, connect, "j", "") == {}
+    assert {signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGWINCH} <= blocked[0]
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before
 
 
 @pytest.mark.parametrize(

@@ -295,6 +295,14 @@ def test_a_token_of_a_job_reaches_this_job_only():
     assert len(server.post("runs/search", experiment_ids=["0"])["runs"]) == 1
 
 
+@pytest.mark.parametrize("job", ["-" * 128, "_x"])
+def test_a_token_makes_no_other_job(job):
+    server = Server(job=job)
+    with pytest.raises(InvalidRequestError, match="shorter id"):
+        server.start()
+    assert not server.jobs
+
+
 def test_a_deleted_run_takes_nothing_and_is_found_where_it_is_wanted():
     server = Server()
     run = server.start()

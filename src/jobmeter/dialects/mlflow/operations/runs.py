@@ -1,5 +1,6 @@
 """Runs: create, get, update, delete."""
 
+from collections.abc import Generator
 from hashlib import blake2b
 from typing import Any
 
@@ -20,6 +21,7 @@ from jobmeter.dialects.mlflow.names import (
     RUN_NAME,
     STATES,
     USER,
+    check_joinable,
     check_key,
     check_text,
     experiment_name,
@@ -31,12 +33,13 @@ from jobmeter.dialects.mlflow.requests import KeyValue, NewRun, RunById, RunUpda
 from jobmeter.dialects.mlflow.runs import Run, body, find, info, path, runs_of
 from jobmeter.errors import InvalidRequestError, LimitExceededError, NotFoundError
 from jobmeter.model.job import JobState
+from jobmeter.model.question import Question
 from jobmeter.model.series import check_job_id, is_name
 from jobmeter.model.time import MAX_TIME_MS, iso
 from jobmeter.query.request import HeadQuestion, JobRef
 
 MOST_JOINED = 50
-"""Most runs in the record of one job; each further run is a job."""
+"""Runs in the record of one job from which on a further run that names the job by a tag is a job."""
 _KIND = "MLflow"
 
 
@@ -49,13 +52,18 @@ def create(call: Call, context: Context) -> Steps:
         raise NotFoundError(f"No Experiment with id={experiment[:300]} exists", "experiment", experiment)
     tags = texts(given.tags)
     unique = blake2b(f"{context.request_id} {context.now_ms}".encode(), digest_size=16).hexdigest()
-    job = context.job or (yield from _joinable(tags.get(JOB, ""), context))
+    if context.job is None:
+        job, project = yield from _joinable(tags.get(JOB, ""), context)
+    else:
+        # The token opens no other job, so the run cannot be a job itself.
+        check_joinable(context.job)
+        job, project = context.job, context.project
     run_name = given.run_name or tags.get(RUN_NAME) or f"run-{iso(context.now_ms)[:19]}"
     run = run_id(job, unique)
     place = place_of(run)
     made = Run(
         id=run,
-        project=context.project or "",
+        project=project or "",
         job=place.job,
         experiment=experiment,
         status="RUNNING",
@@ -138,16 +146,21 @@ def check_active(run: Run) -> None:
         raise InvalidRequestError(f"The run {run.id} must be in the 'active' state. Current state is deleted.", "run")
 
 
-def _joinable(job: str, context: Context) -> Any:  # noqa: ANN401 - a generator of questions that returns a job id
-    """Return the job that a tag names; empty if its name is invalid or its record has no room for another run."""
+def _joinable(job: str, context: Context) -> Generator[Question[Any], Any, tuple[str, str | None]]:
+    """Return the job that a tag names, and its project.
+
+    The job is empty if its name is invalid or its record has no room for another run.
+    """
     try:
         check_job_id(job)
         head = yield from execute(HeadQuestion(JobRef(job, context.project)))
     except InvalidRequestError:
-        return ""
+        return "", context.project
     except NotFoundError:
-        return job
-    return job if sum(1 for _ in runs_of(head)) < MOST_JOINED else ""
+        return job, context.project
+    if sum(1 for _ in runs_of(head)) < MOST_JOINED:
+        return job, head.project
+    return "", context.project
 
 
 def _life(given: RunUpdate, run: Run, context: Context) -> dict[str, Any]:
@@ -185,8 +198,9 @@ OPERATIONS = (
         "POST",
         "/runs/create",
         create,
-        "Records a run and answers it when it is durable. With the token of `jobmeter run`, or the tag `jobmeter.job`, "
-        f"the run joins that job (at most {MOST_JOINED} runs); any other run is a job with the run's id.",
+        "Records a run and answers it when it is durable. With the token of `jobmeter run` the run joins its job, with "
+        f"the tag `jobmeter.job` that job while it has fewer than {MOST_JOINED} runs. Any other run is a job with the "
+        "run's id.",
         parameter("experiment_id", "The experiment. Default: `0`."),
         parameter("run_name", "The name. Default: the tag `mlflow.runName`, else the time."),
         parameter("user_id", "The user. Default: the tag `mlflow.user`, else the name of the key."),
