@@ -268,6 +268,7 @@ class Alerting:
                 name=group.name,
                 file=group.file,
                 interval_ms=group.interval_ms,
+                limit=group.limit,
                 rules=[self._status.get(rule.id) or status_of(rule) for rule in group.rules],
             )
             for group in self._groups

@@ -23,6 +23,7 @@ RULES = """
 groups:
   - name: mine
     interval: 1s
+    limit: 500
     rules:
       - record: lab:load:max
         expr: max by (project, job_id) (jobmeter_app_load)
@@ -106,6 +107,7 @@ def test_rules_show_their_state_and_errors(server):
     groups = get(server, "/prometheus/api/v1/rules")["data"]["groups"]
     (mine,) = [one for one in groups if one["name"] == "mine"]
     record, loaded, broken = mine["rules"]
+    assert mine["limit"] == 500
     assert (record["type"], record["health"]) == ("recording", "ok")
     assert (loaded["type"], loaded["state"], loaded["duration"], len(loaded["alerts"])) == (
         "alerting",
