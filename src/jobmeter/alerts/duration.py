@@ -22,15 +22,3 @@ def read_duration(field: Field) -> int:
     if total > LONGEST:
         field.fail(f"{text!r} is longer than 100 years")
     return total
-
-
-def format_duration(length_ms: int) -> str:
-    """Return a duration in the same notation."""
-    if not length_ms:
-        return "0s"
-    words, rest = [], length_ms
-    for unit, size in _UNITS.items():
-        if rest >= size and unit not in {"y", "w"}:
-            words.append(f"{rest // size}{unit}")
-            rest %= size
-    return "".join(words)

@@ -37,6 +37,17 @@ def _fulfils(matcher: LabelMatcher, text: str) -> bool:
     return bool(full_matches(matcher.value, [text])[0]) is matcher.is_equal
 
 
+def fulfilling(matchers: Iterable[LabelMatcher], alerts: Sequence[Alert]) -> Sequence[Alert]:
+    """Return the alerts whose labels fulfil all matchers, as ``fulfils``: one search of each expression for all."""
+    for one in matchers:
+        if not alerts:
+            break
+        texts = [alert.labels.get(one.name, "") for alert in alerts]
+        found = full_matches(one.value, texts).tolist() if one.is_regex else [text == one.value for text in texts]
+        alerts = [alert for alert, is_match in zip(alerts, found, strict=True) if is_match is one.is_equal]
+    return alerts
+
+
 def check_matcher(matcher: LabelMatcher) -> LabelMatcher:
     """Return a matcher. Raises InvalidRequestError for a name or a regular expression that is not valid."""
     if not re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_]*", matcher.name[:MOST_TEXT]) or len(matcher.value) > MOST_TEXT:
@@ -59,38 +70,31 @@ def parse_matcher(text: str) -> LabelMatcher:
     return check_matcher(LabelMatcher(name, value, operator.endswith("~"), operator[0] == "="))
 
 
-def format_matcher(matcher: LabelMatcher) -> str:
-    """Return a matcher as a text."""
-    operator = ("=" if matcher.is_equal else "!") + ("~" if matcher.is_regex else "" if matcher.is_equal else "=")
-    return f"{matcher.name}{operator}{msgspec.json.encode(matcher.value).decode()}"
-
-
-def silence_covers(silence: Silence, alert: Alert, now_ms: int) -> bool:
-    """Return whether a silence mutes an alert now."""
-    inside = not silence.project or silence.project == alert.project
-    return inside and silence.start <= now_ms < silence.end and fulfils(silence.matchers, alert.labels)
-
-
 def muted(
     alerts: Sequence[Alert], silences: Sequence[Silence], inhibitions: Sequence[Inhibition], now_ms: int
 ) -> AlertPage:
     """Return the alerts with the silences and alerts that mute each of them."""
-    active = [one for one in silences if one.start <= now_ms < one.end]
-    silenced: dict[str, list[str]] = {}
+    by_project: dict[str, list[Alert]] = {}
     for alert in alerts:
-        if found := [one.id for one in active if silence_covers(one, alert, now_ms)]:
-            silenced[alert.fingerprint] = found
+        by_project.setdefault(alert.project, []).append(alert)
+    silenced: dict[str, list[str]] = {}
+    for silence in silences:
+        if silence.start <= now_ms < silence.end:
+            covered = by_project.get(silence.project, []) if silence.project else alerts
+            for alert in fulfilling(silence.matchers, covered):
+                silenced.setdefault(alert.fingerprint, []).append(silence.id)
     inhibited: dict[str, list[str]] = {}
     for rule in inhibitions:
-        sources: dict[tuple[str, ...], list[Alert]] = {}
-        for alert in alerts:
-            if alert.firing and fulfils(rule.source, alert.labels):
-                sources.setdefault(_values(rule, alert), []).append(alert)
-        for alert in alerts if sources else ():
-            causes = sources.get(_values(rule, alert), ())
-            # An alert that is source and target at once is muted by none, so that it does not mute itself.
-            if causes and fulfils(rule.target, alert.labels) and not fulfils(rule.source, alert.labels):
-                inhibited.setdefault(alert.fingerprint, []).append(causes[0].fingerprint)
+        found = fulfilling(rule.source, alerts)
+        causes: dict[tuple[str, ...], str] = {}
+        for alert in found:
+            if alert.firing:
+                causes.setdefault(_values(rule, alert), alert.fingerprint)
+        # An alert that is source and target at once is muted by none, so that it does not mute itself.
+        own = {one.fingerprint for one in found}
+        for alert in fulfilling(rule.target, alerts) if causes else ():
+            if alert.fingerprint not in own and (cause := causes.get(_values(rule, alert))):
+                inhibited.setdefault(alert.fingerprint, []).append(cause)
     return AlertPage(alerts, silenced, inhibited)
 
 

@@ -6,7 +6,7 @@ import msgspec
 
 from jobmeter.alerts.config import ALL, AlertConfig, AlertRoute, Destination
 from jobmeter.alerts.messages import ReportedAlert, write_message
-from jobmeter.alerts.muting import fulfils
+from jobmeter.alerts.muting import fulfilling
 from jobmeter.model.alert import Alert, AlertPage, AlertState, Message, NotificationGroup
 from jobmeter.model.time import DAY, MINUTE
 
@@ -50,36 +50,42 @@ def decide(
 
 def _grouped(config: AlertConfig, page: AlertPage) -> dict[str, _Group]:
     found: dict[str, _Group] = {}
-    for alert in page.alerts:
-        muted = alert.fingerprint in page.silenced or alert.fingerprint in page.inhibited
-        if alert.state is AlertState.PENDING or (muted and alert.firing):
-            continue
-        for place, route in _routes(config.route, alert, "0"):
-            for destination in config.destinations:
-                if destination.receiver == route.receiver:
-                    group = _group(place, route, destination, alert)
-                    found.setdefault(group.key, group).alerts.append(alert)
+    muted = page.silenced.keys() | page.inhibited.keys()
+    reported = [
+        one for one in page.alerts if one.state is AlertState.RESOLVED or (one.firing and one.fingerprint not in muted)
+    ]
+    for place, route, alerts in _routes(config.route, reported, "0"):
+        for destination in config.destinations:
+            for alert in alerts if destination.receiver == route.receiver else ():
+                group = _group(place, route, destination, alert)
+                found.setdefault(group.key, group).alerts.append(alert)
     return found
 
 
-def _routes(route: AlertRoute | None, alert: Alert, place: str) -> Iterator[tuple[str, AlertRoute]]:
-    """Yield the deepest routes that match, with their places; the next sibling only after ``continue``."""
-    if route is None or not fulfils(route.matchers, alert.labels):
+def _routes(
+    route: AlertRoute | None, alerts: Sequence[Alert], place: str
+) -> Iterator[tuple[str, AlertRoute, Sequence[Alert]]]:
+    """Yield the deepest routes that match alerts, with their places; the next sibling only after ``continue``."""
+    if route is None or not (alerts := fulfilling(route.matchers, alerts)):
         return
-    matched = False
+    waiting, unmatched = alerts, alerts
     for number, child in enumerate(route.routes):
-        below = list(_routes(child, alert, f"{place}.{number}"))
-        yield from below
-        matched = matched or bool(below)
-        if below and not child.goes_on:
-            return
-    if not matched:
-        yield place, route
+        names = _names(found := fulfilling(child.matchers, waiting))
+        yield from _routes(child, found, f"{place}.{number}")
+        unmatched = [one for one in unmatched if one.fingerprint not in names]
+        if not child.goes_on:
+            waiting = [one for one in waiting if one.fingerprint not in names]
+    if unmatched:
+        yield place, route, unmatched
 
 
-def routes_of(config: AlertConfig, alert: Alert) -> list[tuple[str, dict[str, str]]]:
-    """Return the receivers of an alert, with the labels of its group there."""
-    return [(route.receiver, _group_labels(route, alert)) for _, route in _routes(config.route, alert, "0")]
+def receivers_of(config: AlertConfig, alerts: Sequence[Alert]) -> dict[str, list[tuple[str, dict[str, str]]]]:
+    """Return the receivers of each alert by its fingerprint, with the labels of its group there."""
+    found: dict[str, list[tuple[str, dict[str, str]]]] = {}
+    for _, route, some in _routes(config.route, alerts, "0"):
+        for one in some:
+            found.setdefault(one.fingerprint, []).append((route.receiver, _group_labels(route, one)))
+    return found
 
 
 def _group_labels(route: AlertRoute, alert: Alert) -> dict[str, str]:

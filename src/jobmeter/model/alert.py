@@ -168,11 +168,12 @@ class RuleStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RuleGroupStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A group of rules with its file and interval."""
+    """A group of rules with its file, its interval, and the most series of each rule (0: the default)."""
 
     name: str
     file: str
     interval_ms: int
+    limit: int = 0
     rules: Sequence[RuleStatus]
 
 

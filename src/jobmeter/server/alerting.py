@@ -4,7 +4,7 @@ import logging
 import secrets
 import shutil
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -218,16 +218,13 @@ class Alerting:
                 answers[question] = self._executor.run(question, EVERYTHING)
             return answers[question]
 
-        reader = drive(prefetch(rule.node, now_ms, now_ms, LOOKBACK_MS, None), answer)
+        reader = drive(prefetch(rule.node, now_ms, now_ms, LOOKBACK_MS, None, of_owners=True), answer)
         found = evaluate(rule.node, reader, np.array([now_ms], np.int64), most=MOST_VALUES).value
         if isinstance(found, Scalar):
             return [((), float(found.values[0]))]
         if not isinstance(found, Vector):
             return []
-        rows = [
-            (_without_foreign(labels, reader.foreign), value)
-            for labels, value in zip(found.labels, found.values[:, 0].tolist(), strict=True)
-        ]
+        rows = list(zip(found.labels, found.values[:, 0].tolist(), strict=True))
         if reader.of_facts or not any(value_of(labels, "job_id") for labels, _ in rows):
             return rows
         jobs = answer(JobFactsQuestion(since_ms=now_ms - LOOKBACK_MS)).jobs
@@ -268,6 +265,7 @@ class Alerting:
                 name=group.name,
                 file=group.file,
                 interval_ms=group.interval_ms,
+                limit=group.limit,
                 rules=[self._status.get(rule.id) or status_of(rule) for rule in group.rules],
             )
             for group in self._groups
@@ -295,11 +293,6 @@ def disk_facts(settings: Settings, clock: Clock) -> DiskFacts:
     except OSError:
         return DiskFacts(now_ms=clock.now_ms())
     return DiskFacts(free=usage.free, size=usage.total, now_ms=clock.now_ms())
-
-
-def _without_foreign(labels: Labels, foreign: Iterable[str]) -> Labels:
-    """Return the labels without a project that a series of another project named as its own."""
-    return tuple(one for one in labels if one[0] != "project" or one[1] not in foreign)
 
 
 def _is_changed(old: Alert | None, new: Alert, now_ms: int) -> bool:

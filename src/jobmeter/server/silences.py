@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from jobmeter.access.decide import EVERYTHING
 from jobmeter.access.principal import Principal, Scope
 from jobmeter.alerts.muting import MOST_MATCHERS, MOST_SILENCES, MOST_TEXT, check_matcher, fulfils, muted
-from jobmeter.alerts.notify import routes_of
+from jobmeter.alerts.notify import receivers_of
 from jobmeter.errors import InvalidRequestError, LimitExceededError, NotFoundError
 from jobmeter.model.alert import (
     SILENCE_KEEP_MS,
@@ -42,8 +42,7 @@ def find_alerts(services: Services, _: AlertsQuestion, __: Principal, scope: Sco
     visible = sorted(
         (one for one in every if shows_project(scope, one.project)), key=lambda one: (one.started, one.name)
     )
-    receivers = {one.fingerprint: routes_of(alerting.config, one) for one in visible}
-    return replace(page, alerts=visible, receivers=receivers, url=alerting.url)
+    return replace(page, alerts=visible, receivers=receivers_of(alerting.config, visible), url=alerting.url)
 
 
 def find_job_alerts(services: Services, question: JobAlertsQuestion, _: Principal, scope: Scope) -> JobAlerts:

@@ -3,10 +3,12 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from jobmeter.alerts.config import read_config
-from jobmeter.alerts.muting import check_matcher, format_matcher, fulfils, muted, parse_matcher
-from jobmeter.alerts.notify import RESEND_MS, decide, routes_of
+from jobmeter.alerts.config import AlertConfig, AlertRoute, read_config
+from jobmeter.alerts.muting import check_matcher, fulfilling, fulfils, muted, parse_matcher
+from jobmeter.alerts.notify import RESEND_MS, decide, receivers_of
 from jobmeter.alerts.yaml_file import load_text
 from jobmeter.errors import ConfigurationError, InvalidRequestError
 from jobmeter.model.alert import Alert, AlertPage, AlertState, LabelMatcher, NotificationGroup, Silence
@@ -79,9 +81,11 @@ def step(found, alerts, groups, at, silences=()):
 
 def test_routes_lead_to_receivers():
     found = config()
-    assert routes_of(found, alert(severity="info")) == [("team", {"alertname": "A"})]
-    assert [name for name, _ in routes_of(found, alert(severity="critical", job_id="j"))] == ["owner", "pager"]
-    assert [name for name, _ in routes_of(found, alert(severity="warning"))] == ["mail"]
+    alerts = [alert(severity="info"), alert(severity="critical", job_id="j"), alert(severity="warning")]
+    first, second, third = (receivers_of(found, alerts)[one.fingerprint] for one in alerts)
+    assert first == [("team", {"alertname": "A"})]
+    assert [name for name, _ in second] == ["owner", "pager"]
+    assert [name for name, _ in third] == ["mail"]
 
 
 def test_a_group_waits_repeats_and_ends():
@@ -209,7 +213,44 @@ def test_a_silence_of_a_project_covers_its_alerts_alone():
 def test_matchers(text, labels, wanted):
     matcher = parse_matcher(text)
     assert fulfils([matcher], labels) is wanted
-    assert parse_matcher(format_matcher(matcher)) == matcher
+
+
+WORDS = st.sampled_from(["", "x", "y", "xy"])
+MATCHERS = st.lists(st.builds(LabelMatcher, st.sampled_from("ab"), WORDS, st.booleans(), st.booleans()), max_size=3)
+ALERTS = st.lists(st.dictionaries(st.sampled_from("ab"), WORDS), max_size=5)
+OWN = {"receiver": WORDS, "matchers": MATCHERS.map(tuple), "goes_on": st.booleans()}
+ROUTES = st.recursive(
+    st.builds(AlertRoute, **OWN),
+    lambda below: st.builds(AlertRoute, routes=st.lists(below, max_size=3).map(tuple), **OWN),
+    max_leaves=8,
+)
+
+
+def reached(route, labels):
+    """Return the receivers of one alert, as the documentation of Alertmanager describes its tree of routes."""
+    if not fulfils(route.matchers, labels):
+        return []
+    found = []
+    for child in route.routes:
+        below = reached(child, labels)
+        found += below
+        if below and not child.goes_on:
+            break
+    return found or [route.receiver]
+
+
+@given(MATCHERS, ALERTS)
+def test_alerts_are_selected_together_as_one_by_one(matchers, labels):
+    alerts = [alert(**one) for one in labels]
+    assert list(fulfilling(matchers, alerts)) == [one for one in alerts if fulfils(matchers, one.labels)]
+
+
+@given(ROUTES, ALERTS)
+def test_each_alert_takes_its_way_through_the_routes(route, labels):
+    alerts = list({one.fingerprint: one for one in (alert(**one) for one in labels)}.values())
+    found = receivers_of(AlertConfig(route=route), alerts)
+    for one in alerts:
+        assert [name for name, _ in found.get(one.fingerprint, [])] == reached(route, one.labels)
 
 
 @pytest.mark.parametrize("text", ["", "a", "1a=x", 'a=~"("', "a b=c"])
@@ -269,7 +310,5 @@ def test_a_large_group_is_cut_and_counted():
 
 
 def test_nothing_is_sent_without_settings():
-    from jobmeter.alerts.config import AlertConfig
-
     assert step(AlertConfig(), [alert()], {}, NOW + 10**6) == []
     assert AlertPage([]).alerts == []

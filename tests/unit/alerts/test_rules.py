@@ -2,7 +2,7 @@
 
 import pytest
 
-from jobmeter.alerts.duration import format_duration, read_duration
+from jobmeter.alerts.duration import read_duration
 from jobmeter.alerts.rules import MOST_RULES, load_rules
 from jobmeter.alerts.yaml_file import load_text
 from jobmeter.errors import ConfigurationError
@@ -104,8 +104,6 @@ def test_the_number_of_rules_is_limited(tmp_path):
 @pytest.mark.parametrize(("text", "length"), [("1d2h", 93_600_000), ("500ms", 500), ("0", 0), ("1w", 604_800_000)])
 def test_durations(text, length):
     assert read_duration(load_text("x", text.encode())) == length
-    again = format_duration(length)
-    assert read_duration(load_text("x", again.encode())) == length
 
 
 @pytest.mark.parametrize("text", ["", "5", "m", "5m1h", "-5m", "1.5h", "9999999y"])

@@ -23,6 +23,7 @@ RULES = """
 groups:
   - name: mine
     interval: 1s
+    limit: 500
     rules:
       - record: lab:load:max
         expr: max by (project, job_id) (jobmeter_app_load)
@@ -106,6 +107,7 @@ def test_rules_show_their_state_and_errors(server):
     groups = get(server, "/prometheus/api/v1/rules")["data"]["groups"]
     (mine,) = [one for one in groups if one["name"] == "mine"]
     record, loaded, broken = mine["rules"]
+    assert mine["limit"] == 500
     assert (record["type"], record["health"]) == ("recording", "ok")
     assert (loaded["type"], loaded["state"], loaded["duration"], len(loaded["alerts"])) == (
         "alerting",
@@ -305,16 +307,22 @@ def test_shipped_rules_can_be_turned_off(tmp_path):
     server.application.close()
 
 
-def test_a_series_does_not_move_its_alert_to_another_project(tmp_path):
+def test_a_series_moves_no_alert_to_another_project_or_out_of_it(tmp_path):
     (tmp_path / "rules.yml").write_text("groups: [{name: g, interval: 1s, rules: [{alert: A, expr: load_now > 1}]}]")
     server = serving(tmp_path / "data", alert_rules=str(tmp_path / "rules.yml"))
     server.clock.time_ms += SECOND
-    series = Series("external.load_now", labels=(("project", "victim"),), project="attacker")
     now = server.clock.now_ms()
-    reply = server.ingest(frames.samples([(series, [(now - SECOND, 5.0)])]), server.key("writer", "attacker"))
-    assert reply.status == 200, reply.body
+    # The first project names the second one in a label; beside that both send a series with the same labels.
+    for project, labels in (("first", ()), ("first", (("project", "second"),)), ("second", ())):
+        series = Series("external.load_now", labels=labels, project=project)
+        reply = server.ingest(frames.samples([(series, [(now - SECOND, 5.0)])]), server.key("writer", project))
+        assert reply.status == 200, reply.body
     forward(server, 1)
-    assert alerts(server, server.key("reader", "victim"), "A") == []
+    shown = {
+        project: {one["labels"].get("exported_project") for one in alerts(server, server.key("reader", project), "A")}
+        for project in ("first", "second")
+    }
+    assert shown == {"first": {None, "second"}, "second": {None}}
     server.application.close()
 
 

@@ -1,6 +1,7 @@
 """The operations: https://github.com/prometheus/alertmanager/blob/main/api/v2/openapi.yaml."""
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -8,7 +9,7 @@ import msgspec
 from jobmeter import __version__
 from jobmeter.access.call import Call
 from jobmeter.alerts.messages import link
-from jobmeter.alerts.muting import MOST_MATCHERS, fulfils, parse_matcher
+from jobmeter.alerts.muting import MOST_MATCHERS, fulfilling, fulfils, parse_matcher
 from jobmeter.dialects.base import Answer, Context, Operation, Parameter, Steps, execute
 from jobmeter.errors import InvalidRequestError, LimitExceededError, NotFoundError
 from jobmeter.model.alert import (
@@ -50,10 +51,9 @@ def alert_groups(call: Call, context: Context) -> Steps:  # noqa: ARG001 - as of
 
 
 def _selected(call: Call, page: AlertPage) -> Iterator[Alert]:
-    matchers = _filters(call)
     receiver = _pattern(call.parameter("receiver") or "")
     shown = {name: _flag(call, name) for name in ("active", "silenced", "inhibited")}
-    for one in page.alerts:
+    for one in fulfilling(_filters(call), page.alerts):
         silenced, inhibited = one.fingerprint in page.silenced, one.fingerprint in page.inhibited
         hidden = (
             (not shown["active"] and not silenced and not inhibited)
@@ -61,7 +61,7 @@ def _selected(call: Call, page: AlertPage) -> Iterator[Alert]:
             or (not shown["inhibited"] and inhibited)
         )
         names = [name for name, _ in page.receivers.get(one.fingerprint, ())]
-        if one.firing and not hidden and fulfils(matchers, one.labels) and receiver(names):
+        if one.firing and not hidden and receiver(names):
             yield one
 
 
@@ -69,8 +69,9 @@ def _pattern(text: str) -> Callable[[Sequence[str]], bool]:
     """Return a function that tests whether one of the names matches the whole pattern; an empty one matches all."""
     if not text:
         return lambda _: True
-    full_matches(text, [""])
-    return lambda names: bool(full_matches(text, list(names)).any())
+    matches = cache(lambda name: bool(full_matches(text, [name])[0]))
+    matches("")
+    return lambda names: any(map(matches, names))
 
 
 def _filters(call: Call) -> list[LabelMatcher]:

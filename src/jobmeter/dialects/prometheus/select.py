@@ -13,7 +13,7 @@ from jobmeter.model.batch import Float64s
 from jobmeter.model.question import Question
 from jobmeter.model.series import NamePart, Series, job_key
 from jobmeter.model.time import MAX_TIME_MS, TimeRange
-from jobmeter.promql.labels import Labels, value_of
+from jobmeter.promql.labels import Labels, value_of, with_label
 from jobmeter.promql.nodes import NAME, Matcher, Node, VectorMatch, VectorSelector
 from jobmeter.promql.reads import reads
 from jobmeter.promql.regex import full_matches
@@ -21,6 +21,7 @@ from jobmeter.promql.windows import WindowSamples
 from jobmeter.query.series import NamesQuestion, SamplesQuestion, SeriesQuestion
 
 MOST_NAMES = 10_000
+_EXPORTED = "exported_project"
 _DIGITS = 12
 """Digits of a value in an exporter's unit: a division makes noise beyond them."""
 
@@ -37,15 +38,21 @@ Found = Generator[Question[Any], Any, list[Row]]
 Matchers = Sequence[Matcher]
 
 
-def find(alternatives: Sequence[Matchers], since_ms: int | None, project: str | None) -> Found:
-    """Find the series that fulfil one of the alternatives, sorted by their labels."""
+def find(
+    alternatives: Sequence[Matchers], since_ms: int | None, project: str | None, *, of_owners: bool = False
+) -> Found:
+    """Find the series that fulfil one of the alternatives, sorted by their labels.
+
+    ``of_owners``: each series has the label of the project that it belongs to. Another project that was sent is in the
+    label ``exported_project``, as Prometheus does with labels of its targets.
+    """
     found: dict[Row, None] = {}
     for matchers in alternatives:
-        found.update(dict.fromkeys((yield from _find(matchers, since_ms, project))))
+        found.update(dict.fromkeys((yield from _find(matchers, since_ms, project, of_owners))))
     return sorted(found, key=lambda one: one.labels)
 
 
-def _find(matchers: Matchers, since_ms: int | None, project: str | None) -> Found:
+def _find(matchers: Matchers, since_ms: int | None, project: str | None, of_owners: bool) -> Found:
     name = next((one.value for one in matchers if one.label == NAME and one.match is VectorMatch.EQUAL), "")
     if name in FACTS:
         named = _named(matchers)
@@ -59,7 +66,16 @@ def _find(matchers: Matchers, since_ms: int | None, project: str | None) -> Foun
     jobs = _jobs(matchers, project)
     answer = yield from execute(SeriesQuestion(metrics=metrics, jobs=jobs, since_ms=since_ms))
     rows: list[Row] = [row for series in answer.series for row in exposed(series, name)]
+    if of_owners:
+        rows = list({one.labels: one for one in map(_of_owner, rows)}.values())
     return _matching(matchers, rows)
+
+
+def _of_owner(row: Row) -> Row:
+    if isinstance(row, FactSeries) or (sent := value_of(row.labels, PROJECT)) == row.series.project:
+        return row
+    labels = with_label(row.labels, _EXPORTED, sent) if sent else row.labels
+    return msgspec.structs.replace(row, labels=with_label(labels, PROJECT, row.series.project))
 
 
 def _metrics(matchers: Matchers, name: str) -> Generator[Question[Any], Any, frozenset[str]]:
@@ -111,8 +127,6 @@ class Prefetched(msgspec.Struct, frozen=True):
     """The samples of each selector of a query, read before."""
 
     samples: dict[VectorSelector, WindowSamples]
-    foreign: frozenset[str] = frozenset()
-    """Projects that series of other projects name in a label that was sent."""
     of_facts: bool = False
     """True if a selector names a metric of facts."""
 
@@ -122,20 +136,14 @@ class Prefetched(msgspec.Struct, frozen=True):
 
 
 def prefetch(
-    node: Node, start_ms: int, end_ms: int, lookback_ms: int, project: str | None
+    node: Node, start_ms: int, end_ms: int, lookback_ms: int, project: str | None, *, of_owners: bool = False
 ) -> Generator[Question[Any], Any, Prefetched]:
-    """Read what a query over ``[start_ms, end_ms]`` needs."""
+    """Read what a query over ``[start_ms, end_ms]`` needs; ``of_owners`` as in ``find``."""
     found: dict[VectorSelector, WindowSamples] = {}
-    foreign: set[str] = set()
     for selector, start, end in reads(node, start_ms, end_ms, lookback_ms):
-        rows = yield from find(selector.alternatives, max(start, 0), project)
-        foreign.update(value_of(row.labels, PROJECT) for row in rows if isinstance(row, Exposed) and _is_foreign(row))
+        rows = yield from find(selector.alternatives, max(start, 0), project, of_owners=of_owners)
         found[selector] = yield from read_samples(rows, start, end)
-    return Prefetched(found, frozenset(foreign), any(one.name in FACTS for one in found))
-
-
-def _is_foreign(row: Exposed) -> bool:
-    return value_of(row.labels, PROJECT) not in {"", row.series.project}
+    return Prefetched(found, any(one.name in FACTS for one in found))
 
 
 def read_samples(rows: Sequence[Row], start_ms: int, end_ms: int) -> Generator[Question[Any], Any, WindowSamples]:

@@ -1,6 +1,6 @@
 """Rules and alerts: https://prometheus.io/docs/prometheus/latest/querying/api/#rules."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from msgspec import Meta
@@ -29,12 +29,13 @@ class RulesRequest(Request, frozen=True, kw_only=True):
             raise InvalidRequestError(f'invalid parameter "type": not supported value "{self.type[:64]}"', "type")
         groups = yield from execute(RulesQuestion())
         page = yield from execute(AlertsQuestion())
+        by_rule: dict[str, list[Alert]] = {}
+        for one in page.alerts:
+            by_rule.setdefault(one.rule, []).append(one)
         found = []
         for group in groups:
             listed = [
-                _rule(
-                    rule, [one for one in page.alerts if one.rule == rule.id], with_alerts=self.exclude_alerts != "true"
-                )
+                _rule(rule, by_rule.get(rule.id, ()), with_alerts=self.exclude_alerts != "true")
                 for rule in group.rules
                 if not self.type or _KINDS[self.type] is rule.is_alert
             ]
@@ -45,7 +46,7 @@ class RulesRequest(Request, frozen=True, kw_only=True):
                     "file": group.file,
                     "rules": listed,
                     "interval": group.interval_ms / SECOND,
-                    "limit": 0,
+                    "limit": group.limit,
                     "evaluationTime": sum(rule.seconds for rule in group.rules),
                     "lastEvaluation": iso(max(evaluated)) if evaluated else _NEVER,
                 }
@@ -62,8 +63,7 @@ class AlertsRequest(Request, frozen=True):
         return answers.success({"alerts": [_alert(one) for one in page.alerts]})
 
 
-def _rule(rule: RuleStatus, alerts: Iterable[Alert], *, with_alerts: bool) -> dict[str, Any]:
-    own = list(alerts)
+def _rule(rule: RuleStatus, own: Sequence[Alert], *, with_alerts: bool) -> dict[str, Any]:
     common: dict[str, Any] = {
         "name": rule.name,
         "query": rule.query,
