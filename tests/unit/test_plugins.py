@@ -18,10 +18,16 @@ BROKEN = {
         "fails": "acme:FAILS",
         "odd": "acme:ODD",
         "lists": "acme:LISTS",
+        "duck": "acme:DUCK",
+        "evil": "acme:EVIL",
+        "kernel": "acme:KERNEL",
+        "lines": "acme:LINES",
+        "gauge": "acme:GAUGE",
+        "none": "acme:NONE",
     },
-    "jobmeter.dialects": {"text": "acme:WORD", "boom": "acme:BOOM"},
+    "jobmeter.dialects": {"text": "acme:WORD", "boom": "acme:BOOM", "half": "acme:HALF"},
     "jobmeter.verbs": {"hello": "acme:hello", "explode": "acme_bomb:command", "jobs": "acme:hello"},
-    "jobmeter.sinks": {"null": "acme:NullSink", "nothing": "acme:absent"},
+    "jobmeter.sinks": {"null": "acme:NullSink", "nothing": "acme:absent", "closed": "acme:fail_to_open"},
     "jobmeter.collectors": {"acme.bad": "acme:BadCollector", "acme.raises": "acme:broken_collector"},
 }
 MODULE = '''
@@ -48,10 +54,22 @@ def fail(given):
     raise LookupError("boom")
 from types import SimpleNamespace
 BOOM = SimpleNamespace(
-    name="boom", title="Boom", schemes=(), operations=(), gaps=(), match=fail, view_call=fail
+    name="boom", title="Boom", schemes=(), operations=(), gaps=(), match=fail, view_call=fail, render_error=fail
 )
+HALF = SimpleNamespace(name="half", title="Half", operations=(), match=fail)
+def fail_to_open(settings, policy, origin):
+    raise OSError("no disk")
+class Duck:
+    name, title, metrics = "duck", "Duck", ()
+    def find(self, case, numbers): pass
+class Evil(Duck):
+    @property
+    def title(self): raise RuntimeError("no title")
+DUCK, EVIL = Duck(), Evil()
 FAILS, ODD = rule("fails"), rule("odd", numbers=(("hold", "a while", ""),))
 LISTS = rule("lists", metrics=["cpu.usage"])
+KERNEL, LINES = rule("kernel", kernel="("), rule("lines", lines='"open')
+GAUGE, NONE = rule("gauge", counters=("cpu.usage",)), rule("none", metrics=None)
 '''
 PROGRAM = """
 import json, logging, sys
@@ -75,7 +93,7 @@ from jobmeter.ship.sink import Origin
 
 def refusal(kind):
     try:
-        opener(kind)
+        opener(kind)(None, DestinationPolicy.of(()), Origin("0", "p", "l"))
     except ConfigurationError as error:
         return error.message
 
@@ -101,7 +119,7 @@ print(json.dumps({
     "collectors": [[one.collector.name, one.every_ms] for one in planned],
     "samples": [[one.series.metric, one.series.node, one.value] for one in samples],
     "sink": opener("null")(None, DestinationPolicy.of(()), Origin("0", "p", "l")).origin.project,
-    "refusals": [refusal(kind) for kind in ("nothing", "unknown")],
+    "refusals": [refusal(kind) for kind in ("nothing", "unknown", "closed")],
     "logged": logged,
 }))
 """
@@ -173,9 +191,10 @@ def test_a_collector_of_a_package_measures_at_its_interval(seen):
 
 def test_a_sink_of_a_package_opens_and_a_broken_one_is_refused_by_name(seen):
     assert seen["sink"] == "p"
-    broken, unknown = seen["refusals"]
+    broken, unknown, closed = seen["refusals"]
     assert broken.startswith("the plug-in nothing (sinks) of zz-acme 2.1 is not loaded: AttributeError")
-    assert unknown == "kind 'unknown' is not one of file, loki, otlp, s3, sls, null"
+    assert unknown == "kind 'unknown' is not one of file, loki, otlp, s3, sls, closed, null"
+    assert closed == "the plug-in closed (sinks) of zz-acme 2.1 is not loaded: OSError: no disk"
 
 
 def test_broken_plugins_are_left_out_and_logged_once_with_package_and_reason(seen):
@@ -190,6 +209,10 @@ def test_broken_plugins_are_left_out_and_logged_once_with_package_and_reason(see
         "many_threads (rules)": "another part has the same name; rename it",
         "fails (rules)": "KeyError: 'absent'",
         "boom (dialects)": "LookupError: boom",
+        "duck (rules)": "it is not a jobmeter.diagnose.rule.Rule",
+        "evil (rules)": "RuntimeError: no title",
+        "gauge (rules)": "cpu.usage is no counter",
+        "half (dialects)": "acme:HALF is not a jobmeter.dialects.base.Dialect",
         "text (dialects)": "acme:WORD is not a jobmeter.dialects.base.Dialect",
         "acme.bad (collectors)": "unknown metric 'acme.own'; use a metric of the catalogue or one below app.",
         "acme.raises (collectors)": "RuntimeError: no device",
@@ -197,6 +220,9 @@ def test_broken_plugins_are_left_out_and_logged_once_with_package_and_reason(see
     odd = "the plug-in odd (rules) of zz-acme 2.1 is not loaded: its thresholds are wrong: "
     assert any(text.startswith(odd) for text in logged)
     assert any(text.startswith("the plug-in lists (rules) of zz-acme 2.1 is not loaded: its rule") for text in logged)
+    for name in ("kernel", "lines", "none"):
+        assert name not in seen["rules"]
+        assert any(text.startswith(f"the plug-in {name} (rules) of zz-acme 2.1 is not loaded: ") for text in logged)
     for name, reason in reasons.items():
         assert f"the plug-in {name} of zz-acme 2.1 is not loaded: {reason}" in logged
 
