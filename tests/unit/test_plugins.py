@@ -66,7 +66,8 @@ class Evil(Duck):
     @property
     def title(self): raise RuntimeError("no title")
 DUCK, EVIL = Duck(), Evil()
-FAILS, ODD = rule("fails"), rule("odd", numbers=(("hold", "a while", ""),))
+FAILS = rule("fails", suspects=lambda case, numbers: numbers["absent"])
+ODD = rule("odd", numbers=(("hold", "a while", ""),))
 LISTS = rule("lists", metrics=["cpu.usage"])
 KERNEL, LINES = rule("kernel", kernel="("), rule("lines", lines='"open')
 GAUGE, NONE = rule("gauge", counters=("cpu.usage",)), rule("none", metrics=None)
@@ -112,6 +113,7 @@ listed = server.call("GET", "/rules").json()["rules"]
 server.application.close()
 print(json.dumps({
     "rules": [rule.name for rule in rules()],
+    "suspects": [rule.suspects(None, {}) for rule in rules() if rule.name == "fails"],
     "titles": {rule["name"]: rule["title"] for rule in listed},
     "findings": [[one.rule, one.subject.name, one.evidence[0].text] for one in many.findings(load_thresholds())],
     "dialects": [dialect.name for dialect in dialects()],
@@ -199,6 +201,7 @@ def test_a_sink_of_a_package_opens_and_a_broken_one_is_refused_by_name(seen):
 
 def test_broken_plugins_are_left_out_and_logged_once_with_package_and_reason(seen):
     assert "lost" not in seen["rules"]
+    assert seen["suspects"] == [None], "it fails, and suspects nothing"
     assert (seen["rules"].count("swap"), seen["rules"].count("many_threads")) == (1, 1)
     assert "text" not in seen["dialects"]
     logged = seen["logged"]

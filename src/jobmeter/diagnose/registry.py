@@ -4,18 +4,21 @@ import pkgutil
 from collections.abc import Callable, Iterator
 from functools import cache
 from importlib import import_module
+from typing import ParamSpec, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.rule import Findings, Rule
-from jobmeter.diagnose.thresholds import Numbers, Table, Thresholds, load, table_of
+from jobmeter.diagnose.thresholds import Table, Thresholds, load, table_of
 from jobmeter.errors import ConfigurationError
 from jobmeter.model.catalog import Kind, find
-from jobmeter.model.finding import Finding
 from jobmeter.model.log_query import parse_log_query
 from jobmeter.plugins import Plugin, PluginKind, load_plugins, report_failure, working
+
+_NOTHING: Findings = iter(())
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 @cache
@@ -69,19 +72,23 @@ def _mistake(rule: object) -> str:
 
 
 def _guarded(plugin: Plugin) -> Rule:
-    """Return the rule of a plug-in, without findings if it fails."""
+    """Return the rule of a plug-in, without findings and suspicions if it fails."""
     rule: Rule = plugin.part
-    facts = None if rule.find_facts is None else _without_failures(plugin, rule.find_facts)
-    return replace(rule, find=_without_failures(plugin, rule.find), find_facts=facts)
+    find_facts, suspects = rule.find_facts, rule.suspects
+    return replace(
+        rule,
+        find=_without_failures(plugin, lambda *given: iter(list(rule.find(*given))), _NOTHING),
+        find_facts=find_facts and _without_failures(plugin, lambda *given: iter(list(find_facts(*given))), _NOTHING),
+        suspects=suspects and _without_failures(plugin, suspects, None),
+    )
 
 
-def _without_failures(
-    plugin: Plugin, find: Callable[[Rule, Case, Numbers], Findings]
-) -> Callable[[Rule, Case, Numbers], Findings]:
-    def found(rule: Rule, case: Case, numbers: Numbers) -> Iterator[Finding]:
+def _without_failures(plugin: Plugin, work: Callable[P, R], otherwise: R) -> Callable[P, R]:
+    def attempt(*arguments: P.args, **named: P.kwargs) -> R:
         try:
-            yield from list(find(rule, case, numbers))
+            return work(*arguments, **named)
         except Exception as error:  # noqa: BLE001 - a rule of somebody else must not hide the findings of others
             report_failure(plugin, f"{type(error).__name__}: {error}")
+            return otherwise
 
-    return found
+    return attempt
