@@ -31,10 +31,11 @@ class PluginKind(StrEnum):
     COLLECTORS = "collectors"
 
 
+_DIALECT = ("name", "title", "schemes", "operations", "gaps", "match", "render_error")
 _FORMS: Mapping[PluginKind, tuple[str, tuple[str, ...]]] = MappingProxyType(
     {
         PluginKind.RULES: ("a jobmeter.diagnose.rule.Rule", ("name", "title", "find", "metrics")),
-        PluginKind.DIALECTS: ("a jobmeter.dialects.base.Dialect", ("name", "title", "operations", "match")),
+        PluginKind.DIALECTS: ("a jobmeter.dialects.base.Dialect", _DIALECT),
         PluginKind.VERBS: ("a click.Command", ("invoke", "get_short_help_str")),
         PluginKind.SINKS: ("a function of settings, allowed addresses and origin", ("__call__",)),
         PluginKind.COLLECTORS: ("a function of the agent's place", ("__call__",)),
@@ -127,14 +128,19 @@ def _loaded(kind: PluginKind, entry: "EntryPoint", package: str) -> Plugin:
     plugin = Plugin(kind, entry.name, package)
     try:
         part = entry.load()
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - a module of somebody else may raise anything
-        return replace(plugin, error=_text(error))
+        error = _mistake(kind, entry, part)
+    except (Exception, SystemExit) as raised:  # noqa: BLE001 - a module of somebody else may raise anything
+        return replace(plugin, error=_text(raised))
+    return replace(plugin, error=error) if error else replace(plugin, part=part)
+
+
+def _mistake(kind: PluginKind, entry: "EntryPoint", part: Any) -> str:  # noqa: ANN401 - any object
     form, attributes = _FORMS[kind]
     if not all(hasattr(part, name) for name in attributes):
-        return replace(plugin, error=f"{entry.value} is not {form}")
+        return f"{entry.value} is not {form}"
     if kind in _NAMED and part.name != entry.name:
-        return replace(plugin, error=f"{entry.value} has the name {part.name!r}; use it in both places")
-    return replace(plugin, part=part)
+        return f"{entry.value} has the name {part.name!r}; use it in both places"
+    return ""
 
 
 def _package(entry: "EntryPoint") -> str:

@@ -18,10 +18,16 @@ BROKEN = {
         "fails": "acme:FAILS",
         "odd": "acme:ODD",
         "lists": "acme:LISTS",
+        "duck": "acme:DUCK",
+        "evil": "acme:EVIL",
+        "kernel": "acme:KERNEL",
+        "lines": "acme:LINES",
+        "gauge": "acme:GAUGE",
+        "none": "acme:NONE",
     },
-    "jobmeter.dialects": {"text": "acme:WORD", "boom": "acme:BOOM"},
+    "jobmeter.dialects": {"text": "acme:WORD", "boom": "acme:BOOM", "half": "acme:HALF"},
     "jobmeter.verbs": {"hello": "acme:hello", "explode": "acme_bomb:command", "jobs": "acme:hello"},
-    "jobmeter.sinks": {"null": "acme:NullSink", "nothing": "acme:absent"},
+    "jobmeter.sinks": {"null": "acme:NullSink", "nothing": "acme:absent", "closed": "acme:fail_to_open"},
     "jobmeter.collectors": {"acme.bad": "acme:BadCollector", "acme.raises": "acme:broken_collector"},
 }
 MODULE = '''
@@ -48,10 +54,23 @@ def fail(given):
     raise LookupError("boom")
 from types import SimpleNamespace
 BOOM = SimpleNamespace(
-    name="boom", title="Boom", schemes=(), operations=(), gaps=(), match=fail, view_call=fail
+    name="boom", title="Boom", schemes=(), operations=(), gaps=(), match=fail, view_call=fail, render_error=fail
 )
-FAILS, ODD = rule("fails"), rule("odd", numbers=(("hold", "a while", ""),))
+HALF = SimpleNamespace(name="half", title="Half", operations=(), match=fail)
+def fail_to_open(settings, policy, origin):
+    raise OSError("no disk")
+class Duck:
+    name, title, metrics = "duck", "Duck", ()
+    def find(self, case, numbers): pass
+class Evil(Duck):
+    @property
+    def title(self): raise RuntimeError("no title")
+DUCK, EVIL = Duck(), Evil()
+FAILS = rule("fails", suspects=lambda case, numbers: numbers["absent"])
+ODD = rule("odd", numbers=(("hold", "a while", ""),))
 LISTS = rule("lists", metrics=["cpu.usage"])
+KERNEL, LINES = rule("kernel", kernel="("), rule("lines", lines='"open')
+GAUGE, NONE = rule("gauge", counters=("cpu.usage",)), rule("none", metrics=None)
 '''
 PROGRAM = """
 import json, logging, sys
@@ -75,7 +94,7 @@ from jobmeter.ship.sink import Origin
 
 def refusal(kind):
     try:
-        opener(kind)
+        opener(kind)(None, DestinationPolicy.of(()), Origin("0", "p", "l"))
     except ConfigurationError as error:
         return error.message
 
@@ -94,6 +113,7 @@ listed = server.call("GET", "/rules").json()["rules"]
 server.application.close()
 print(json.dumps({
     "rules": [rule.name for rule in rules()],
+    "suspects": [rule.suspects(None, {}) for rule in rules() if rule.name == "fails"],
     "titles": {rule["name"]: rule["title"] for rule in listed},
     "findings": [[one.rule, one.subject.name, one.evidence[0].text] for one in many.findings(load_thresholds())],
     "dialects": [dialect.name for dialect in dialects()],
@@ -101,7 +121,7 @@ print(json.dumps({
     "collectors": [[one.collector.name, one.every_ms] for one in planned],
     "samples": [[one.series.metric, one.series.node, one.value] for one in samples],
     "sink": opener("null")(None, DestinationPolicy.of(()), Origin("0", "p", "l")).origin.project,
-    "refusals": [refusal(kind) for kind in ("nothing", "unknown")],
+    "refusals": [refusal(kind) for kind in ("nothing", "unknown", "closed")],
     "logged": logged,
 }))
 """
@@ -173,13 +193,15 @@ def test_a_collector_of_a_package_measures_at_its_interval(outputs):
 
 def test_a_sink_of_a_package_opens_and_a_broken_one_is_refused_by_name(outputs):
     assert outputs["sink"] == "p"
-    broken, unknown = outputs["refusals"]
+    broken, unknown, closed = outputs["refusals"]
     assert broken.startswith("the plug-in nothing (sinks) of zz-acme 2.1 is not loaded: AttributeError")
-    assert unknown == "kind 'unknown' is not one of file, loki, otlp, s3, sls, null"
+    assert unknown == "kind 'unknown' is not one of file, loki, otlp, s3, sls, closed, null"
+    assert closed == "the plug-in closed (sinks) of zz-acme 2.1 is not loaded: OSError: no disk"
 
 
 def test_broken_plugins_are_left_out_and_logged_once_with_package_and_reason(outputs):
     assert "lost" not in outputs["rules"]
+    assert outputs["suspects"] == [None], "it fails, and suspects nothing"
     assert (outputs["rules"].count("swap"), outputs["rules"].count("many_threads")) == (1, 1)
     assert "text" not in outputs["dialects"]
     logged = outputs["logged"]
@@ -190,6 +212,10 @@ def test_broken_plugins_are_left_out_and_logged_once_with_package_and_reason(out
         "many_threads (rules)": "another part has the same name; rename it",
         "fails (rules)": "KeyError: 'absent'",
         "boom (dialects)": "LookupError: boom",
+        "duck (rules)": "it is not a jobmeter.diagnose.rule.Rule",
+        "evil (rules)": "RuntimeError: no title",
+        "gauge (rules)": "cpu.usage is no counter",
+        "half (dialects)": "acme:HALF is not a jobmeter.dialects.base.Dialect",
         "text (dialects)": "acme:WORD is not a jobmeter.dialects.base.Dialect",
         "acme.bad (collectors)": "unknown metric 'acme.own'; use a metric of the catalogue or one below app.",
         "acme.raises (collectors)": "RuntimeError: no device",
@@ -197,6 +223,9 @@ def test_broken_plugins_are_left_out_and_logged_once_with_package_and_reason(out
     odd = "the plug-in odd (rules) of zz-acme 2.1 is not loaded: its thresholds are wrong: "
     assert any(text.startswith(odd) for text in logged)
     assert any(text.startswith("the plug-in lists (rules) of zz-acme 2.1 is not loaded: its rule") for text in logged)
+    for name in ("kernel", "lines", "none"):
+        assert name not in outputs["rules"]
+        assert any(text.startswith(f"the plug-in {name} (rules) of zz-acme 2.1 is not loaded: ") for text in logged)
     for name, reason in reasons.items():
         assert f"the plug-in {name} of zz-acme 2.1 is not loaded: {reason}" in logged
 

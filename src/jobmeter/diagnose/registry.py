@@ -4,15 +4,21 @@ import pkgutil
 from collections.abc import Callable, Iterator
 from functools import cache
 from importlib import import_module
+from typing import ParamSpec, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
-from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.rule import Findings, Rule
-from jobmeter.diagnose.thresholds import Numbers, Table, Thresholds, load, table_of
+from jobmeter.diagnose.thresholds import Table, Thresholds, load, table_of
 from jobmeter.errors import ConfigurationError
-from jobmeter.model.finding import Finding
+from jobmeter.model.catalog import Kind, find
+from jobmeter.model.log_query import parse_log_query
 from jobmeter.plugins import Plugin, PluginKind, load_plugins, report_failure, working
+
+_NOTHING: Findings = iter(())
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 @cache
@@ -21,7 +27,7 @@ def rules() -> tuple[Rule, ...]:
     package = import_module("jobmeter.diagnose.rules")
     modules = (import_module(f"{package.__name__}.{found.name}") for found in pkgutil.iter_modules(package.__path__))
     own: dict[str, Rule] = {module.RULE.name: module.RULE for module in modules}
-    plugins = [_guarded(one) for one in working(load_plugins(PluginKind.RULES, own)) if _is_hashable(one)]
+    plugins = [_guarded(one) for one in working(load_plugins(PluginKind.RULES, own)) if _is_usable(one)]
     return tuple(sorted((*own.values(), *plugins), key=lambda rule: rule.name))
 
 
@@ -35,33 +41,54 @@ def _tables() -> Iterator[tuple[str, Table]]:
         try:
             entries = {name: {"value": value, "origin": origin} for name, value, origin in plugin.part.numbers}
             yield plugin.name, table_of(plugin.name, entries)
-        except (ConfigurationError, TypeError, ValueError) as error:
+        except (ConfigurationError, AttributeError, TypeError, ValueError) as error:
             report_failure(plugin, f"its thresholds are wrong: {error}")
 
 
-def _is_hashable(plugin: Plugin) -> bool:
+def _is_usable(plugin: Plugin) -> bool:
+    """Return False for a rule whose questions would fail, which are asked together with those of other rules."""
     try:
-        hash(plugin.part)
+        error = _mistake(plugin.part)
+    except Exception as raised:  # noqa: BLE001 - a module of somebody else may have any values
+        error = f"{type(raised).__name__}: {raised}"
+    if error:
+        report_failure(plugin, error)
+    return not error
+
+
+def _mistake(rule: object) -> str:
+    if not isinstance(rule, Rule):
+        return "it is not a jobmeter.diagnose.rule.Rule"
+    try:
+        hash(rule)
     except TypeError as error:
-        report_failure(plugin, f"its rule needs tuples and frozensets instead of lists and sets: {error}")
-        return False
-    return True
+        return f"its rule needs tuples and frozensets instead of lists and sets: {error}"
+    msgspec.convert([rule.metrics, rule.counters, rule.nodes, rule.hides], list[tuple[str, ...]])
+    msgspec.convert([rule.title, rule.sees, rule.advice, rule.source], list[str])
+    for search in filter(None, (rule.kernel, rule.lines)):
+        parse_log_query(f"({search})")
+    gauges = [name for name in rule.counters if (metric := find(name)) and metric.kind is not Kind.COUNTER]
+    return f"{gauges[0]} is no counter" if gauges else ""
 
 
 def _guarded(plugin: Plugin) -> Rule:
-    """Return the rule of a plug-in, without findings if it fails."""
+    """Return the rule of a plug-in, without findings and suspicions if it fails."""
     rule: Rule = plugin.part
-    facts = None if rule.find_facts is None else _without_failures(plugin, rule.find_facts)
-    return replace(rule, find=_without_failures(plugin, rule.find), find_facts=facts)
+    find_facts, suspects = rule.find_facts, rule.suspects
+    return replace(
+        rule,
+        find=_without_failures(plugin, lambda *given: iter(list(rule.find(*given))), _NOTHING),
+        find_facts=find_facts and _without_failures(plugin, lambda *given: iter(list(find_facts(*given))), _NOTHING),
+        suspects=suspects and _without_failures(plugin, suspects, None),
+    )
 
 
-def _without_failures(
-    plugin: Plugin, find: Callable[[Rule, Case, Numbers], Findings]
-) -> Callable[[Rule, Case, Numbers], Findings]:
-    def found(rule: Rule, case: Case, numbers: Numbers) -> Iterator[Finding]:
+def _without_failures(plugin: Plugin, work: Callable[P, R], otherwise: R) -> Callable[P, R]:
+    def attempt(*arguments: P.args, **named: P.kwargs) -> R:
         try:
-            yield from list(find(rule, case, numbers))
+            return work(*arguments, **named)
         except Exception as error:  # noqa: BLE001 - a rule of somebody else must not hide the findings of others
             report_failure(plugin, f"{type(error).__name__}: {error}")
+            return otherwise
 
-    return found
+    return attempt

@@ -1,9 +1,11 @@
 """Kinds of sinks. Only this module names them."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 
-from jobmeter.errors import ConfigurationError
-from jobmeter.plugins import PluginKind, load_plugins, working
+from jobmeter.errors import ConfigurationError, JobmeterError
+from jobmeter.plugins import Plugin, PluginKind, load_plugins, working
 from jobmeter.ship.guard import DestinationPolicy
 from jobmeter.ship.sink import Origin, Sink, SinkSettings
 
@@ -27,7 +29,20 @@ def opener(kind: str) -> Opener:
         broken = next((one for one in plugins if one.error and one.name == kind), None)
         if broken is not None:
             raise ConfigurationError(broken.problem)
-        kinds |= {one.name: one.part for one in working(plugins)}
+        kinds |= {one.name: partial(_open, one) for one in working(plugins)}
     if kind not in kinds:
         raise ConfigurationError(f"kind {kind!r} is not one of {', '.join(kinds)}")
     return kinds[kind]
+
+
+def _open(plugin: Plugin, settings: SinkSettings, policy: DestinationPolicy, origin: Origin) -> Sink:
+    """Open a sink of a plug-in. Raises ConfigurationError if that fails in any way."""
+    try:
+        sink: Sink = plugin.part(settings, policy, origin)
+    except JobmeterError:
+        raise
+    except Exception as error:
+        raise ConfigurationError(
+            replace(plugin, part=None, error=f"{type(error).__name__}: {error}").problem
+        ) from error
+    return sink
