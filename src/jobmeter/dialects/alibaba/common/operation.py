@@ -34,6 +34,8 @@ from jobmeter.dialects.base.request import (
     ParameterSlot,
     Request,
     Time,
+    Typed,
+    Whole,
 )
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.catalog import CATALOG
@@ -103,6 +105,12 @@ class JsonBodyReader(AlibabaReader):
         """Return the raw values."""
         form = {} if url_form(call.raw_path) is None else super().values(call, context)
         return {**form, **json_body(call), **context.path}
+
+    def value(self, values: Mapping[str, Any], slot: ParameterSlot) -> Any:  # noqa: ANN401 - as it was sent
+        """Return the raw value; None if it is absent. An empty text is a wrong number, list or object."""
+        if isinstance(slot.kind, Whole | Typed):
+            return values.get(slot.name)
+        return super().value(values, slot)
 
     def text(self, slot: ParameterSlot, value: Any) -> str:  # noqa: ANN401
         """Return a text; a body must have a JSON string."""
