@@ -150,7 +150,7 @@ def json_body(call: Call) -> dict[str, Any]:
 
 
 class JsonText(ParameterKind):
-    """A JSON value of a type, sent as text or, in a JSON body, as such. ``form`` says what is wrong with a value."""
+    """A JSON value of a type, sent as JSON text or as a member of a JSON body. ``form`` describes a wrong value."""
 
     def __init__(self, shape: Any, form: str, *, detail: bool = False) -> None:  # noqa: ANN401 - any type
         self.shape = shape
@@ -227,7 +227,7 @@ class AlibabaRequest(Request, frozen=True, kw_only=True, rename="pascal"):
 
 
 def given(*texts: str) -> frozenset[str]:
-    """Return those texts that are not empty, for a filter."""
+    """Return the texts that are not empty, for a filter."""
     return frozenset(filter(None, texts))
 
 
