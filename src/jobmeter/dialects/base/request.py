@@ -315,7 +315,8 @@ class ParameterReader:
 
     def names(self, slot: ParameterSlot, values: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the members of a comma-separated text, or of a list in a JSON body."""
-        value = values.get(slot.name) or ""
+        value = values.get(slot.name)
+        value = "" if value is None else value
         parts = value if isinstance(value, list) else self.text(slot, value).split(",")
         return tuple(part.strip() for part in map(str, parts) if part.strip())
 
@@ -433,9 +434,11 @@ def _starter(
     reader: ParameterReader, shape: type[Request], slots: Sequence[ParameterSlot]
 ) -> Callable[[Call, Context], Steps]:
     reads = [(slot.attribute, slot.kind.read, slot) for slot in slots]
+    # An encoded body, such as a message of remote write, is no form, whatever its content type.
+    needs_values = any(not isinstance(slot.kind, Header | Raw) for slot in slots)
 
     def start(call: Call, context: Context) -> Steps:
-        values = reader.values(call, context)
+        values = reader.values(call, context) if needs_values else {}
         fields = {attribute: read(reader, slot, values) for attribute, read, slot in reads}
         return shape(call=call, context=context, **fields)()
 

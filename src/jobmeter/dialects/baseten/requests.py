@@ -80,8 +80,11 @@ def _whole(value: object) -> int | None:
 
 
 # The rate: https://docs.baseten.co/reference/management-api/rate-limits, for each endpoint and key.
-operation = Operations(_Reader(), rate=Rate(100, 100))
+_RATE = Rate(100, 100)
+operation = Operations(_Reader(), rate=_RATE)
 """Declares an operation."""
+path_operation = Operations(rate=_RATE)
+"""Declares an operation whose parameters are in the path; a body is not read."""
 
 
 class ProjectRequest(Request, frozen=True, kw_only=True):

@@ -26,14 +26,13 @@ class _Reader(ParameterReader):
 
     def values(self, call: Call, context: Context) -> Mapping[str, Any]:
         """Return the raw values; a body may have any Content-Type, and an absent one is an empty object."""
-        texts = {name: value.strip() for name, value in reversed(call.parameters)}
-        body: dict[str, Any] = {}
-        if call.method not in {"GET", "DELETE"}:
-            try:
-                body = msgspec.json.decode(call.body.strip() or b"{}", type=dict[str, Any])
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                raise RefusedError(INVALID_JSON, f"Invalid JSON body: {error}") from error
-        return {**texts, **body, **context.path}
+        if call.method in {"GET", "DELETE"}:
+            return {**{name: value.strip() for name, value in reversed(call.parameters)}, **context.path}
+        try:
+            body = msgspec.json.decode(call.body.strip() or b"{}", type=dict[str, Any])
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise RefusedError(INVALID_JSON, f"Invalid JSON body: {error}") from error
+        return {**body, **context.path}
 
     def absent(self, slot: ParameterSlot) -> Any:  # noqa: ANN401, ARG002 - of any kind
         """Return an empty text."""

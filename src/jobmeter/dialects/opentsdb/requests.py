@@ -36,7 +36,7 @@ class Present(Flag):
 
 
 class Count(ParameterKind):
-    """A whole number from 0 on; a number above the Meta's ``le`` becomes that one."""
+    """A whole number from 0 on; a number above the Meta's ``le`` becomes ``le``."""
 
     def default_text(self, default: Any) -> str:  # noqa: ANN401
         """Return the number."""

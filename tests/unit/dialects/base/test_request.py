@@ -11,7 +11,17 @@ from msgspec import Meta, field
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Answer, Context, MissingFieldError, Parameter, drive
-from jobmeter.dialects.base.request import HEADER, Choice, Operations, Request, Time, Typed, operations_of
+from jobmeter.dialects.base.request import (
+    HEADER,
+    Choice,
+    Operations,
+    ParameterReader,
+    Request,
+    Time,
+    Typed,
+    operations_of,
+    slots_of,
+)
 from jobmeter.dialects.registry import DIALECTS, dialects
 from jobmeter.errors import InvalidRequestError
 
@@ -58,6 +68,12 @@ def test_absent_values_are_the_defaults_and_an_empty_text_is_absent():
     expected = ["n", "t", 20, None, "desc", 0, "Ab", False, None, [], []]
     assert answered(text="t") == expected
     assert answered(text="t", pageSize="", order="", colour="", ids="", deep="") == expected
+
+
+@pytest.mark.parametrize(("value", "ids"), [(False, ["false"]), (0, ["0"]), ([], []), (None, []), ("", [])])
+def test_a_false_value_of_a_body_is_a_member_of_a_list(value, ids):
+    slot = next(one for one in slots_of(Things, "GET", "/things/{name}") if one.attribute == "ids")
+    assert list(slot.kind.read(ParameterReader(), slot, {"ids": value})) == ids
 
 
 @given(st.integers(1, 100), st.integers(-5, 10**17), st.sampled_from(["ASC", "asc", "Desc"]), st.booleans())

@@ -234,6 +234,13 @@ def test_any_body_is_read_or_refused_as_the_caller_s_mistake(body):
             assert json.loads(answer.body)["code"] == "VALIDATION_ERROR"
 
 
+@pytest.mark.parametrize("body", ["{", "[]", b"\xff", "a=b"])
+def test_a_body_is_ignored_where_no_parameter_is_in_it(body):
+    asked, found = answer_of(call(f"{JOB_PATH}/stop", body), lambda _: view())
+    assert len(asked) == 2
+    assert found["training_job"]["id"] == "j"
+
+
 def _logs(question):
     return isinstance(question, LogQuestion)
 

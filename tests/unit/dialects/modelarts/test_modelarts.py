@@ -17,7 +17,14 @@ from jobmeter.access.principal import Scope
 from jobmeter.dialects.base import Context, drive
 from jobmeter.dialects.modelarts import MODELARTS
 from jobmeter.dialects.modelarts.names import ALL_PHASES, METRICS, PHASES
-from jobmeter.errors import JobmeterError, LimitExceededError, NotFoundError, ThrottledError, UnauthenticatedError
+from jobmeter.errors import (
+    InvalidRequestError,
+    JobmeterError,
+    LimitExceededError,
+    NotFoundError,
+    ThrottledError,
+    UnauthenticatedError,
+)
 from jobmeter.model.batch import SampleBatch
 from jobmeter.model.job import Allocation, Job, JobState, JobView, Replica
 from jobmeter.model.log import LogLine, LogPage
@@ -59,6 +66,15 @@ def operate(path, run, query=""):
     match = MODELARTS.match(call)
     assert match is not None
     return drive(match.operation.answer(call, Context(NOW_MS, REQUEST_ID, match.path)), run)
+
+
+def test_a_parameter_of_the_body_is_not_read_from_the_query():
+    call = Call("POST", "/v2/default/training-jobs/j1/actions", "action_type=terminate", (("host", "h"),), b"{}")
+    match = MODELARTS.match(call)
+    assert match is not None
+    with pytest.raises(InvalidRequestError) as found:
+        drive(match.operation.answer(call, Context(NOW_MS, REQUEST_ID, match.path)), lambda question: question)
+    assert found.value.field == "action_type"
 
 
 @pytest.mark.parametrize("error", ERRORS)

@@ -36,6 +36,11 @@ class TestPrometheus(DialectTests):
         found = stored_result(given, question)
         return super().result_of(given, question) if found is None else found
 
+    def test_a_message_is_read_even_if_its_type_is_that_of_a_form(self):
+        case = json.loads((self.cases / "read.json").read_text())
+        case["request"]["headers"]["content-type"] = "application/x-www-form-urlencoded"
+        self.test_case(case)
+
 
 def parameter(kind, name, query):
     slot = ParameterSlot(

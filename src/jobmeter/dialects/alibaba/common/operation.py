@@ -34,6 +34,8 @@ from jobmeter.dialects.base.request import (
     ParameterSlot,
     Request,
     Time,
+    Typed,
+    Whole,
 )
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.catalog import CATALOG
@@ -104,6 +106,12 @@ class JsonBodyReader(AlibabaReader):
         form = {} if url_form(call.raw_path) is None else super().values(call, context)
         return {**form, **json_body(call), **context.path}
 
+    def value(self, values: Mapping[str, Any], slot: ParameterSlot) -> Any:  # noqa: ANN401 - as it was sent
+        """Return the raw value; None if it is absent. An empty text is a wrong number, list or object."""
+        if isinstance(slot.kind, Whole | Typed):
+            return values.get(slot.name)
+        return super().value(values, slot)
+
     def text(self, slot: ParameterSlot, value: Any) -> str:  # noqa: ANN401
         """Return a text; a body must have a JSON string."""
         found: str = self.typed(slot, value, str) if slot.where == "body" else super().text(slot, value)
@@ -142,7 +150,7 @@ def json_body(call: Call) -> dict[str, Any]:
 
 
 class JsonText(ParameterKind):
-    """A JSON value of a type, sent as text or, in a JSON body, as such. ``form`` says what is wrong with a value."""
+    """A JSON value of a type, sent as JSON text or as a member of a JSON body. ``form`` describes a wrong value."""
 
     def __init__(self, shape: Any, form: str, *, detail: bool = False) -> None:  # noqa: ANN401 - any type
         self.shape = shape
@@ -219,7 +227,7 @@ class AlibabaRequest(Request, frozen=True, kw_only=True, rename="pascal"):
 
 
 def given(*texts: str) -> frozenset[str]:
-    """Return those texts that are not empty, for a filter."""
+    """Return the texts that are not empty, for a filter."""
     return frozenset(filter(None, texts))
 
 

@@ -12,7 +12,7 @@ from jobmeter.dialects.base.request import Choice
 from jobmeter.dialects.baseten.bodies import view_body
 from jobmeter.dialects.baseten.names import NAME
 from jobmeter.dialects.baseten.operations.projects import project
-from jobmeter.dialects.baseten.requests import JOB_PATH, JobRequest, answer, operation
+from jobmeter.dialects.baseten.requests import JOB_PATH, JobRequest, answer, operation, path_operation
 from jobmeter.errors import ConflictError
 from jobmeter.model.job import JobState
 from jobmeter.model.record import JobRecord, Records
@@ -56,7 +56,7 @@ class UpdateTrainingJob(JobRequest, frozen=True, kw_only=True):
         return answer({"training_job": view_body(view)})
 
 
-@operation(f"DELETE {JOB_PATH}", "jobs:delete", name="delete_training_projects_jobs")
+@path_operation(f"DELETE {JOB_PATH}", "jobs:delete", name="delete_training_projects_jobs")
 class DeleteJobWithData(JobRequest, frozen=True, kw_only=True):
     """Deletes the job, its samples, its logs and its events. Needs an administrator's key."""
 
@@ -65,7 +65,7 @@ class DeleteJobWithData(JobRequest, frozen=True, kw_only=True):
         return answer({"id": job.id, "deleted": True, "training_project_id": job.project})
 
 
-@operation(f"POST {JOB_PATH}/stop", "jobs:write", name="post_training_projects_jobs_stop")
+@path_operation(f"POST {JOB_PATH}/stop", "jobs:write", name="post_training_projects_jobs_stop")
 class MarkJobStopped(JobRequest, frozen=True, kw_only=True):
     """Marks the job as stopped.
 

@@ -137,7 +137,7 @@ class MetadataRequest(Request, frozen=True, kw_only=True):
 
 @operation(f"GET {API}/status/buildinfo", "metrics:read", name="buildinfo")
 class BuildInfoRequest(Request, frozen=True):
-    """Gives the version of the API, and that of Jobmeter as the revision."""
+    """Gives the version of the API, with Jobmeter's version as the revision."""
 
     def _steps(self) -> Steps:
         empty = dict.fromkeys(("branch", "buildUser", "buildDate", "goVersion"), "")

@@ -104,7 +104,7 @@ class ParseQuery(QueryRequest, frozen=True):
 
 
 def _most(reader: Prefetched) -> int:
-    """Return how many values a query may compute. One that reads nothing holds up the event loop."""
+    """Return the number of values that a query may compute. A query that reads nothing blocks the event loop."""
     return MOST_VALUES if reader.samples else _MOST_WITHOUT_READS
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.alibaba.pai_dlc import PAI_DLC
-from jobmeter.dialects.base import Context
+from jobmeter.dialects.base import Context, drive
 from jobmeter.errors import InvalidRequestError, JobmeterError, NotFoundError, ThrottledError, UnauthenticatedError
 from jobmeter.testing.dialect import ERRORS, REQUEST_ID, DialectTests
 
@@ -48,6 +48,29 @@ def test_an_error_body_is_what_the_sdk_reads(error):
 def test_a_credential_that_does_not_hold(reason, status, code):
     answer, body = _error(UnauthenticatedError("no", reason))
     assert (answer.status, body["Code"]) == (status, code)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "name"),
+    [
+        ("PUT", "/api/v1/jobs/j", "Priority"),
+        ("PUT", "/api/v1/jobs/j", "JobSpecs"),
+        ("POST", "/api/v1/jobs", "JobMaxRunningTimeMinutes"),
+        ("POST", "/api/v1/jobs", "Envs"),
+    ],
+)
+def test_an_empty_text_is_no_number_list_or_object(method, path, name):
+    body = {"DisplayName": "a", "JobType": "TFJob", "UserCommand": "c", "JobSpecs": [{"PodCount": 1}], name: ""}
+    call = Call(method, path, "", (("host", "h"),), json.dumps(body).encode())
+    match = PAI_DLC.match(call)
+    assert match is not None
+    with pytest.raises(InvalidRequestError) as refused:
+        drive(match.operation.answer(call, Context(0, REQUEST_ID, match.path)), _no_question)
+    assert refused.value.field == name
+
+
+def _no_question(question):
+    raise AssertionError(question)
 
 
 def test_an_old_core_needs_a_colon_in_the_message_of_a_wrong_signature():

@@ -67,7 +67,7 @@ class DescribeMetricMetaList(AlibabaRequest, frozen=True, kw_only=True):
 
 @operation("POST /", "catalog:read")
 class DescribeProjectMeta(AlibabaRequest, frozen=True, kw_only=True):
-    """Lists the namespaces. There is one, that of PAI-DLC.
+    """Lists the namespaces. The only namespace is PAI-DLC's.
 
     `{Resources: {Resource: [{Namespace, Description, Labels}]}, Total, PageNumber, PageSize, Code, Success,
     RequestId}`, numbers as texts.
@@ -76,7 +76,7 @@ class DescribeProjectMeta(AlibabaRequest, frozen=True, kw_only=True):
     labels: Annotated[
         Sequence[_Label],
         Meta(
-            description=f'JSON text: `{{"name": "product", "value": "{PRODUCT}"}}`, or an array of such. Default: all.'
+            description=f'JSON text: `{{"name": "product", "value": "{PRODUCT}"}}`, or an array of them. Default: all.'
         ),
         _Labels(list[_Label], "neither a JSON object with name and value nor an array of them"),
     ] = ()

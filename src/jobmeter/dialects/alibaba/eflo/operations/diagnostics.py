@@ -119,7 +119,7 @@ class ListDiagnosticResults(AlibabaRequest, frozen=True, kw_only=True):
     max_results: Annotated[
         int, BODY, Meta(ge=-(10**9), le=10**9, description=f"Below 20 it is 20, above {MAX_PAGE} it is {MAX_PAGE}.")
     ] = DEFAULT_PAGE
-    next_token: Annotated[str, BODY, Meta(description="That of the page before.")] = ""
+    next_token: Annotated[str, BODY, Meta(description="NextToken of the previous page.")] = ""
 
     def _steps(self) -> Steps:
         size = min(max(self.max_results, DEFAULT_PAGE), MAX_PAGE)

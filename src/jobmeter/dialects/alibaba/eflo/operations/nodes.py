@@ -69,7 +69,7 @@ class ListClusterNodes(AlibabaRequest, frozen=True, kw_only=True):
         _Pairs(),
     ] = ()
     max_results: Annotated[int, BODY, Meta(ge=1, le=100)] = 20
-    next_token: Annotated[str, BODY, Meta(description="That of the page before.")] = ""
+    next_token: Annotated[str, BODY, Meta(description="NextToken of the previous page.")] = ""
 
     def _steps(self) -> Steps:
         states = {word.casefold() for word in self.operating_states}
@@ -97,7 +97,7 @@ class ListClusterNodes(AlibabaRequest, frozen=True, kw_only=True):
 
 @operation("POST /", "nodes:read", by_resource=True)
 class DescribeNode(AlibabaRequest, frozen=True, kw_only=True):
-    """Returns one node. If several machines have that name, it is the one that sent last.
+    """Returns one node. If several machines have that name, the answer is the machine that sent last.
 
     `{NodeId, Hostname, ClusterId, ClusterName, ResourceGroupId, OperatingState, CreateTime, Networks, Disks,
     RequestId}`; OperatingState as in ListClusterNodes.

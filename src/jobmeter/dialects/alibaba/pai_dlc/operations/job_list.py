@@ -44,14 +44,14 @@ _SUMS = ("RequestCPU", "RequestGPU", "RequestMemory", "NodeCount")
 PAYMENTS = ("PrePaid", "Spot", "PostPaid")
 
 _OWN = "extra.pai-dlc"
-_OfSettings = Annotated[str, Meta(description="That of the job's Settings.")]
+_OfSettings = Annotated[str, Meta(description="The value in the job's Settings.")]
 _EQUAL = {
     "template_id": f"{_OWN}.TemplateId",
     "pipeline_id": f"{_OWN}.PipelineId",
     "caller": f"{_OWN}.Caller",
     "business_user_id": f"{_OWN}.BusinessUserId",
 }
-"""Fields of a job by the parameter that they equal; ``_CONTAINS`` has those that contain one."""
+"""Fields of a job by the parameter that they equal; ``_CONTAINS``: by the parameter that they contain."""
 _CONTAINS = {
     "username": "user",
     "resource_quota_name": "resource_group",

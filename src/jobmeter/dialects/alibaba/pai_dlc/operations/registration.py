@@ -53,7 +53,7 @@ class CreateJob(AlibabaRequest, frozen=True, kw_only=True):
         list[specs.JobSpec],
         Meta(
             description=f"The roles: `Type`, `PodCount` (at most {specs.MAX_PODS} pods in all), `ResourceConfig`, "
-            "`EcsSpec`, `Image`, ... Pods are named `<JobId>-worker-0`. The job's limits are those of the largest role."
+            "`EcsSpec`, `Image`, ... Pods are named `<JobId>-worker-0`. The job has the limits of its largest role."
         ),
     ]
     workspace_id: Annotated[str, Meta(description="The workspace.")] = ""

@@ -79,8 +79,8 @@ class ListTrainingJobs(PageRequest, frozen=True, kw_only=True):
     status: Annotated[str, Choice(tuple(STATUS.meanings))] = ""
     workspace_id: Annotated[str, Meta(description="The workspace.")] = ""
     labels: Labels = field(default_factory=dict)
-    algorithm_name: Annotated[str, Meta(description="That of the job's record.")] = ""
-    algorithm_provider: Annotated[str, Meta(description="That of the job's record.")] = ""
+    algorithm_name: Annotated[str, Meta(description="The algorithm in the job's record.")] = ""
+    algorithm_provider: Annotated[str, Meta(description="The provider of the algorithm in the job's record.")] = ""
     is_temp_algo: Annotated[
         bool | None, Meta(description="`true`: jobs whose record says so; `false`: the others."), FLAG
     ] = None

@@ -95,8 +95,12 @@ class ListNodes(PageRequest, frozen=True, kw_only=True):
     machine_group_ids: Annotated[
         tuple[str, ...], Meta(description="Separated by commas, as ListResourceGroupMachineGroups names them.")
     ] = ()
-    pod_num: Annotated[int | None, Meta(ge=0, le=10**9, description="Nodes with so many replicas.")] = None
-    workload_num: Annotated[int | None, Meta(ge=0, le=10**9, description="Nodes with replicas of so many jobs.")] = None
+    pod_num: Annotated[int | None, Meta(ge=0, le=10**9, description="Nodes with exactly this number of replicas.")] = (
+        None
+    )
+    workload_num: Annotated[
+        int | None, Meta(ge=0, le=10**9, description="Nodes with replicas of exactly this number of jobs.")
+    ] = None
     availability_zone: _Unknown = ""
     clique_id: _Unknown = field(default="", name="CliqueID")
     disk_pl: _Unknown = field(default="", name="DiskPL")

@@ -111,7 +111,7 @@ class GetNodeMetrics(GroupRequest, frozen=True, kw_only=True):
     """
 
     metric_type: Annotated[str, Meta(description=f"One of {listed(NODE_METRICS)}, in any letter case.")]
-    gpu_type: Annotated[str, Meta(description="Nodes with such a device alone: `V100`, `A100`, `H200`, ...")] = field(
+    gpu_type: Annotated[str, Meta(description="Only nodes with this device: `V100`, `A100`, `H200`, ...")] = field(
         default="", name="GPUType"
     )
     start_time: Annotated[int | None, Meta(description=f"{TIME_TEXT} Default: one hour ago."), TIME] = None
