@@ -21,7 +21,7 @@ from jobmeter.query.stretches import steady_stretches
 WINDOWS = 10
 """Shortest windows in the hold time of a rule."""
 _COARSER = 4
-"""So many windows become one of the next length."""
+"""Number of windows that become one of the next length."""
 _FEWEST = 3
 """Windows in which a member differs, at least."""
 _FEW = 8
@@ -47,7 +47,7 @@ class PeerDifference(msgspec.Struct, frozen=True, eq=False):
     others: Float64s
     score: Float64s
     relative: Float64s
-    """Return the distance of each member from the others, as a share of their median; 0 where unknown."""
+    """Distance of each member from the others, as a share of their median; 0 where unknown."""
     floor: float
 
     def far(self, least: float) -> Bools:
@@ -106,9 +106,8 @@ class Peers(msgspec.Struct, frozen=True, eq=False):
         """Return the members for which a condition, bool[member, window], lasted for the hold time, few as they are.
 
         ``share`` is how much of that time it has to be seen. More members than a share ``most`` of all that always
-        differed do so by design. If more than a third of the members differ, and more than two of five,
-        nobody can say which are odd.
-        ``least`` of few members may differ.
+        differed do so by design. Of few members ``least`` may. If more than a third of the members differ, and more
+        than two of five, nobody can say which are odd.
         """
         rows = np.flatnonzero(apart.any(axis=1)).tolist()
         found = [one for row in rows if (one := self._outlier(row, apart, numbers))]

@@ -14,6 +14,7 @@ _COLLECTIVE = re.compile(
     re.IGNORECASE,
 )
 _LIBRARIES = ("/torch/distributed/", "/mpi4py/", "/horovod/", "/deepspeed/comm/", "/oneccl")
+_LOADERS = ("/torch/utils/data/", "/webdataset/", "/tensorflow/python/data/", "/streaming/base/")
 _NETWORK_CALLS = frozenset(
     {"recvfrom", "recvmsg", "sendto", "sendmsg", "accept", "accept4", "connect", "poll", "ppoll", "select", "pselect6"}
     | {"epoll_wait", "epoll_pwait", "epoll_pwait2"}
@@ -40,15 +41,20 @@ _BY_CALL = {
     "newfstatat": "waits for a filesystem",
     "statx": "waits for a filesystem",
 }
+_STORAGE_CALLS = frozenset({"fsync", "fdatasync", "newfstatat", "statx"})
+_STORAGE_WAIT = re.compile(r"nfs|rpc_wait|fuse|lustre|^ll_")
+_PIPE_WAIT = re.compile(r"fifo|wait_for_partner|pipe")
 _BY_WAIT = (
     (re.compile(r"nanosleep"), "sleeps"),
     (re.compile(r"futex"), "waits for a lock"),
-    (re.compile(r"fifo|wait_for_partner|pipe"), "waits for the other end of a pipe"),
-    (re.compile(r"nfs|rpc_wait|fuse|lustre|ll_"), "waits for a network filesystem"),
+    (_PIPE_WAIT, "waits for the other end of a pipe"),
+    (_STORAGE_WAIT, "waits for a network filesystem"),
     (re.compile(r"locks|flock"), "waits for the lock of a file"),
     (re.compile(r"^do_wait|kernel_wait"), "waits for a child process"),
 )
-_NETWORK_WAIT = re.compile(r"sk_wait|wait_woken|tcp_|inet_|unix_stream|unix_accept|do_poll|ep_poll|do_select|skb_wait")
+_NETWORK_WAIT = re.compile(
+    r"sk_wait|wait_woken|tcp_|inet_|unix_stream|unix_accept|do_poll|poll_schedule|ep_poll|do_select|skb_wait"
+)
 
 
 class PlaceKind(Enum):
@@ -77,6 +83,18 @@ def kind_of(evidence: RankEvidence) -> PlaceKind:
     if _NETWORK_WAIT.search(evidence.wait):
         return PlaceKind.PEER
     return PlaceKind.OTHER if any(pattern.search(evidence.wait) for pattern, _ in _BY_WAIT) else PlaceKind.UNKNOWN
+
+
+def may_work(evidence: RankEvidence) -> bool:
+    """True for a rank that may be slow, not stuck: it moved, or waits for storage or for its data loader."""
+    if evidence.moved or evidence.state == "D" or evidence.call in _STORAGE_CALLS:
+        return True
+    reads_file = (
+        evidence.call in _TRANSFERS and evidence.target.startswith("/") and not evidence.target.startswith("/dev/")
+    )
+    if (reads_file and not _PIPE_WAIT.search(evidence.wait)) or _STORAGE_WAIT.search(evidence.wait):
+        return True
+    return any(part in frame.file for frame in evidence.main for part in _LOADERS)
 
 
 def place_of(evidence: RankEvidence) -> str:

@@ -1,7 +1,7 @@
 """Evaluates rules over the last part of running jobs: those whose findings help before the end.
 
 Samples are read with one query a job (more only for a very large one); events and nodes are read for many jobs
-together. Log lines are read of a job of which a replica failed lately, and now and then of any job.
+together. Log lines are read for a job in which a replica failed lately, and at intervals for every job.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -80,7 +80,7 @@ def evaluate_running(
     """Evaluate some jobs, each with its open rules; those that run no longer are left out.
 
     The newest lines are read of the jobs ``with_lines``, which shows their silence. A job whose evaluation fails does
-    not affect the others. Raises as ``Executor.run`` does where what is read of all together cannot be.
+    not affect the others. Raises as ``Executor.run`` does if the shared reads fail.
     """
     which = [rule for rule in rules() if rule.running]
     listed = executor.run(JobViewsQuestion(tuple(jobs), TimeRange(0, MAX_TIME_MS)), scope)

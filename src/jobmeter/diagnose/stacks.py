@@ -12,6 +12,7 @@ from jobmeter.diagnose.places import (
     PlaceKind,
     is_collective,
     kind_of,
+    may_work,
     place_of,
     short_list,
 )
@@ -36,12 +37,13 @@ class ComparedRank(msgspec.Struct, frozen=True, eq=False):
 
 
 class NamedRank(msgspec.Struct, frozen=True):
-    """A rank that the others wait for, and a sentence about where it is."""
+    """A rank that the others wait for, and a sentence about where it is. ``may_work``: it may be slow, not stuck."""
 
     replica: str
     node: str
     attempt: int
     text: str
+    may_work: bool = False
 
 
 class StackComparison(msgspec.Struct, frozen=True):
@@ -68,7 +70,14 @@ def compare(view: JobView, answers: Sequence[NodeAnswer]) -> StackComparison:
     if not odd:
         return StackComparison(_of_all(ranks) + _still_moving(alive), [], notes)
     named = [
-        NamedRank(one.evidence.replica, one.node, one.evidence.attempt, _text(one, behind, collective)) for one in odd
+        NamedRank(
+            one.evidence.replica,
+            one.node,
+            one.evidence.attempt,
+            _text(one, behind, collective),
+            may_work(one.evidence) and one not in stopped,
+        )
+        for one in odd
     ]
     sentence = short_list([one.text for one in named], 4, "; ") + _others(ranks, odd, waiting, collective)
     return StackComparison(sentence + _still_moving(alive), named, notes)

@@ -76,11 +76,21 @@ def finish_stacks(
 
 
 def _events(task: DiagnosticTask, result: StackComparison, now_ms: int) -> list[EventRecord]:
-    """Return an event about the job, and one about each rank that the others wait for, all of one time."""
+    """Return an event about the job, and one about each rank that the others wait for, all of one time.
+
+    The event about a rank that may be slow instead of stuck has level info.
+    """
     level = Level.WARNING if result.named else Level.INFO
     common = EventRecord(time=now_ms, project=task.project, job=task.job, level=level, reason=STACK_EVIDENCE)
     named = [
-        replace(common, source=EventSource.REPLICA, replica=one.replica, attempt=one.attempt, message=one.text)
+        replace(
+            common,
+            source=EventSource.REPLICA,
+            replica=one.replica,
+            attempt=one.attempt,
+            level=Level.INFO if one.may_work else Level.WARNING,
+            message=one.text,
+        )
         for one in result.named[:16]
     ]
     return [replace(common, source=EventSource.JOB, message=result.sentence), *named]

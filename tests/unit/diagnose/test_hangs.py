@@ -13,7 +13,7 @@ from jobmeter.diagnose.examine import examine
 from jobmeter.diagnose.registry import rules
 from jobmeter.examples.faults.build import JobShape
 from jobmeter.examples.faults.generated import FAULTS
-from jobmeter.model.event import STACK_EVIDENCE, Event
+from jobmeter.model.event import STACK_EVIDENCE, Event, Level
 from jobmeter.model.finding import FindingRole, Severity
 from jobmeter.model.job import JobState
 from jobmeter.model.log import LogLine
@@ -91,10 +91,16 @@ def test_a_hang_is_found_with_its_beginning_and_nothing_else_is(kind, seed, rank
     st.sampled_from([2, 4, 8]),
     st.integers(2, 30),
     st.floats(2.5, 8),
-    st.sampled_from(["rests", "computes", "is not named", "was named before"]),
+    st.floats(0.5, 16),
+    st.sampled_from(["rests", "computes", "may be slow", "is not named", "was named before"]),
 )
-def test_stacks_show_a_hang_early_where_the_rank_that_others_wait_for_rests(kind, seed, ranks, interval, minutes, rank):
-    """The named rank may compute for all of them, which is no hang: it compiles, or prepares data."""
+def test_stacks_show_a_hang_early_where_the_rank_that_others_wait_for_rests(
+    kind, seed, ranks, interval, minutes, load, rank
+):
+    """The named rank may compute for all of them, which is no hang: it compiles, or prepares data.
+
+    It computes with one core, however many cores the replica used before.
+    """
     levels, metrics = KINDS[kind]
     job = Training(np.random.default_rng(seed), ranks, interval, 40, metrics, JobState.RUNNING)
     stop = job.start + int((40 - minutes) * MINUTE)
@@ -103,13 +109,17 @@ def test_stacks_show_a_hang_early_where_the_rank_that_others_wait_for_rests(kind
 
     def change(metric, own, time, value):
         own_level = levels[metric]
-        if metric == "cpu.usage" and f"worker-{own}" == odd:
-            own_level = 0.9 if rank == "computes" else 0.001
+        if metric == "cpu.usage":
+            value = load * value
+            if f"worker-{own}" == odd:
+                own_level = 0.9 if rank == "computes" else 0.001
         return np.where(time >= stop, own_level, value)
 
     time = stop - 3 * MINUTE if rank == "was named before" else NOW - MINUTE // 2
     named = ("",) if rank == "is not named" else ("", odd)
-    events = [Event(time=time, project="lab", job="j", replica=one, reason=STACK_EVIDENCE) for one in named]
+    level = Level.INFO if rank == "may be slow" else Level.WARNING
+    event = Event(time=time, project="lab", job="j", level=Level.WARNING, reason=STACK_EVIDENCE)
+    events = [replace(event, replica=one, level=level if one else event.level) for one in named]
     case = replace(job.sampled(change).case, events=events)
     hangs = [one for one in examine(case, THRESHOLDS) if one.rule == "hang_hw"]
     assert bool(hangs) == (rank == "rests" and "cpu.usage" in metrics)

@@ -1,10 +1,13 @@
 """The rank that others wait for, in stacks drawn at random: it is named whatever its place, name and number."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from jobmeter.diagnose.places import may_work, place_of
 from jobmeter.diagnose.stack_findings import with_stacks
 from jobmeter.diagnose.stacks import compare
 from jobmeter.model.event import STACK_EVIDENCE, Event, EventSource, Level
@@ -25,7 +28,7 @@ def stack(*functions, line=10):
 
 def rank(at, functions=(), line=10, **more):
     threads = [ThreadStack(100 + at, "MainThread", stack(*functions, line=line))] if functions else []
-    return RankEvidence(replica=f"worker-{at}", rank=at, pid=100 + at, threads=threads, moved=False, **more)
+    return RankEvidence(replica=f"worker-{at}", rank=at, pid=100 + at, threads=threads, **{"moved": False, **more})
 
 
 def view(size, state=JobState.RUNNING):
@@ -154,6 +157,47 @@ def test_a_rank_blocked_by_a_filesystem_is_named():
     result = result_of(ranks)
     assert named(result) == {"worker-3"}
     assert "waits for a network filesystem, which nothing interrupts, in `save`" in result.sentence
+
+
+SLOW: dict[str, dict[str, Any]] = {
+    "a write to a slow disk": {"state": "D", "call": "fsync", "wait": "folio_wait_bit_common"},
+    "an unknown wait in the kernel": {"state": "D"},
+    "a flush": {"state": "S", "call": "fsync"},
+    "a write over the network": {
+        "state": "S",
+        "call": "write",
+        "target": "/mnt/step.pt",
+        "wait": "request_wait_answer",
+    },
+    "a network filesystem": {"state": "S", "wait": "ll_file_read"},
+    "data of its loader": {"state": "S", "call": "poll", "wait": "do_poll"},
+    "steps": {"moved": True},
+}
+STUCK: dict[str, dict[str, Any]] = {
+    "sleep": SLEEPS,
+    "a lock": {"state": "S", "call": "futex", "wait": "futex_wait_queue"},
+    "a pipe": {"state": "S", "call": "read", "target": "/tmp/commands", "wait": "pipe_read"},
+    "a terminal": {"state": "S", "call": "read", "target": "/dev/pts/0", "wait": "n_tty_read"},
+    "the end of a child": {"state": "S", "call": "wait4", "wait": "do_wait"},
+    "a debugger on a slow disk": {"state": "T", "moved": True},
+}
+
+
+@pytest.mark.parametrize("reason", [*SLOW, *STUCK])
+def test_a_named_rank_may_be_slow_instead_of_stuck(reason):
+    evidence = rank(3, ["main", "save"], **{"state": "S", **{**SLOW, **STUCK}[reason]})
+    if reason == "data of its loader":
+        loader = StackFrame("_try_get_data", "/opt/python/torch/utils/data/dataloader.py", 1288)
+        evidence = replace(evidence, threads=[ThreadStack(103, "MainThread", [loader, *stack("main", "epoch")])])
+    others = [rank(at, ["main", "all_reduce"], **RECEIVES) for at in range(3)]
+    [odd] = result_of([*others, evidence]).named
+    assert (odd.replica, odd.may_work) == ("worker-3", reason in SLOW)
+
+
+def test_a_poll_is_no_network_filesystem():
+    evidence = RankEvidence(replica="w", state="S", wait="poll_schedule_timeout.constprop.0")
+    assert place_of(evidence).startswith("waits for data from another process")
+    assert not may_work(evidence)
 
 
 def test_ranks_that_move_may_be_at_work():

@@ -87,6 +87,17 @@ def test_agents_answer_and_the_rank_is_named(server):
     assert {(one.get("replica", ""), one["message"] == SENTENCE) for one in stacks} == {("", True), ("worker-2", False)}
 
 
+def test_the_event_about_a_rank_that_may_be_slow_is_information(server):
+    task = request(server).json()["id"]
+    slow = frames(evidence(WAITS[0], (2, "save", "fsync")))
+    poll(server, "n0", {"task": task, "stacks": slow})
+    poll(server, "n1", {"task": task, "stacks": ODD})
+    carry(server)
+    events = server.call("GET", "/jobs/j/events").json()["events"]
+    levels = {one.get("replica", ""): one["level"] for one in events if one["reason"] == STACK_EVIDENCE}
+    assert levels == {"": "warning", "worker-2": "info"}
+
+
 def test_a_node_that_does_not_answer_is_named_at_the_deadline(server):
     task = request(server).json()["id"]
     poll(server, "n0", {"task": task, "stacks": EVEN})

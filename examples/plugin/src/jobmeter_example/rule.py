@@ -1,4 +1,4 @@
-"""A replica has so many threads that they mostly wait for each other."""
+"""Example of a rule: it finds replicas with thousands of threads."""
 
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.rule import Findings, Rule

@@ -14,8 +14,8 @@ from jobmeter.model.time import Clock
 class NotSupportedError(Exception):
     """Value that the device, its driver or our rights do not provide now. It is absent, never 0.
 
-    ``lasting``: the device never gives this value; else the next call may. ``state`` is the state of a device of which
-    every call fails like this.
+    ``lasting``: the device never gives this value; else the next call may. ``state`` is the device's state if all its
+    calls fail for this reason.
     """
 
     def __init__(self, text: str, *, lasting: bool = False, state: DeviceState = DeviceState.LOST) -> None:

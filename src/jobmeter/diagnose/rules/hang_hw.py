@@ -13,7 +13,7 @@ from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import amount_of, title
 from jobmeter.model.batch import Bools, Float64s
 from jobmeter.model.catalog import CATALOG
-from jobmeter.model.event import STACK_EVIDENCE
+from jobmeter.model.event import STACK_EVIDENCE, Level
 from jobmeter.model.finding import Evidence, Severity, Subject
 
 _FLOWS = ("network.receive", "network.transmit", "disk.read", "disk.write", "gpu.nvlink.transmit", "gpu.nvlink.receive")
@@ -49,12 +49,12 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Up to the end of the samples nothing moves, of any replica and device, where there was work before.
 
     Devices stay at one level: idle, or busy with a collective that waits for a rank. A shorter time is enough where
-    the stacks of the ranks show that the others wait for one that rests.
+    the stacks of the ranks show that the others wait for a stuck rank.
     """
     still = _stand_still(case, numbers, numbers["hold"], is_open=rule.name in case.open_rules)
     if not still:
         suspicious = _suspicious(case, numbers)
-        still = suspicious if suspicious and _is_shown(case, suspicious) else []
+        still = suspicious if suspicious and _is_shown(case, suspicious, numbers) else []
     if still:
         span, evidence = (_begin(still), _end(still)), list(_evidence(still, _begin(still)))
         sentence = f"{_who(case, still)}: {_how(still)}"
@@ -74,14 +74,21 @@ def _suspicious(case: Case, numbers: Numbers) -> list[Still]:
     return _stand_still(case, numbers, numbers["suspect"], is_open=False)
 
 
-def _is_shown(case: Case, still: Sequence[Still]) -> bool:
-    """True where the newest stacks since then name ranks that the others wait for, and these ranks use no CPU."""
+def _is_shown(case: Case, still: Sequence[Still], numbers: Numbers) -> bool:
+    """True where the newest stacks since then name ranks that the others wait for, and these ranks are stuck.
+
+    A stuck rank uses no CPU. An event of level info is about a rank that may be slow, for example to write a file.
+    """
     since = _begin(still)
     compared = [one for one in case.events if one.reason == STACK_EVIDENCE and one.time >= since]
     newest = max((one.time for one in compared), default=0)
-    named = {one.replica for one in compared if one.time == newest and one.replica}
-    resting = {one.signal.replica for one in still if one.kind == "cpu" and one.quiet}
-    return bool(named) and named <= resting and named < {one.signal.replica for one in still}
+    events = [one for one in compared if one.time == newest and one.replica]
+    named = {one.replica for one in events}
+    # A share of the usual level of many cores is enough for one thread to compute.
+    least = numbers["work_cpu"]
+    resting = {one.signal.replica for one in still if one.kind == "cpu" and one.quiet and one.level <= least}
+    sure = bool(named) and all(one.level is not Level.INFO for one in events)
+    return sure and named <= resting and named < {one.signal.replica for one in still}
 
 
 def _stand_still(case: Case, numbers: Numbers, hold_ms: float, *, is_open: bool) -> list[Still]:

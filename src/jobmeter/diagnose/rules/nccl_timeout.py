@@ -7,7 +7,7 @@ from jobmeter.model.finding import Severity
 RULE = Cause(
     name="nccl_timeout",
     title="NCCL timeout",
-    sees="A collective operation waited for a rank that did not come.",
+    sees="A collective operation timed out because a rank did not join.",
     advice="Look for the rank that failed first or hangs (jobmeter diagnose JOB --stacks, while the job runs); "
     "if there is none, at the network between the nodes.",
     lines=(

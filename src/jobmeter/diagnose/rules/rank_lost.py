@@ -81,9 +81,9 @@ def _gone(rule: Rule, replica: str, since: int, last: int) -> Finding:
 RULE = Rule(
     name="rank_lost",
     title="Rank lost",
-    sees="A rank's processes went away while those of other ranks stayed.",
-    advice="Look at the node of that rank; what the others report is a consequence. Where they wait for it: "
-    "jobmeter diagnose JOB --stacks.",
+    sees="One rank has no processes left, while other ranks still run.",
+    advice="Look at the node of that rank; errors of the other ranks are a consequence. "
+    "jobmeter diagnose JOB --stacks shows where they wait.",
     source="https://github.com/NVIDIA/nvidia-resiliency-ext",
     find=find,
     metrics=("cpu.usage", "memory.usage", "gpu.utilization"),

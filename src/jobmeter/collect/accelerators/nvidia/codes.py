@@ -57,7 +57,7 @@ class Failure(NamedTuple):
 
 
 def state_of(code: int) -> DeviceState:
-    """Return the state of a device of which every call fails with this code."""
+    """Return the state of a device whose calls all fail with this code."""
     return _STATES.get(code, DeviceState.LOST)
 
 
