@@ -127,6 +127,8 @@ class Allowance:
 
     def check(self, key: str) -> None:
         """Raise ThrottledError if the key has nothing left."""
+        if not self._per_minute:
+            return
         with self._lock:
             bucket = self._buckets.get(key)
             if bucket is None or bucket.fill(self._clock.monotonic()) > 0:

@@ -24,6 +24,7 @@ from jobmeter.query.alerts import (
     WaitingMessagesQuestion,
     silences,
 )
+from jobmeter.query.permitted import permitted_names
 from jobmeter.query.records import (
     ChangedJobsQuestion,
     FindingsQuestion,
@@ -98,11 +99,17 @@ class DroppedEventsQuestion(msgspec.Struct, Question[int], frozen=True):
 
 
 class DamageQuestion(msgspec.Struct, Question[Sequence[DamagedPart]], frozen=True):
-    """Question for the unreadable parts of the store that may have held samples of a job or node; None: all parts."""
+    """Question for the unreadable parts of the store that may have held samples of a job or node."""
 
     by_resource = of_job = True
 
-    subject: JobRef | NodeRef | None = None
+    subject: JobRef | NodeRef
+
+
+class AllDamageQuestion(msgspec.Struct, Question[Sequence[DamagedPart]], frozen=True):
+    """Question for every unreadable part of the store."""
+
+    whole_server = True
 
 
 class ProbeQuestion(msgspec.Struct, Question[bool], frozen=True):
@@ -131,12 +138,13 @@ def damage(
 ) -> Sequence[DamagedPart]:
     """Answer a ``DamageQuestion``."""
     damaged, subject = store.damaged(), question.subject
-    if not damaged or subject is None:
+    if not damaged:
         return damaged
     keys = [NO_JOB]
     if isinstance(subject, JobRef):
         heads = registry.job_head(projects_of(subject.project, scope), subject.id, now_ms)
-        keys = [job_key(head.project, head.id) for head in heads]
+        visible = permitted_names(registry, ((head.project, head.id) for head in heads), scope, now_ms)
+        keys = [job_key(*name) for name in visible]
     return [part for part in damaged if any(map(part.may_concern, keys))]
 
 
@@ -184,6 +192,7 @@ def record_answers(store: Store, registry: Registry, clock: Clock, subjects: Sub
         SilencesQuestion: lambda _, scope: silences(registry, scope, now_ms()),
         StatisticsQuestion: lambda _, __: store.statistics(),
         DroppedEventsQuestion: lambda _, __: registry.events_dropped,
+        AllDamageQuestion: lambda _, __: store.damaged(),
         DamageQuestion: lambda question, scope: damage(store, registry, question, scope, now_ms()),
         ProbeQuestion: lambda question, _: probe(store, registry, question),
     }

@@ -24,7 +24,7 @@ from jobmeter.model.steps import SUMMARY_BUCKETS
 from jobmeter.model.time import MAX_TIME_MS, SECOND, Clock, TimeRange
 from jobmeter.model.trace_filter import SpanFilter, TraceFilter
 from jobmeter.query import gather, series, traces
-from jobmeter.query.administration import Answers, DamageQuestion, record_answers
+from jobmeter.query.administration import AllDamageQuestion, Answers, record_answers
 from jobmeter.query.defaults import CORE_METRICS, SUMMARY_METRICS, default_step, job_end, life
 from jobmeter.query.facts import JobFacts, JobFactsQuestion, NodeFacts, NodeFactsQuestion, job_facts, node_facts
 from jobmeter.query.fleet import FleetQuestion, fleet
@@ -126,7 +126,7 @@ class Executor:
             EncodedQuestion: self._measurements.encoded_from_memory,
             HeadQuestion: lambda question, scope: self._subjects.cached_head(question.ref, scope),
             JobQuestion: self._cached_job,
-            DamageQuestion: lambda question, _: store.damaged() if question.subject is None else None,
+            AllDamageQuestion: self._answers[AllDamageQuestion],
         }
 
     def _answers_by_type(self) -> Answers:

@@ -43,7 +43,7 @@ from jobmeter.query.request import (
 )
 from jobmeter.query.response_cache import ResponseCache, Validator
 from jobmeter.query.restarts import join_restarts
-from jobmeter.query.result_cache import Part, ResultCache, Tables, ends, middle, woven
+from jobmeter.query.result_cache import Part, ResultCache, Tables, ends, interleave, middle
 from jobmeter.query.sampled import SampledLine, SampledQuestion, Sampling
 from jobmeter.query.shape import SelectedSeries
 from jobmeter.query.source import RAW_IS_QUICK, Source
@@ -295,7 +295,7 @@ class Measurements:
             meter.count_cached(part.rows, part.tiers)
         before, after = (of(end) if end.length_ms else None for end in ends(span, inside))
         parts = [tables for tables in (before, part.tables, after) if tables is not None]
-        return {metric.name: woven([tables[metric.name] for tables in parts]) for metric in metrics}
+        return {metric.name: interleave([tables[metric.name] for tables in parts]) for metric in metrics}
 
     @staticmethod
     def _table(frame: BucketedSeries, metric: Metric, query: MetricQuery, layout: Layout) -> ResultTable:

@@ -101,11 +101,11 @@ def merge(parts: Sequence[BucketColumns]) -> BucketColumns:
         return empty()
     if len(filled) == 1:
         return filled[0]
-    columns = _woven(filled)
+    columns = _interleave(filled)
     return _merge(columns, columns.index, columns.time)
 
 
-def _woven(parts: Sequence[BucketColumns]) -> BucketColumns:
+def _interleave(parts: Sequence[BucketColumns]) -> BucketColumns:
     """Interleave the rows of all parts by series, and within a series in the order of the parts.
 
     Each part is sorted by series. If the parts follow each other in time, as they nearly always do, no sorting is

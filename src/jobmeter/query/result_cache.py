@@ -75,7 +75,7 @@ def ends(span: TimeRange, inside: TimeRange) -> tuple[TimeRange, TimeRange]:
     return TimeRange(span.start_ms, inside.start_ms), TimeRange(inside.end_ms, span.end_ms)
 
 
-def woven(tables: Sequence[ResultTable]) -> ResultTable:
+def interleave(tables: Sequence[ResultTable]) -> ResultTable:
     """Interleave the rows of successive tables by owner; each table is sorted."""
     filled = [table for table in tables if len(table)]
     if len(filled) < 2:

@@ -9,7 +9,7 @@ from jobmeter.access.decide import EVERYTHING
 from jobmeter.access.signatures import ACS3, ROA, RPC, SDK_HMAC, Scheme
 from jobmeter.dialects.base import Answer, Context, Dialect
 from jobmeter.errors import JobmeterError, NotFoundError, UnauthenticatedError, UnavailableError
-from jobmeter.query.administration import DamageQuestion, ProbeQuestion
+from jobmeter.query.administration import AllDamageQuestion, ProbeQuestion
 from jobmeter.server import telemetry
 from jobmeter.server.admission import Lane
 from jobmeter.server.exchange import Exchange
@@ -97,7 +97,7 @@ class Readiness:
         Raises UnavailableError if either fails or is too slow.
         """
         await asyncio.gather(*(check.passed(self._lane) for check in self._checks))
-        damaged = self._executor.from_memory(DamageQuestion(), EVERYTHING)
+        damaged = self._executor.from_memory(AllDamageQuestion(), EVERYTHING)
         if not damaged:
             return Answer(200, b"ready\n", content_type=_TEXT)
         counts = ", ".join(_counted(table, damaged) for table in sorted({part.table for part in damaged}))

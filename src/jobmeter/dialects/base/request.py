@@ -304,10 +304,11 @@ class ParameterReader:
     def choice(self, slot: ParameterSlot, value: Any, choice: Choice) -> Any:  # noqa: ANN401
         """Return the meaning of a word."""
         word = self.text(slot, value)
-        if choice.fold(word) not in choice.folded:
+        folded = choice.fold(word)
+        if folded not in choice.folded:
             words = ", ".join(choice.meanings)
             raise self.wrong(slot, word, f"one of {words}" if len(choice.meanings) > 1 else words)
-        return choice.folded[choice.fold(word)]
+        return choice.folded[folded]
 
     def time(self, slot: ParameterSlot, value: Any) -> int:  # noqa: ANN401
         """Return epoch milliseconds."""
@@ -433,13 +434,21 @@ class Operations:
 def _starter(
     reader: ParameterReader, shape: type[Request], slots: Sequence[ParameterSlot]
 ) -> Callable[[Call, Context], Steps]:
-    reads = [(slot.attribute, slot.kind.read, slot) for slot in slots]
+    # Most parameters are absent: the default of the field stands, and nothing reads them.
+    reads = [
+        (slot, slot.attribute, slot.kind.read, slot.required or type(slot.kind).read is not ParameterKind.read)
+        for slot in slots
+    ]
     # An encoded body, such as a message of remote write, is no form, whatever its content type.
     needs_values = any(not isinstance(slot.kind, Header | Raw) for slot in slots)
 
     def start(call: Call, context: Context) -> Steps:
         values = reader.values(call, context) if needs_values else {}
-        fields = {attribute: read(reader, slot, values) for attribute, read, slot in reads}
+        fields = {
+            attribute: read(reader, slot, values)
+            for slot, attribute, read, always in reads
+            if always or slot.name in values
+        }
         return shape(call=call, context=context, **fields)()
 
     return start

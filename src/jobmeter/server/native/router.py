@@ -10,11 +10,12 @@ from types import MappingProxyType
 from typing import cast
 
 from jobmeter.access.call import Call
+from jobmeter.access.decide import EVERYTHING
 from jobmeter.dialects.base import Answer, OperationRun
 from jobmeter.dialects.base.routes import Routes
 from jobmeter.errors import JobmeterError, NotFoundError
 from jobmeter.model.series import check_project
-from jobmeter.query.administration import DamageQuestion
+from jobmeter.query.administration import AllDamageQuestion
 from jobmeter.query.meter import QueryCost
 from jobmeter.server import admission
 from jobmeter.server.exchange import Exchange
@@ -100,7 +101,7 @@ ENDPOINTS: Sequence[Endpoint] = (
 )
 """Every route of our own API."""
 _NO_ARGUMENTS = Arguments({}, ())
-_DAMAGE = DamageQuestion()
+_DAMAGE = AllDamageQuestion()
 
 
 class NativeHandler:
@@ -133,8 +134,7 @@ class NativeHandler:
             return endpoint.begin(context)
         if not endpoint.is_operation:
             return None
-        damaged = services.executor.from_memory(_DAMAGE, context.scope)
-        if damaged:
+        if services.executor.from_memory(_DAMAGE, EVERYTHING):
             return None  # a worker has to find the damaged parts that the answer names
         operation = cast("Operation", endpoint.work(context))
         run, read = OperationRun(operation), partial(services.executor.from_memory, scope=context.scope)
