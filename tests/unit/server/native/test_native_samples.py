@@ -2,9 +2,11 @@ import asyncio
 import csv
 import io
 import json
+import tracemalloc
 from itertools import pairwise
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
@@ -326,6 +328,34 @@ def _which(row):
     labels = row["labels"] if isinstance(row["labels"], dict) else json.loads(row["labels"])
     assert labels == {"a": 'x"y,\\', "b": "é"}
     return 2
+
+
+def test_slow_readers_of_parquet_hold_a_group_each():
+    """Between two pieces a reader holds neither the samples of the whole export nor the bytes that were sent."""
+    entries = [SeriesPart(Series("gpu.power", job="j"), SubjectKey("", "", "", "", ""), "")]
+    draw, rows_of_group = np.random.default_rng(1), arrow.GROUP
+
+    def reader(groups):
+        def blocks():
+            for first in range(0, groups * rows_of_group, raw.ROWS):
+                times = np.arange(first, first + raw.ROWS)
+                yield SampleColumns(np.zeros(raw.ROWS, np.uint32), times, draw.random(raw.ROWS))
+
+        return raw.parquet(Readings(frozenset({"gpu.power"}), entries, blocks()), "j").chunks
+
+    list(reader(1))  # Arrow imports modules for its first table.
+    held, sent = list[int](), 0
+    tracemalloc.start()
+    try:
+        arrows = pa.total_allocated_bytes()
+        for together in zip(reader(8), reader(8), strict=True):
+            sent += sum(map(len, together))
+            held.append(tracemalloc.get_traced_memory()[0] + pa.total_allocated_bytes() - arrows)
+    finally:
+        tracemalloc.stop()
+    assert sent > 2 * 8 * rows_of_group * 6, "random values cannot be compressed much"
+    # Of the eight groups of an export.
+    assert max(held) < 2 * 4 * rows_of_group * 20
 
 
 @given(_POINTS, st.data())
