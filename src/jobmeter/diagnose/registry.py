@@ -46,7 +46,7 @@ def _tables() -> Iterator[tuple[str, Table]]:
 
 
 def _is_usable(plugin: Plugin) -> bool:
-    """Return False for a rule whose questions would fail, which are asked together with those of other rules."""
+    """Return False for a rule whose questions would fail. The questions of all rules are asked together."""
     try:
         error = _mistake(plugin.part)
     except Exception as raised:  # noqa: BLE001 - a module of somebody else may have any values

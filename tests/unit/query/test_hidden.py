@@ -99,7 +99,7 @@ class World(NamedTuple):
 
 def series_of(project: str, job: str) -> list[Series]:
     device = "gpu0" if job == "open" else "gpu1"
-    places = {"project": project, "job": job, "replica": "worker-0", "cluster": "c", "node": f"{project}-node"}
+    places: dict[str, Any] = {"project": project, "job": job, "replica": "worker-0", "cluster": "c", "node": f"{project}-node"}
     return [
         Series("cpu.usage", **places),
         Series("app.loss", **places, labels=(("of", job),)),
@@ -118,7 +118,7 @@ def add(world: World, project: str, job: str) -> None:
         values = np.full(len(times), 0.25 + at + (job != "open"))
         world.store.append(SampleBatch([series], np.zeros(len(times), np.uint32), times, values))
     start = (NOW - HOUR) * 1_000_000
-    of_job = {"project": project, "job": job, "replica": "worker-0", "node": node}
+    of_job: dict[str, Any] = {"project": project, "job": job, "replica": "worker-0", "node": node}
     world.store.logs.append(
         [
             LogLine(time_ns=start, text=f"line of {secret}", **of_job),
@@ -149,7 +149,7 @@ def add(world: World, project: str, job: str) -> None:
         replicas=[ReplicaRecord(name="worker-0", cluster="c", node=node, state=JobState.RUNNING, start=NOW - HOUR)],
         allocations=[AllocationRecord(replica="worker-0", node=node, cluster="c", device="gpu0", start=NOW - HOUR)],
     )
-    where = {"job": job, "cluster": "c", "node": node, "time": NOW - MINUTE, "level": Level.ERROR}
+    where: dict[str, Any] = {"job": job, "cluster": "c", "node": node, "time": NOW - MINUTE, "level": Level.ERROR}
     events = [
         EventRecord(reason="Xid", message=f"NVRM: Xid (PCI:0000:3b:00): 79, {secret}", subject="device gpu0", **where),
         EventRecord(reason=FINDING, message=f"rule (job {job}): {secret}", **where),
@@ -262,7 +262,7 @@ def is_same(question: Question[Any], one: World, other: World, scope: Scope) -> 
     return error == other_error and same(answer, other_answer)
 
 
-def test_every_open_question_is_asked():
+def test_the_questions_are_of_every_open_type():
     open_to_some = {kind.__name__ for kind in question_types() if kind.of_job or kind.by_resource}
     assert {type(question).__name__ for question in QUESTIONS} == open_to_some - OF_COMMANDS
 
