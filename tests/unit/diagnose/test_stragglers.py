@@ -197,6 +197,33 @@ def test_a_rank_is_named_beside_others_whose_traces_of_load_rise_and_fall(seed, 
     assert found(job.findings()) == [("straggler_rank", f"worker-{rank}")]
 
 
+@settings(max_examples=25, deadline=None)
+@given(
+    st.integers(0, 2**32 - 1),
+    st.sampled_from([2, 3, 4, 7, 8, 9, 16, 64]),
+    st.integers(5, 30),
+    st.floats(0.05, 0.4),
+    st.floats(4, 10),
+    st.sampled_from([0.0, 0.003, 0.05]),
+    st.sampled_from([JobState.RUNNING, JobState.SUCCEEDED]),
+)
+def test_a_rank_that_writes_checkpoints_or_evaluates_alone_is_no_straggler(
+    seed, ranks, interval, share, cycle, rest, state
+):
+    """The others rest meanwhile, with no CPU or traces of load, for less than half of the time."""
+    random = np.random.default_rng(seed)
+    alone, length = float(random.choice([0.9, 2.0])), int(random.integers(40, 90))
+
+    def level(rank, time):
+        saves = (time / MINUTE) % cycle < share * cycle
+        return np.where(saves, alone if rank == 0 else 2.0 * rest, 2.0)
+
+    job = batch(random, ranks, max(interval, ranks // 4), length, state, level)
+    assert found(job.findings()) == []
+    if state is JobState.RUNNING:
+        assert found(job.findings_while_running()) == []
+
+
 @settings(max_examples=12, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([2, 4, 8, 16, 64]), st.integers(5, 60), st.booleans())
 def test_ranks_that_differ_by_design_are_no_stragglers(seed, ranks, interval, halves):
