@@ -119,6 +119,34 @@ def test_healthy_jobs_have_no_straggler(data, kind):
         assert [one for one in found(sampled.findings_while_running()) if one[0].startswith("straggler")] == []
 
 
+@settings(max_examples=25, deadline=None)
+@given(
+    st.integers(0, 2**32 - 1),
+    st.sampled_from([2, 3, 5, 6, 7, 8, 9, 16, 64]),
+    st.integers(5, 60),
+    st.sampled_from([("gpu.memory.limit",), ("gpu.clock.sm.limit",), ("gpu.memory.limit", "gpu.clock.sm.limit")]),
+    st.floats(0.4, 0.85),
+    st.booleans(),
+)
+def test_devices_of_another_model_are_no_stragglers_and_a_slow_one_of_a_model_is(
+    seed, ranks, interval, limits, factor, is_slow
+):
+    """An older model draws less power at a lower clock. A slow device is compared with others of its model."""
+    random = np.random.default_rng(seed)
+    job = Training(random, ranks, max(interval, ranks // 4), 60, (*NVML, "gpu.power.limit", *limits))
+    older = set(random.choice(ranks, int(random.integers(1, ranks // 2 + 1)), replace=False).tolist())
+    slow = max(older) if is_slow and len(older) >= 4 else -1
+
+    def change(metric, rank, _time, value):
+        if rank == slow and metric in {"gpu.utilization", "gpu.power"}:
+            value = 0.6 * value
+        lower = {"gpu.power", "gpu.power.limit", "gpu.clock.sm", *limits}
+        return factor * value if rank in older and metric in lower else value
+
+    stragglers = [one for one in found(job.sampled(change).findings()) if one[0].startswith("straggler")]
+    assert stragglers == ([("straggler_gpu", f"node-{slow}/gpu0")] if slow >= 0 else [])
+
+
 @settings(max_examples=12, deadline=None)
 @given(st.data())
 def test_devices_that_hardly_work_are_no_stragglers(data):
