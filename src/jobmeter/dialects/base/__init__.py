@@ -18,18 +18,7 @@ from jobmeter.access.forwarded import PublicAddress
 from jobmeter.access.limit import Rate
 from jobmeter.access.signatures import Scheme
 from jobmeter.dialects.base.view import View, ViewCall
-from jobmeter.errors import (
-    ConflictError,
-    ForbiddenError,
-    InvalidRequestError,
-    JobmeterError,
-    LimitExceededError,
-    NotFoundError,
-    QueryTimeoutError,
-    ThrottledError,
-    UnauthenticatedError,
-    UnavailableError,
-)
+from jobmeter.errors import InvalidRequestError, JobmeterError
 from jobmeter.ingest.receipt import Receipt
 from jobmeter.ingest.sender_cache import SenderCache
 from jobmeter.model.batch import SampleBatch
@@ -389,24 +378,6 @@ class Dialect(Protocol):
         A bug arrives as a bare JobmeterError and becomes the vendor's internal error.
         """
         ...
-
-
-_STATUS: tuple[tuple[type[JobmeterError], int], ...] = (
-    (LimitExceededError, 413),
-    (InvalidRequestError, 400),
-    (UnauthenticatedError, 401),
-    (ForbiddenError, 403),
-    (NotFoundError, 404),
-    (ConflictError, 409),
-    (ThrottledError, 429),
-    (UnavailableError, 503),
-    (QueryTimeoutError, 504),
-)
-
-
-def http_status(error: JobmeterError) -> int:
-    """Return the usual status for one of our errors; 500 for a bug."""
-    return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
 
 
 def not_negative(value: float) -> float:

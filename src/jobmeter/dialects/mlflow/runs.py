@@ -66,8 +66,8 @@ def runs_of(job: Job) -> Iterator[Run]:
             continue
 
 
-def find(run: str, context: Context) -> Generator[Question[Any], Any, tuple[Job, Run]]:
-    """Find a run and its job. Raises NotFoundError, also for a run of another job than the token's."""
+def find(run: str, context: Context) -> Generator[Question[Any], Any, Run]:
+    """Find a run. Raises NotFoundError, also for a run of another job than the token's."""
     missing = NotFoundError(f"Run with id={run[:300]!r} not found", "run", run)
     job = place_of(run).job
     if not 0 < len(job) <= 128 or context.job not in {None, job}:
@@ -79,7 +79,7 @@ def find(run: str, context: Context) -> Generator[Question[Any], Any, tuple[Job,
     found = next((one for one in runs_of(head) if one.id == run), None)
     if found is None:
         raise missing
-    return head, found
+    return found
 
 
 def info(run: Run) -> dict[str, Any]:
