@@ -37,8 +37,8 @@ MOST_HISTORY = 25_000
 _KEY = Meta(description="The name: 1 to 250 letters, digits, spaces and `_ - . : /`.")
 
 
-@operation(f"POST {PREFIX}/runs/log-batch", "runs:write")
-class LogBatch(RunRequest, frozen=True, kw_only=True):
+@operation(f"POST {PREFIX}/runs/log-batch", "runs:write", name="LogBatch")
+class LogRunBatch(RunRequest, frozen=True, kw_only=True):
     """Stores what is given and answers when it is durable. A metric `loss` becomes `app.loss` of the run's job."""
 
     metrics: Annotated[

@@ -7,8 +7,9 @@ from msgspec import Meta, field
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Answer, Steps, WriteSamples, accounted_for, execute
+from jobmeter.dialects.base.errors import Headers
 from jobmeter.dialects.base.request import HEADER, Request
-from jobmeter.dialects.prometheus.errors import ENCODING, TEXT, TYPE, Headers, text
+from jobmeter.dialects.prometheus.errors import ENCODING, TEXT, TYPE, text
 from jobmeter.dialects.prometheus.requests import operation
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.ingest.receipt import Receipt
