@@ -138,6 +138,7 @@ class AcceleratorCollector(Generic[D]):
     def _collect(self, now_ms: int) -> Samples:
         vendor = self.vendor
         self.devices = devices = self._driver.devices(now_ms)
+        self.device_name.place(devices)
         users = {
             index: [(process, self._members.member_of(process.pid)) for process in processes]
             for index, processes in self._query(devices, _processes_of).items()

@@ -58,6 +58,7 @@ def check_found(
     if not found:
         return Check(_AREA, vendor.name, SourceStatus.ABSENT, f"the driver shows no {vendor.title} {noun}")
     device_name = DeviceNames(registry.VENDORS, machine).of(vendor)
+    device_name.place(found)
     states = [(device, DeviceState.HANGS if device.busy else device.state) for device in found]
     missing = [(device, state) for device, state in states if state is not DeviceState.MEASURED]
     products = ", ".join(sorted({device.name for device in found if device.name}))
