@@ -240,8 +240,9 @@ class AcceleratorCollector(Generic[D]):
     def _variables(self) -> Sequence[VisibleVariable]:
         """Return the variables that name devices, most specific first; schedulers' if their numbers are these."""
         vendor = self.vendor
-        schedulers = scheduler_variables(vendor.uuid_prefix) if self.device_name.are_numbers_of_node() else ()
-        return *schedulers, *vendor.variables
+        if self.device_name.are_plain():
+            return *scheduler_variables(vendor.uuid_prefix), *vendor.variables
+        return [variable for variable in vendor.variables if not variable.shared]
 
     def _permitted(self, devices: Sequence[D], now_ms: int) -> Permitted:
         """Return the devices that a process may open by its control group, else that ``jobmeter run`` may open."""

@@ -85,6 +85,6 @@ class VendorNames(Generic[D]):
             self._numbers = node_numbers(placed, self._names.addresses(self.vendor))
             self._placed = placed
 
-    def are_numbers_of_node(self) -> bool:
-        """True if Slurm's numbers of GPUs on the node are numbers of these devices."""
-        return self(0) == gpu_name(0)
+    def are_plain(self) -> bool:
+        """True if the devices are ``gpu0`` and so on: then Slurm's numbers of GPUs on the node are theirs."""
+        return self._names.prefix(self.vendor) == gpu_name(0)[:-1]

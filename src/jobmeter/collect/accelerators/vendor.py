@@ -201,8 +201,8 @@ class Vendor(Generic[D]):
     ``unit_devices`` are the names by which a unit of systemd gives access to them (``DeviceAllow``).
 
     ``domain`` ends the names of Kubernetes' resource and of its driver: ``nvidia.com``. ``resource_kinds`` are regular
-    expressions for its resources besides ``gpu`` and ``npu``. ``uuid_of_id`` returns the UUID in an id of its device
-    plug-in.
+    expressions for its resources besides ``gpu`` and ``npu``. ``uuid_of_id`` returns the UUID or the PCI
+    address in an id of its device plug-in.
 
     ``variables`` name devices of a process, most specific first. ``uuid_prefix`` begins every UUID.
 
@@ -256,4 +256,5 @@ class Vendor(Generic[D]):
 
     def is_present(self, machine: Machine) -> bool:
         """True if the machine has its devices or its driver. Reads files alone."""
-        return bool(self.files(machine)) or Path(machine.proc, self.driver_folder).is_dir()
+        loaded = Path(machine.proc, self.driver_folder).is_dir()
+        return loaded or bool(self.files(machine)) or bool(self.addresses(machine))

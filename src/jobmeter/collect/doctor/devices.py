@@ -50,9 +50,9 @@ def check_found(
 ) -> Check:
     """Check the devices that a driver shows, and the reason why it cannot be used."""
     noun = vendor.noun
+    if not found and not vendor.is_present(machine):
+        return Check(_AREA, vendor.name, SourceStatus.ABSENT, f"the machine has no {vendor.title} {noun}")
     if problem is not None:
-        if not found and not vendor.is_present(machine):
-            return Check(_AREA, vendor.name, SourceStatus.ABSENT, f"the machine has no {vendor.title} {noun}")
         text = f"no {noun} is measured: {problem.text} ({problem.state})"
         return Check(_AREA, vendor.name, SourceStatus.PROBLEM, text, vendor.advice.get(problem.state, vendor.help))
     if not found:
