@@ -74,6 +74,8 @@ def _problem(call: Call, error: JobmeterError) -> tuple[int, str, str]:
             message = f"Invalid parameter({field}): {message.removeprefix(field).lstrip()}" if field else message
         case UnauthenticatedError():
             message = f"Incorrect IAM authentication information: {_credential(call, error)}"
+        case _:
+            pass
     return status, code, _MESSAGES.get(status, "{}").format(message)
 
 

@@ -128,6 +128,8 @@ def _problem(error: JobmeterError, fields: Mapping[str, str], not_found: Mapping
                 message = f"The specified {fields.get('job', 'JobId')} {error.name} does not exist."
         case ThrottledError():
             headers = _throttled(error)
+        case _:
+            pass
     if status == 500:
         message = "The request processing has failed due to an internal error."
     return _Problem(status, code, message, headers)

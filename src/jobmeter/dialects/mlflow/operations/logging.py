@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from jobmeter.dialects.base import Context, Steps, execute
+from jobmeter.dialects.base import Context, Steps, ask
 from jobmeter.dialects.base.request import Typed
 from jobmeter.dialects.mlflow.metrics import history, write
 from jobmeter.dialects.mlflow.names import (
@@ -37,8 +37,8 @@ MOST_HISTORY = 25_000
 _KEY = Meta(description="The name: 1 to 250 letters, digits, spaces and `_ - . : /`.")
 
 
-@operation(f"POST {PREFIX}/runs/log-batch", "runs:write")
-class LogBatch(RunRequest, frozen=True, kw_only=True):
+@operation(f"POST {PREFIX}/runs/log-batch", "runs:write", name="LogBatch")
+class LogRunBatch(RunRequest, frozen=True, kw_only=True):
     """Stores what is given and answers when it is durable. A metric `loss` becomes `app.loss` of the run's job."""
 
     metrics: Annotated[
@@ -123,7 +123,7 @@ def _log(
         values |= tag(run, key, value)
     # Metrics come last: a refused parameter refuses the batch.
     if values:
-        yield from execute(change(run, values))
+        yield from ask(change(run, values))
     yield from write(run, metrics)
     return answer({})
 
