@@ -27,6 +27,7 @@ SHOWN = {
     "events": "j1",
     "compare": "j1 j2",
     "diagnose": "j1",
+    "findings": "",
     "top": "j1 --once",
     "nodes": "",
     "status": "",

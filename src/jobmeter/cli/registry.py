@@ -30,6 +30,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "catalog": "List all metrics.",
     },
     "Diagnose": {
+        "findings": "List the findings of all jobs.",
         "diagnose": "Find out why a job is slow or failed.",
         "compare": "Compare jobs side by side.",
     },

@@ -7,8 +7,9 @@ ones noise averages out, and small differences show.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from types import MappingProxyType
 
 import msgspec
 import numpy as np
@@ -192,16 +193,18 @@ def peers_of(
     least: float,
     floors: Mapping[str, float],
     numbers: Numbers,
+    models: Mapping[Member, Hashable] = MappingProxyType({}),
 ) -> Iterator[list[Peers]]:
     """Yield the members of each role that are to be compared, in all their metrics, in shorter and longer windows.
 
     ``load`` are the metrics that say how busy members are, the first that there is decides about pauses. A role has
-    ``least`` members. ``floors`` are the least spreads of metrics.
+    ``least`` members. ``floors`` are the least spreads of metrics. Members of different ``models`` are not compared.
     """
-    by_role: dict[str, dict[str, list[Signal]]] = {}
+    by_role: dict[Hashable, dict[str, list[Signal]]] = {}
     for metric, some in signals.items():
         for signal in some:
-            by_role.setdefault(role(signal), {}).setdefault(metric, []).append(signal)
+            like = role(signal), models.get(signal.member)
+            by_role.setdefault(like, {}).setdefault(metric, []).append(signal)
     for own in by_role.values():
         everything = [signal for some in own.values() for signal in some]
         one_of_each = list({signal.member: signal for signal in everything}.values())

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from jobmeter.errors import UnavailableError
 from jobmeter.model.event import WHOLE_SERVER, Event, EventFilter, EventPage
-from jobmeter.model.finding import FindingSummary
-from jobmeter.model.job import Allocation, Job, JobFilter, JobGroup, JobPage, JobSize, JobView, Node, Project
+from jobmeter.model.finding import FindingSummary, ListedFinding
+from jobmeter.model.job import Allocation, Job, JobFilter, JobGroup, JobPage, JobSize, JobState, JobView, Node, Project
 from jobmeter.model.record import LeaseRecord, Records
 from jobmeter.model.retention import Retention
 from jobmeter.model.time import DAY, TimeRange
@@ -32,6 +32,7 @@ from jobmeter.registry.alerts import AlertTable
 from jobmeter.registry.breaker import OBSERVE_SECONDS, SHORT_SECONDS, SLOW_SECONDS
 from jobmeter.registry.columns.column_store import ColumnStore
 from jobmeter.registry.database import SQLITE, Database
+from jobmeter.registry.finding_list import EventsOfFindings, read_findings
 from jobmeter.registry.finding_summaries import finding_summaries
 from jobmeter.registry.interval_cache import IntervalCache
 from jobmeter.registry.keys import KeyTable
@@ -219,20 +220,29 @@ class Registry:
         """
         return self._columns.jobs(question, now_ms)
 
+    def state_counts(self, question: JobFilter, now_ms: int) -> dict[JobState, int]:
+        """Return the number of jobs that match, by state; states without jobs are left out."""
+        return self._columns.state_counts(question, now_ms)
+
     def projects(self, names: frozenset[str] | None, now_ms: int) -> list[Project]:
         """Return the projects with these names (None: all) that have ever been written to, sorted."""
         with self._database.read() as connection:
             return projects.list_projects(connection, names, now_ms)
 
-    def sizes(self, jobs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], JobSize]:
-        """Return the sizes of these jobs, (project, id)."""
+    def sizes(self, jobs: Iterable[tuple[str, str]], *, places: bool = False) -> dict[tuple[str, str], JobSize]:
+        """Return the sizes of these jobs, (project, id); with ``places`` also their devices and nodes."""
         with self._database.read() as connection:
-            return sizes.job_sizes(connection, jobs)
+            return sizes.job_sizes(connection, jobs, places=places)
 
     def findings(self, jobs: Iterable[tuple[str, str]]) -> list[FindingSummary]:
         """Return the stored findings of these jobs, (project, id). Jobs without findings are left out."""
         with self._database.read() as connection:
             return finding_summaries(connection, jobs)
+
+    def listed_findings(self, question: EventsOfFindings) -> list[ListedFinding]:
+        """Return findings of jobs, the newest first."""
+        with self._database.read() as connection:
+            return read_findings(connection, question)
 
     def job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView]:
         """Return every job of that id in those projects (None: all).

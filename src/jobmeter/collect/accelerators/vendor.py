@@ -152,8 +152,11 @@ class Driver(Protocol[D_co]):
         """
         ...
 
-    def close(self) -> None:
-        """Close the driver. Nothing can be read afterwards."""
+    def close(self) -> bool:
+        """Close every file of the driver. The next call of ``devices`` opens it again.
+
+        False if a call has not returned: its files stay open, and the next call of ``close`` tries again.
+        """
         ...
 
 

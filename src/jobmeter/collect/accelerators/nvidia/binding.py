@@ -76,19 +76,24 @@ class PynvmlLibrary:
             self._attach(self._session, deadline)
         return list(self._devices)
 
-    def close(self) -> None:
+    def close(self) -> bool:
         """Close the library. A library in which a call blocks stays open."""
         for device in self._devices:
             device.close()
+        if self._began is not None:
+            self._finish_open(0.0)
         session = self._session
         if self._calls.busy or (session is not None and not self._is_quiet(session)):
-            return
+            return False
         if session is not None:
             self._session = None
             self._shut_down(session, self._patience)
         self._calls.close()
-        if not self._calls.busy:
-            self._loader.unload()
+        if not self._calls.wait(0):  # the shutdown has not returned
+            return False
+        self._loader.unload()
+        self._looked = False
+        return True
 
     def _is_quiet(self, session: Session) -> bool:
         """True while no call of the library is running or between two steps."""

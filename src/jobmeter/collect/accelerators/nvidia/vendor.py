@@ -85,7 +85,7 @@ VENDOR = Vendor(
                 "the driver was replaced: reboot, or give the agent's container the new library"
             ),
             DeviceState.DRIVER_NOT_LOADED: "load the driver: `modprobe nvidia`",
-            DeviceState.RESET_REQUIRED: "drain the node, stop the agent, and `nvidia-smi --gpu-reset -i N`",
+            DeviceState.RESET_REQUIRED: "drain the node, send the agent SIGUSR2, and `nvidia-smi --gpu-reset -i N`",
         }
     ),
     help="see `nvidia-smi -L` and the kernel's log for XIDs",

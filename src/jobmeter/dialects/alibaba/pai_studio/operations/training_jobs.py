@@ -15,7 +15,6 @@ from jobmeter.dialects.alibaba.common.operation import (
     check_range,
     given,
     in_their_unit,
-    member_name,
     operation,
     ordered_range,
     pod_ids,
@@ -26,6 +25,7 @@ from jobmeter.dialects.base.request import Choice
 from jobmeter.model.catalog import Metric
 from jobmeter.model.event import Event, EventFilter
 from jobmeter.model.job import Job
+from jobmeter.model.series import member_name
 from jobmeter.model.time import HOUR, MAX_TIME_MS, NS_PER_MS, SECOND, TimeRange, ceil_to, iso
 from jobmeter.query.defaults import job_end, job_start
 from jobmeter.query.reported import JobReport, ReportedQuestion
@@ -153,11 +153,11 @@ class ListTrainingJobInstanceMetrics(AlibabaRequest, frozen=True, kw_only=True):
         nodes = {replica.name: replica.node for replica in sorted(view.replicas, key=lambda one: one.attempt)}
         members = [
             {
-                "InstanceId": pods.get(member_name(line)) or f"{view.job.id}-{member_name(line)}",
+                "InstanceId": pods.get(name) or f"{view.job.id}-{name}",
                 "NodeName": nodes.get(line.replica) or line.node,
                 "Metrics": _points(line),
             }
-            for line in result.lines
+            for line, name in ((line, member_name(line.replica, line.node)) for line in result.lines)
         ]
         return answer({"InstanceMetrics": members}, self)
 
