@@ -29,7 +29,7 @@ FLEETS = st.builds(
 
 
 def test_the_page_shows_what_the_command_prints():
-    command, shown = re.search(r"```sh\n(jobmeter size .*)\n```\n\n```text\n(.*?)```", PAGE, re.DOTALL).groups()
+    ((command, shown),) = re.findall(r"```sh\n(jobmeter size .*)\n```\n\n```text\n(.*?)```", PAGE, re.DOTALL)
     assert CliRunner().invoke(cli, command.split()[1:]).stdout == shown
 
 
