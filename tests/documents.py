@@ -25,10 +25,13 @@ def blocks(page: Path, *languages: str) -> list[str]:
 
 
 def commands(page: Path) -> Iterator[str]:
-    """Yield each command of a page's blocks, as one line without its comment. Printed output is left out."""
+    """Yield each command of a page's blocks, as one line without its comment.
+
+    Printed output is left out: an indented line is part of it.
+    """
     for block in blocks(page, "", "sh", "fish"):
         for line in block.replace("\\\n", " ").splitlines():
-            command = re.sub(r"\s+#.*", "", line).strip()
+            command = re.sub(r"\s+#.*", "", line).rstrip()
             if _TYPED.match(command) and not _NO_COMMAND.match(command):
                 yield command
 
