@@ -64,25 +64,25 @@ class Background(threading.Thread):
 
     def __init__(self, work: Work, telemetry: Telemetry) -> None:
         super().__init__(name=f"jobmeter-{work.name}", daemon=True)
-        self._work = work
+        self.work = work
         self._telemetry = telemetry
         self._stopped = threading.Event()
 
     def run(self) -> None:
         """Run rounds until the thread is stopped."""
-        while not self._stopped.wait(self._work.interval):
+        while not self._stopped.wait(self.work.interval):
             self.round()
 
     def round(self) -> None:
         """Do the work once; log and count a failure."""
         try:
-            self._work.round()
+            self.work.round()
         except JobmeterError as error:
-            _log.warning("%s failed: %s", self._work.name, error.message)
-            self._telemetry.failed(self._work.name)
+            _log.warning("%s failed: %s", self.work.name, error.message)
+            self._telemetry.failed(self.work.name)
         except Exception:  # noqa: BLE001 - a bug in one round must not end all that follow
-            _log.exception("%s failed", self._work.name)
-            self._telemetry.failed(self._work.name)
+            _log.exception("%s failed", self.work.name)
+            self._telemetry.failed(self.work.name)
 
     def stop(self) -> None:
         """Stop after the current round."""
