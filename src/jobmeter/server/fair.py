@@ -65,7 +65,7 @@ class FairQueue:
             return len(self._account(key).began)
 
     @property
-    def held(self) -> int:
+    def slots_in_use(self) -> int:
         """Number of slots in use."""
         return self._running
 

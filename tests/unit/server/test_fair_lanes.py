@@ -133,10 +133,10 @@ def test_a_client_that_leaves_frees_its_slot_when_its_work_ends_and_its_key_pays
         await until(has_it.is_set)
         other.cancel()
         await asyncio.gather(other, return_exceptions=True)
-        seen = [turns.short.held]
+        seen = [turns.short.slots_in_use]
         begins.set()
         await until(works.is_set)
-        seen.append(turns.short.held)
+        seen.append(turns.short.slots_in_use)
         assert charged == [(0, 0.0)], "the first alone"
         ends.set()
         await until(lambda: lane.busy == 0)
@@ -199,7 +199,7 @@ def test_clients_that_leave_at_any_moment_leave_no_slot_taken_and_all_work_is_ch
     assert len(ran) >= 100
     assert len(charged) == len(ran)
     assert all(seconds > 0 for _, seconds in charged)
-    assert not turns.short.held
+    assert not turns.short.slots_in_use
     assert not turns.short.waiting
 
 
