@@ -137,7 +137,7 @@ class FakeRegistry(Registry):
         found = {project for project, _ in self.views if names is None or project in names}
         return [Project(name=name) for name in sorted(found)]
 
-    def sizes(self, jobs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], JobSize]:
+    def sizes(self, jobs: Iterable[tuple[str, str]], *, places: bool = False) -> dict[tuple[str, str], JobSize]:
         return {job: JobSize(replicas=len(self.views[job].replicas)) for job in jobs if job in self.views}
 
     def findings(self, jobs: Iterable[tuple[str, str]]) -> list[FindingSummary]:

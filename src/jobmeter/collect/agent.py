@@ -73,7 +73,7 @@ class Agent:
         reads_kernel = logs is None or logs.kernel
         incidents, kills = IncidentWatch(), NodeKills(place, KernelWatch(place) if reads_kernel else None)
         sources: list[RecordSource] = [
-            NodeReporter(place, jobs.devices, interval_ms=interval_ms),
+            NodeReporter(place, jobs.devices, interval_ms=interval_ms, state=state),
             JobReporter(place, jobs.table.processes, clock.at_elapsed_ms),
             OwnerReporter(place, owners, jobs.table.processes),
             ClockReporter(place, clock),

@@ -40,7 +40,7 @@ class FindingPage(msgspec.Struct, frozen=True):
 class FindingListQuestion(msgspec.Struct, Question[FindingPage], frozen=True, kw_only=True):
     """Question for the findings of visible jobs, reported in ``[start, end)``, newest first.
 
-    ``values`` are those of a condition on findings, none for any. ``open``: only open ones, the worst first.
+    ``values`` are the values of a condition on findings, none for any. ``open``: only open ones, the worst first.
     """
 
     by_resource = True

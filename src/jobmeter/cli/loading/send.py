@@ -118,8 +118,10 @@ def _refuse_unknown(receipt: IngestReceipt) -> None:
 
 def _forbidden(error: ForbiddenError, rows: Rows | None) -> JobmeterError:
     """Name the first row of the project that the key may not write to, if a row names one."""
-    projects = rows.names.get("project") if rows else None
-    for code, name in enumerate(projects.values) if rows and projects else ():
+    if rows is None or "project" not in rows.names:
+        return error
+    projects = rows.names["project"]
+    for code, name in enumerate(projects.values):
         named = np.flatnonzero(projects.codes == code)
         if name and len(named) and error.message.endswith(f" {name}"):
             return BadRowError(rows.place(int(named[0])), "project", error.message)

@@ -73,7 +73,8 @@ def _list(context: CallContext) -> JobList:
     if given.flag("sizes"):
         sizes = [copied(JobSizeBody, one) for one in context.ask(SizesQuestion(jobs=names, places=True))]
     if given.flag("states"):
-        states = context.ask(StateCountsQuestion(jobs=replace(question, states=frozenset())))
+        counts = context.ask(StateCountsQuestion(jobs=replace(question, states=frozenset())))
+        states = {state.value: count for state, count in counts.items()}
     return JobList([copied(JobBody, job) for job in page.jobs], page.total, found, sizes, states)
 
 
