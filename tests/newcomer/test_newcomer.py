@@ -31,7 +31,10 @@ LEFT_OUT = {
         "jobmeter agent --server https://metrics.example:8400 --key TOKEN": ELSEWHERE,
     },
     "docs/how-to/run": {"jobmeter run --pid 4711 --name tuning": "names a process of the reader"},
-    "docs/how-to/terminal": {'eval "$(_JOBMETER_COMPLETE=zsh_source jobmeter)"': "is for zsh, the test types in bash"},
+    "docs/how-to/terminal": {
+        'eval "$(_JOBMETER_COMPLETE=zsh_source jobmeter)"': "is for zsh, the test types in bash",
+        "jobmeter delete resnet-20261122-k3v9qd": "asks for confirmation on a terminal: tests/e2e/test_cli_verbs.py",
+    },
     "docs/how-to/import": {
         "jobmeter import --server https://jobmeter.example:8400 --key TOKEN big.parquet": ELSEWHERE,
         "jobmeter import wandb/offline-run-*/run-*.wandb": "needs files of W&B: tests/unit/cli/loading/test_wandb.py",
