@@ -81,7 +81,7 @@ END
 """
 _IMPORTED = f"{_SAMPLES} jobmeter import gpu.csv jobs.jsonl.gz\n"
 _JOB = """jobmeter run --quiet --no-logs --job-id JOB --replicas 2 -- tail -f /dev/null & running=$!
-trap 'kill -INT $running; wait $running || true' EXIT
+trap 'kill $running; wait $running || true' EXIT
 until jobmeter show JOB > shown 2>&1; do :; done
 """
 BEFORE = {
