@@ -9,7 +9,8 @@ import yaml
 from benchmarks.install import program
 
 from jobmeter.model.time import SystemClock
-from tests.e2e.test_promql_server import configuration, import_samples, samples
+from tests.e2e.page import import_samples
+from tests.e2e.test_promql_server import configuration, samples
 from tests.processes import ServerProcess
 from tests.promql_random import started
 from tests.waiting import wait_until
