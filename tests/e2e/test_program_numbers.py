@@ -1,5 +1,6 @@
 """What programs report with ``jobmeter.log``, StatsD and OpenTelemetry reaches the server, and never harms them."""
 
+import json
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.ingest_server import ingest_server
+from tests.processes import running
 from tests.waiting import wait_until
 
 REPORTS = """
@@ -222,3 +224,33 @@ with open({str(written)!r}, "wb") as file:
     for metric in ("app.loss", "app.mine", "app.val_acc"):
         assert [value for _, value in server.values(metric, job="j1")] == [0.0, 1.0, 2.0], metric
     assert {value for _, value in server.values("app.step", job="j1")} == {0.0, 1.0, 2.0}
+
+
+@pytest.mark.slow
+def test_eight_ranks_have_curves_in_all_places(tmp_path):
+    with running(tmp_path / "data") as real:
+        own = {"JOBMETER_SERVER": real.url, "JOBMETER_KEY": real.token, "JOBMETER_DATA": str(tmp_path / "d")}
+        environment = {**os.environ, **own}
+
+        def jobmeter(*words):
+            command = [sys.executable, "-m", "jobmeter", *words]
+            done = subprocess.run(
+                command, env=environment, capture_output=True, text=True, timeout=200, check=False, cwd=tmp_path
+            )
+            assert done.returncode == 0, done.stdout + done.stderr
+            return done.stdout
+
+        ports = ("--replicas", "8", "--statsd", "0", "--otlp", "0")
+        jobmeter("run", "--job-id", "j8", *ports, "--", sys.executable, "-c", EIGHT)
+        shown = jobmeter("show", "j8")
+        native = json.loads(jobmeter("metrics", "j8", "--metric", "app.loss", "--by", "replica", "--json"))
+        huawei = json.loads(real.transport().request("GET", "/v2/default/training-jobs/j8/ft-metrics").body)
+        alibaba = json.loads(real.transport().request("GET", "/api/v1/trainingjobs/j8/latestmetrics").body)
+    assert "numbers of the program, the last at step 9" in shown
+    names = ("loss", "unix_gauge", "otel.loss", "udp_total")
+    assert all(f"app.{name} " in shown for name in names)
+    assert {row["replica"] for row in native} == {f"worker-{rank}" for rank in range(8)}
+    curves = {curve["name_en"]: curve["data"] for curve in huawei["data"]["metrics"]}
+    assert all(curves[name] for name in names)
+    assert curves["loss"][-1]["step"] == 9
+    assert {one["Name"] for one in alibaba["Metrics"]} >= {*names, "step"}

@@ -20,7 +20,7 @@ MOST = 10_000
 """Most calls of ``log`` that wait; beyond them the oldest are dropped."""
 MOST_NOTES = 1_000
 """Most events that wait."""
-_MOST_META = 100
+_MOST_META, _MOST_NAMES = 100, 1_000
 _INTERVAL, _FAST = 0.2, 0.02
 """Seconds between two sends, and between two looks into a queue that fills faster."""
 _LEAD_MS = 200
@@ -50,6 +50,7 @@ class ReportThread:
         self._events: deque[tuple[int, str, str, str]] = deque(maxlen=MOST_NOTES)
         self._meta: dict[str, object] = {}
         self._meta_sent = True
+        self._names: dict[object, str] = {}
         self.pending: deque[tuple[str, int]] = deque()
         self.sockets.close()
         self.sockets = Sockets()
@@ -163,19 +164,26 @@ class ReportThread:
     def _add(self, moment: int, step: object, values: "dict[str, object]") -> None:
         if not values:
             return
-        numbers = {}
+        parts = []
         for name, value in values.items():
             try:
-                numbers[_text(name, _LONGEST)] = _number(value)
+                parts.append((self._names.get(name) or self._key(name)) + _number(value))
             except Exception:  # noqa: BLE001 - the name and the value are of any type
                 self.dropped += 1
-        text = _json([moment, _step(step), numbers])
-        if not numbers or len(text) >= _MOST_TEXT:
-            self.dropped += len(numbers)
+        text = f"[{moment},{_step(step)},{{{','.join(parts)}}}]"
+        if not parts or len(text) >= _MOST_TEXT:
+            self.dropped += len(parts)
             return
-        self.pending.append((text, len(numbers)))
+        self.pending.append((text, len(parts)))
         while len(self.pending) > MOST:
             self.dropped += self.pending.popleft()[1]
+
+    def _key(self, name: object) -> str:
+        """Return the key of a JSON object, remembered because a program reports the same names again and again."""
+        key = f"{_json(_text(name, _LONGEST))}:"
+        if len(self._names) < _MOST_NAMES:
+            self._names[name] = key
+        return key
 
     def _send(self) -> None:
         """Send what waits, as far as the sockets take it."""
@@ -225,20 +233,20 @@ def _fitting(texts: "Iterator[str]", room: int) -> tuple[list[str], int]:
     return found, room
 
 
-def _number(value: object) -> float | str:
-    """Return a value as JSON can have it. Raises whatever the value's type raises."""
+def _number(value: object) -> str:
+    """Return a number as JSON can have it. Raises whatever the value's type raises."""
     number = float(value)  # type: ignore[arg-type]
     if number - number == 0:
-        return number
-    return "nan" if number != number else "inf" if number > 0 else "-inf"  # noqa: PLR0124 - that is NaN
+        return repr(number)
+    return '"nan"' if number != number else '"inf"' if number > 0 else '"-inf"'  # noqa: PLR0124 - that is NaN
 
 
-def _step(step: object) -> float | None:
+def _step(step: object) -> str:
     try:
-        number = None if step is None else _number(step)
+        number = "null" if step is None else _number(step)
     except Exception:  # noqa: BLE001 - the step is of any type
-        return None
-    return number if isinstance(number, float) else None
+        return "null"
+    return "null" if number.startswith('"') else number
 
 
 def _event(event: tuple[int, str, str, str]) -> str:
