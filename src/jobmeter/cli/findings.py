@@ -7,7 +7,7 @@ import msgspec
 from rich.console import Console
 
 from jobmeter.cli import completion, local
-from jobmeter.cli.grouped import WHICH_SERVER, GroupedCommand
+from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.options import choice, examples, since_option
 from jobmeter.cli.output import cell, console, moment, print_json
@@ -65,7 +65,6 @@ _SPARE = ("user", "since", "rule", "state", "name")
 _GROUPS = {
     "Filters": ("findings", "severities", "only_open", "since", "project"),
     "Output": ("limit", "as_json"),
-    "Connection": WHICH_SERVER,
 }
 
 
