@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 
+from jobmeter.collect.files import make_folder
 from jobmeter.errors import ConflictError, InvalidRequestError
 from jobmeter.wire.native.encode import count_samples
 from jobmeter.wire.native.frame import MAGIC, Frame, read_frame
@@ -55,7 +56,7 @@ class Spool:
 
         Raises ConflictError when another process has it open.
         """
-        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(directory)
         self.directory = directory
         self.dropped: dict[str, int] = {"spool.full": 0, "refused": 0}
         self.dropped_lines = 0
