@@ -41,7 +41,9 @@ SHOWN = {
     "key": "list",
     "delete": "j2 --yes",
 }
-NOTHING_OF_OTHERS = {"run", "demo", "serve", "agent", "scheduler", "import", "open", "doctor", "backup", "restore"}
+NOTHING_OF_OTHERS = {
+    *("run", "demo", "serve", "agent", "scheduler", "import", "open", "doctor", "backup", "restore", "size"),
+}
 """Verbs that show nothing that was stored."""
 MORE = ("logs j1", "logs --node n1", "logs --node n1 --json", "jobs --json", "show j1 --json", "key list --json")
 

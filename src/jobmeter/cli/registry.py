@@ -43,6 +43,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "delete": "Delete jobs and their data.",
         "backup": "Back up a running server.",
         "restore": "Restore a backup into an empty data folder.",
+        "size": "Compute the server that a number of nodes needs.",
     },
     "Share": {
         "key": "Create, list and revoke keys.",

@@ -33,6 +33,8 @@ _TAIL = 0.05
 """Share of the members at either end that do not count for what the members span."""
 _ALIKE = 1 / 3
 """A member was like the others before where it differed by less than this share of what it differs now."""
+_TURNS = 0.25
+"""A member takes turns with others where it differs the other way for this share of the rest of the time."""
 _PAUSE = 0.5
 """Members pause together where their median falls below this share of its usual level."""
 
@@ -136,6 +138,9 @@ class Peers(msgspec.Struct, frozen=True, eq=False):
         one = last if last.last >= len(self.time) - 1 - half else longest
         windows = np.zeros(len(self.time), np.bool_)
         windows[one.first : one.last + 1] = apart[row, one.first : one.last + 1]
+        rest = np.arange(len(windows))
+        if self._takes_turns(row, windows, (rest < one.first) | (rest > one.last)):
+            return None
         start, end = int(self.time[one.first]), int(self.time[one.last]) + self.length
         signal = self.signals[row]
         before = (np.arange(len(self.time)) < one.first) & (self.time >= signal.time[0])
@@ -144,9 +149,20 @@ class Peers(msgspec.Struct, frozen=True, eq=False):
 
     def _was_alike(self, row: int, windows: Bools, before: Bools) -> bool:
         """True where a member was near the others before, in the metric in which it is farthest in some windows."""
+        relative = self._farthest(row, windows)
+        return float(np.abs(relative[before]).mean()) < _ALIKE * abs(float(relative[windows].mean()))
+
+    def _takes_turns(self, row: int, windows: Bools, rest: Bools) -> bool:
+        """True where a member differs the other way for much of the rest of the windows, and for half as long."""
+        relative = self._farthest(row, windows)
+        distance = float(relative[windows].mean())
+        reverse = rest & (relative * np.sign(distance) < -_ALIKE * abs(distance))
+        return int(reverse.sum()) >= max(int(windows.sum()) / 2, _TURNS * int(rest.sum()))
+
+    def _farthest(self, row: int, windows: Bools) -> Float64s:
+        """Return a member's relative distances from the others, in the metric in which these are largest in windows."""
         relative = [one.relative[row] for one in self.metrics.values()]
-        farthest = max(relative, key=lambda one: abs(float(one[windows].mean())))
-        return abs(float(farthest[before].mean())) < _ALIKE * abs(float(farthest[windows].mean()))
+        return max(relative, key=lambda one: abs(float(one[windows].mean())))
 
     def coarser(self) -> "Peers | None":
         """Return the same in windows of several times the length, as long as there are enough of these."""

@@ -26,7 +26,7 @@ from jobmeter.model.job import (
     StateCountsQuestion,
 )
 from jobmeter.model.log import LogLine, LogPage
-from jobmeter.model.log_tree import Every
+from jobmeter.model.log_tree import And
 from jobmeter.model.order import natural
 from jobmeter.model.phase import JobPhases
 from jobmeter.model.quality import JobQuality
@@ -35,13 +35,13 @@ from jobmeter.model.series import NO_JOB, NamePart, job_key
 from jobmeter.model.steps import SUMMARY_BUCKETS
 from jobmeter.model.time import MAX_TIME_MS, SECOND, Clock, TimeRange
 from jobmeter.model.trace_filter import SpanFilter, TraceFilter
-from jobmeter.query import gather, series, traces
+from jobmeter.query import selection, series, traces
 from jobmeter.query.administration import AllDamageQuestion, Answers, record_answers
+from jobmeter.query.buckets import BucketedSeries, read
 from jobmeter.query.defaults import CORE_METRICS, SUMMARY_METRICS, default_step, job_end, life
 from jobmeter.query.facts import JobFacts, JobFactsQuestion, NodeFacts, NodeFactsQuestion, job_facts, node_facts
 from jobmeter.query.findings import FindingListQuestion, list_findings
 from jobmeter.query.fleet import FleetQuestion, fleet
-from jobmeter.query.frame import BucketedSeries, read
 from jobmeter.query.group import (
     CapacityQuestion,
     GroupNodesQuestion,
@@ -217,9 +217,9 @@ class Executor:
         return reported(self._store, self._subjects.head(question.ref, scope), question, self._meter())
 
     def _readings(self, question: ReadingsQuestion, scope: Scope) -> Readings:
-        narrowing = gather.SeriesFilter(question.replicas, question.devices)
+        series_filter = selection.SeriesFilter(question.replicas, question.devices)
         view = self._subjects.view(question.ref, scope)
-        resolved = self._measurements.of_job(view, question.names, question.range, By.DEVICE, narrowing)
+        resolved = self._measurements.of_job(view, question.names, question.range, By.DEVICE, series_filter)
         return readings(self._store, question, resolved.layout.shape, self._meter())
 
     def _quality(self, question: QualityQuestion, scope: Scope) -> JobQuality:
@@ -308,7 +308,7 @@ class Executor:
         nodes = self._subjects.nodes(question.ref, scope)
         about = permitted_about(self._registry, nodes, scope, self._clock.now_ms())
         if about is not None:
-            question = replace(question, query=about if question.query is None else Every((about, question.query)))
+            question = replace(question, query=about if question.query is None else And((about, question.query)))
         return selector_of(question, nodes)
 
     def _page(self, selector: LogSelector, budget: ReadBudget, meter: Meter) -> LogPage:

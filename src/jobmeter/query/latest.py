@@ -12,14 +12,14 @@ from jobmeter.model.catalog import Aggregate, Metric
 from jobmeter.model.job import JobView
 from jobmeter.model.question import Question
 from jobmeter.model.time import MINUTE, TimeRange
-from jobmeter.query.frame import BucketedSeries, in_order
+from jobmeter.query.buckets import BucketedSeries, in_order
 from jobmeter.query.layout import Layout
 from jobmeter.query.lines import joined_by, unit_of
 from jobmeter.query.meter import Meter
 from jobmeter.query.reduce import bucket, merge, take
 from jobmeter.query.request import By, JobRef, NodeRef, Statistic, sources
 from jobmeter.query.restarts import join_restarts
-from jobmeter.query.shape import SelectedSeries
+from jobmeter.query.selected_series import SelectedSeries
 from jobmeter.query.source import Source
 from jobmeter.query.table import lines_of
 

@@ -47,7 +47,7 @@ from jobmeter.registry.tasks import TaskTable
 from jobmeter.registry.usage import UsageTable
 
 
-class Registry(KeyTable, LeaseTable, UsageTable):
+class Registry:
     """The relational database of jobs, nodes and keys: SQLite or PostgreSQL.
 
     Every method may be called from any thread and is one transaction. A failure of the database is UnavailableError.
@@ -58,7 +58,6 @@ class Registry(KeyTable, LeaseTable, UsageTable):
         """Use a database, and bring its tables up to date. ``retention`` is for projects without a setting."""
         self._database = database
         self._retention = retention
-        self.shippers = Shippers(database)
         self._columns = ColumnStore(database)
         # A single process serves a SQLite database: nobody else writes its jobs.
         alone = database.kind == SQLITE
@@ -66,6 +65,10 @@ class Registry(KeyTable, LeaseTable, UsageTable):
         self._intervals = IntervalCache(alone=alone)
         self._counting = threading.Lock()
         self._events_dropped = 0
+        self.keys = KeyTable(database)
+        self.leases = LeaseTable(database)
+        self.usage = UsageTable(database)
+        self.shippers = Shippers(database)
         self.tasks = TaskTable(database)
         self.pods = PodTable(database)
         self.alerts = AlertTable(database)
@@ -106,7 +109,7 @@ class Registry(KeyTable, LeaseTable, UsageTable):
             dropped = events.add_events(connection, happened)
             changes.notify(connection, recorded=((project, name) for name in names))
         self._intervals.forget((project, name) for name in names)
-        self._written(names, dropped)
+        self._invalidate(names, dropped)
 
     def _renew(self, project: str, renewals: Sequence[LeaseRecord], now_ms: int) -> None:
         with self._database.write(key=project) as connection:
@@ -143,7 +146,7 @@ class Registry(KeyTable, LeaseTable, UsageTable):
     def _changed_states(self, changed: lease_expiry.StateChanges, dropped: int) -> None:
         if changed.jobs:
             self._intervals.forget(changed.jobs)
-            self._written({job for _, job in changed.jobs}, dropped)
+            self._invalidate({job for _, job in changed.jobs}, dropped)
 
     def observe(self, observations: Sequence[Observation], now_ms: int) -> None:
         """Create the jobs, replicas, nodes and allocations that samples name, and extend their times.
@@ -159,7 +162,7 @@ class Registry(KeyTable, LeaseTable, UsageTable):
                     connection, sampled=((sampled.project, sampled.job) for sampled in observations if sampled.job)
                 )
             self._intervals.commit(observed)
-            self._written({sampled.job for sampled in observations}, dropped)
+            self._invalidate({sampled.job for sampled in observations}, dropped)
 
     def mark_nodes(self, now_ms: int, heard_since_ms: int, least_ms: int) -> int:
         """Mark nodes down after ``least_ms`` of silence, and up when they send again. Return the number of events.
@@ -290,10 +293,10 @@ class Registry(KeyTable, LeaseTable, UsageTable):
         with self._counting:
             self._events_dropped += events_dropped
 
-    def _written(self, changed: set[str], dropped: int = 0) -> None:
+    def _invalidate(self, changed: set[str], dropped: int = 0) -> None:
         self._drop(dropped)
-        self._columns.written()
-        self.memory.written(changed)
+        self._columns.read_soon()
+        self.memory.invalidate(changed)
 
     def allocations(self, project: str, job: str) -> list[Allocation]:
         """Return the allocations of one job, by start."""
@@ -308,7 +311,7 @@ class Registry(KeyTable, LeaseTable, UsageTable):
             found = jobs.forget_job(connection, project, job)
             changes.notify(connection, recorded=[(project, job)])
         self._intervals.forget([(project, job)])
-        self._written({job})
+        self._invalidate({job})
         return found
 
     def nodes(self, projects: frozenset[str] | None, names: frozenset[str] | None = None) -> list[Node]:
@@ -342,7 +345,7 @@ class Registry(KeyTable, LeaseTable, UsageTable):
         """Set the retention of a project; None removes its setting."""
         with self._database.write() as connection:
             nodes.set_project_retention(connection, project, retention)
-        self.memory.retentions.written([project])
+        self.memory.retentions.invalidate([project])
 
     def recorded_since(self, mark: tuple[int, int] | None) -> tuple[list[tuple[str, str]] | None, tuple[int, int]]:
         """Return the (project, id) of jobs that were recorded or deleted since a mark, and the next mark.
@@ -375,7 +378,7 @@ class Registry(KeyTable, LeaseTable, UsageTable):
         A server calls it at its start. Raises no error if the database does not answer.
         """
         with suppress(UnavailableError):
-            self.key_by_token(b"")
+            self.keys.by_token(b"")
             with self._database.read(SHORT_SECONDS) as connection:
                 jobs.prepare(connection)
         self._columns.prepare()

@@ -147,6 +147,23 @@ def test_devices_of_another_model_are_no_stragglers_and_a_slow_one_of_a_model_is
     assert stragglers == ([("straggler_gpu", f"node-{slow}/gpu0")] if slow >= 0 else [])
 
 
+@settings(max_examples=25, deadline=None)
+@given(
+    st.integers(0, 2**32 - 1), st.integers(2, 9), st.integers(15, 60), st.integers(12, 40), st.integers(0, 79),
+    st.floats(0.5, 0.8), st.sampled_from([JobState.RUNNING, JobState.SUCCEEDED]),
+)  # fmt: skip
+def test_devices_that_take_turns_at_having_less_to_do_are_no_stragglers(
+    seed, ranks, interval, period, phase, factor, state
+):
+    job = Training(np.random.default_rng(seed), ranks, interval, 6 * period, state=state)
+
+    def change(metric, rank, time, value):
+        rests = (((time - job.start) // MINUTE + phase) // period + rank) % 2 == 0
+        return np.where(rests & (metric in {"gpu.utilization", "gpu.power"}), factor * value, value)
+
+    assert "straggler_gpu" not in dict(found(job.sampled(change).findings()))
+
+
 @settings(max_examples=12, deadline=None)
 @given(st.data())
 def test_devices_that_hardly_work_are_no_stragglers(data):
@@ -259,6 +276,29 @@ def test_ranks_that_differ_by_design_are_no_stragglers(seed, ranks, interval, ha
     job = batch(random, ranks, interval, 60, JobState.SUCCEEDED,
                 lambda rank, time: np.full(len(time), 0.6 if halves and rank % 2 else 2.0))  # fmt: skip
     assert found(job.findings()) == []
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.integers(0, 2**32 - 1),
+    st.integers(3, 8),
+    st.sampled_from([1, 2, 8]),
+    st.integers(15, 60),
+    st.sampled_from([("gpu.utilization", "gpu.power", "gpu.memory.usage"), NVML, ALL_METRICS]),
+)
+def test_the_stages_of_a_pipeline_are_no_stragglers(seed, stages, replicas, interval, metrics):
+    """Each stage has its own amount of work, and of memory."""
+    random = np.random.default_rng(seed)
+    job = Training(random, stages * replicas, interval, 60, metrics)
+    work = random.uniform(0.55, 1, stages)
+    memory = random.permutation(np.linspace(0.4, 1, stages))
+
+    def change(metric, rank, _time, value):
+        if metric == "gpu.memory.usage":
+            return value * memory[rank // replicas]
+        return value if metric in {"gpu.clock.sm", "gpu.utilization"} else value * work[rank // replicas]
+
+    assert "straggler_gpu" not in dict(found(job.sampled(change).findings()))
 
 
 @pytest.mark.parametrize("ranks", [8, 64, 128])

@@ -73,7 +73,7 @@ def test_it_ends_with_its_time_or_its_key(server):
     assert create(server, token).status == 401
     server.clock.time_ms -= RUN_LIFE_MS
     services = server.application.services
-    services.registry.revoke_key(key.id, server.clock.now_ms())
+    services.registry.keys.revoke(key.id, server.clock.now_ms())
     services.authenticator.forget(key.id)
     assert create(server, token).status == 401
 

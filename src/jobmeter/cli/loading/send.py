@@ -118,9 +118,9 @@ def _refuse_unknown(receipt: IngestReceipt) -> None:
 
 def _forbidden(error: ForbiddenError, rows: Rows | None) -> JobmeterError:
     """Name the first row of the project that the key may not write to, if a row names one."""
-    projects = rows.names.get("project") if rows else None
-    if rows is None or projects is None:
+    if rows is None or "project" not in rows.names:
         return error
+    projects = rows.names["project"]
     for code, name in enumerate(projects.values):
         named = np.flatnonzero(projects.codes == code)
         if name and len(named) and error.message.endswith(f" {name}"):

@@ -138,6 +138,7 @@ class AcceleratorCollector(Generic[D]):
     def _collect(self, now_ms: int) -> Samples:
         vendor = self.vendor
         self.devices = devices = self._driver.devices(now_ms)
+        self.device_name.place(devices)
         users = {
             index: [(process, self._members.member_of(process.pid)) for process in processes]
             for index, processes in self._query(devices, _processes_of).items()
@@ -239,8 +240,9 @@ class AcceleratorCollector(Generic[D]):
     def _variables(self) -> Sequence[VisibleVariable]:
         """Return the variables that name devices, most specific first; schedulers' if their numbers are these."""
         vendor = self.vendor
-        schedulers = scheduler_variables(vendor.uuid_prefix) if self.device_name.are_numbers_of_node() else ()
-        return *schedulers, *vendor.variables
+        if self.device_name.are_plain():
+            return *scheduler_variables(vendor.uuid_prefix), *vendor.variables
+        return [variable for variable in vendor.variables if not variable.shared]
 
     def _permitted(self, devices: Sequence[D], now_ms: int) -> Permitted:
         """Return the devices that a process may open by its control group, else that ``jobmeter run`` may open."""

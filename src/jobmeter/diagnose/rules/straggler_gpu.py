@@ -8,7 +8,7 @@ from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.devices import PREFIXES, models
 from jobmeter.diagnose.peers import Outlier, Peers, peers_of
 from jobmeter.diagnose.rule import Findings, Rule
-from jobmeter.diagnose.signal import device, measured
+from jobmeter.diagnose.signal import device, measured, median
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import amount_of, title
 from jobmeter.model.batch import Bools
@@ -135,10 +135,17 @@ def _share(far: Bools, one: Outlier) -> float:
 
 
 def _has_other_memory(peers: Peers, one: Outlier, prefix: str, numbers: Numbers) -> bool:
-    """True for a device with other amounts of memory in use than the others: a stage of its own, for example."""
+    """True for a device with other amounts of memory in use than the others: a stage of its own, for example.
+
+    Where the others use unlike amounts, each device has a part of its own.
+    """
     memory = peers.metrics.get(f"{prefix}.{_MEMORY}")
     if memory is None:
         return False
+    rest = np.delete(peers.levels(f"{prefix}.{_MEMORY}", one.windows), one.row)
+    middle = median(rest)
+    if median(np.abs(rest - middle)) > numbers["memory"] * middle:
+        return True
     apart = (np.abs(memory.score) > numbers["z"]) & (np.abs(memory.relative) > numbers["memory"])
     return _share(apart[one.row], one) >= _MOSTLY
 

@@ -89,10 +89,10 @@ Steps = Generator[Question[Any], Any, Answer]
 """A running operation. An error of a question is raised at its ``yield``."""
 
 
-def execute(question: Question[R]) -> Generator[Question[Any], Any, R]:
+def ask(question: Question[R]) -> Generator[Question[Any], Any, R]:
     """Ask a question inside an operation, and return its typed result.
 
-    >>> view = yield from execute(JobQuestion(ref))  # doctest: +SKIP
+    >>> view = yield from ask(JobQuestion(ref))  # doctest: +SKIP
     """
     result: R = yield question
     return result
@@ -143,7 +143,7 @@ def drive(steps: Generator[Question[Any], Any, R], answer: Callable[[Question[An
     return OperationRun(steps).finish(answer)
 
 
-def only(answer: Answer) -> Steps:
+def constant(answer: Answer) -> Steps:
     """Make an operation without questions."""
     yield from ()
     return answer
@@ -390,6 +390,6 @@ def rounded(value: float) -> float:
     return float(f"{value:.12g}")
 
 
-def whole(amount: float) -> int:
+def rounded_up(amount: float) -> int:
     """Round up to a whole number."""
     return math.ceil(rounded(amount))

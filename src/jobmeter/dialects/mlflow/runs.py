@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from jobmeter.dialects.base import Context, execute
+from jobmeter.dialects.base import Context, ask
 from jobmeter.dialects.mlflow.names import NAME, RUN_NAME, place_of
 from jobmeter.errors import NotFoundError
 from jobmeter.model.job import Job
@@ -73,7 +73,7 @@ def find(run: str, context: Context) -> Generator[Question[Any], Any, Run]:
     if not 0 < len(job) <= 128 or context.job not in {None, job}:
         raise missing
     try:
-        head = yield from execute(HeadQuestion(JobRef(job, context.project)))
+        head = yield from ask(HeadQuestion(JobRef(job, context.project)))
     except NotFoundError as error:
         raise missing from error
     found = next((one for one in runs_of(head) if one.id == run), None)

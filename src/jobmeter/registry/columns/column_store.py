@@ -108,7 +108,7 @@ class ColumnStore:
             current.release()
             return views_of(current.connection, keys, span, now_ms)
 
-    def written(self) -> None:
+    def read_soon(self) -> None:
         """Schedule a read of the latest writes, so that the next query finds them read."""
         self._due.set()
 

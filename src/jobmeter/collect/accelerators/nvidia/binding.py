@@ -2,12 +2,13 @@
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from jobmeter.collect.accelerators.nvidia import codes
 from jobmeter.collect.accelerators.nvidia.codes import Failure, failure_of
-from jobmeter.collect.accelerators.nvidia.device import PynvmlDevice, Session
+from jobmeter.collect.accelerators.nvidia.device import PynvmlDevice, Session, text_of
 from jobmeter.collect.accelerators.nvidia.kernel_list import kernel_devices
 from jobmeter.collect.accelerators.nvidia.loader import LIBRARY, LibraryLoader
 from jobmeter.collect.accelerators.threaded import SLOW_SECONDS
@@ -210,7 +211,10 @@ def _start(module: Any) -> Session | Failure:  # noqa: ANN401 - the module has n
     except module.NVMLError as error:
         return failure_of(error)
     try:
-        return Session(module, module.nvmlDeviceGetCount())
+        count, version = module.nvmlDeviceGetCount(), ""
+        with suppress(module.NVMLError):
+            version = text_of(module.nvmlSystemGetDriverVersion())
+        return Session(module, count, version)
     except module.NVMLError as error:
         _shut_down(module)
         return failure_of(error)

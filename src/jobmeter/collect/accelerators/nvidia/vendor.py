@@ -67,6 +67,7 @@ VENDOR = Vendor(
     device_numbers=MappingProxyType({195: range(254)}),
     device_files="/dev/nvidia",
     driver_folder="driver/nvidia",
+    pci_driver="nvidia",
     unit_devices=("char-nvidia", "char-nvidia-frontend", "char-nvidia-caps"),
     domain="nvidia.com",
     resource_kinds=("mig-.+",),

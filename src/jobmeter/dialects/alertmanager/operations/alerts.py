@@ -9,7 +9,7 @@ from msgspec import Meta
 from jobmeter.alerts.messages import link
 from jobmeter.alerts.muting import fulfilling
 from jobmeter.dialects.alertmanager.requests import API, SHOWN, FilterRequest, answer, operation
-from jobmeter.dialects.base import Steps, execute
+from jobmeter.dialects.base import Steps, ask
 from jobmeter.model.alert import Alert, AlertPage, AlertsQuestion
 from jobmeter.model.time import MINUTE, iso
 from jobmeter.promql.regex import full_matches
@@ -45,7 +45,7 @@ class GetAlerts(SelectionRequest, frozen=True, kw_only=True):
     """Gives the firing alerts."""
 
     def _steps(self) -> Steps:
-        page = yield from execute(AlertsQuestion())
+        page = yield from ask(AlertsQuestion())
         return answer([_alert(page, one) for one in self.select(page)])
 
 
@@ -54,7 +54,7 @@ class GetAlertGroups(SelectionRequest, frozen=True, kw_only=True):
     """Gives the firing alerts by receiver and group."""
 
     def _steps(self) -> Steps:
-        page = yield from execute(AlertsQuestion())
+        page = yield from ask(AlertsQuestion())
         found: dict[tuple[str, tuple[tuple[str, str], ...]], list[dict[str, Any]]] = {}
         for one in self.select(page):
             for receiver, labels in page.receivers.get(one.fingerprint, ()):

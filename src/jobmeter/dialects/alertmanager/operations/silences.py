@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from jobmeter.alerts.muting import fulfils
 from jobmeter.dialects.alertmanager.requests import API, FilterRequest, SilenceRequest, answer, operation
-from jobmeter.dialects.base import Answer, Steps, execute
+from jobmeter.dialects.base import Answer, Steps, ask
 from jobmeter.dialects.base.request import Request
 from jobmeter.errors import InvalidRequestError, NotFoundError
 from jobmeter.model.alert import ExpireSilence, LabelMatcher, PutSilence, Silence, SilencesQuestion
@@ -19,7 +19,7 @@ class GetSilences(FilterRequest, frozen=True, kw_only=True):
     """Gives the silences."""
 
     def _steps(self) -> Steps:
-        found = yield from execute(SilencesQuestion())
+        found = yield from ask(SilencesQuestion())
         return answer([_silence(one, self.context.now_ms) for one in found if self._covers(one)])
 
     def _covers(self, silence: Silence) -> bool:
@@ -51,7 +51,7 @@ class PostSilences(Request, frozen=True, kw_only=True):
             posted = msgspec.json.decode(self.call.body, type=_Posted)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise InvalidRequestError(f"the body is not a silence: {error}", "body") from error
-        made = yield from execute(
+        made = yield from ask(
             PutSilence(
                 matchers=tuple(posted.matchers),
                 start=parse_time(posted.start, "startsAt"),
@@ -69,7 +69,7 @@ class GetSilence(SilenceRequest, frozen=True, kw_only=True):
     """Gives one silence."""
 
     def _steps(self) -> Steps:
-        for one in (yield from execute(SilencesQuestion())):
+        for one in (yield from ask(SilencesQuestion())):
             if one.id == self.id:
                 return answer(_silence(one, self.context.now_ms))
         raise NotFoundError(f"there is no silence {self.id[:64]!r}", "silence", self.id[:64])
@@ -80,7 +80,7 @@ class DeleteSilence(SilenceRequest, frozen=True, kw_only=True):
     """Ends a silence."""
 
     def _steps(self) -> Steps:
-        yield from execute(ExpireSilence(id=self.id))
+        yield from ask(ExpireSilence(id=self.id))
         return Answer(200, b"{}")
 
 

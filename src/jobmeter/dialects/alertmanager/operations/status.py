@@ -2,7 +2,7 @@
 
 from jobmeter import __version__
 from jobmeter.dialects.alertmanager.requests import API, answer, operation
-from jobmeter.dialects.base import Steps, execute
+from jobmeter.dialects.base import Steps, ask
 from jobmeter.dialects.base.request import Request
 from jobmeter.model.alert import AlertingQuestion
 from jobmeter.model.time import iso
@@ -13,7 +13,7 @@ class GetReceivers(Request, frozen=True):
     """Gives the names of the receivers."""
 
     def _steps(self) -> Steps:
-        found = yield from execute(AlertingQuestion())
+        found = yield from ask(AlertingQuestion())
         return answer([{"name": name} for name in found.receivers])
 
 
@@ -22,7 +22,7 @@ class GetStatus(Request, frozen=True):
     """Gives the version and the receivers' names."""
 
     def _steps(self) -> Steps:
-        found = yield from execute(AlertingQuestion())
+        found = yield from ask(AlertingQuestion())
         empty = dict.fromkeys(("branch", "buildDate", "buildUser", "goVersion"), "")
         return answer(
             {

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from jobmeter.dialects.base import Answer, Steps, only
+from jobmeter.dialects.base import Answer, Steps, constant
 from jobmeter.dialects.base.request import Request
 from jobmeter.dialects.mlflow.names import PREFIX, VERSION_PATH, experiment_id, experiment_name
 from jobmeter.dialects.mlflow.requests import KeyValue, answer, operation
@@ -22,7 +22,7 @@ class Version(Request, frozen=True):
     """Answers the release of MLflow whose requests are supported, as text."""
 
     def _steps(self) -> Steps:
-        return only(Answer(200, VERSION.encode(), (), "text/plain; charset=utf-8"))
+        return constant(Answer(200, VERSION.encode(), (), "text/plain; charset=utf-8"))
 
 
 @operation(f"POST {PREFIX}/experiments/create", "runs:write")
@@ -39,7 +39,7 @@ class CreateExperiment(Request, frozen=True, kw_only=True):
                 raise InvalidRequestError(
                     f"Jobmeter stores no {field} of an experiment: leave {field} out, and tag the runs.", field
                 )
-        return only(answer({"experiment_id": experiment_id(self.name)}))
+        return constant(answer({"experiment_id": experiment_id(self.name)}))
 
 
 @operation(f"GET {PREFIX}/experiments/get-by-name", "runs:read")
@@ -49,7 +49,7 @@ class GetExperimentByName(Request, frozen=True, kw_only=True):
     experiment_name: Annotated[str, Meta(description="The name.")]
 
     def _steps(self) -> Steps:
-        return only(answer({"experiment": _experiment(experiment_id(self.experiment_name), self.experiment_name)}))
+        return constant(answer({"experiment": _experiment(experiment_id(self.experiment_name), self.experiment_name)}))
 
 
 @operation(f"GET {PREFIX}/experiments/get", "runs:read")
@@ -65,7 +65,7 @@ class GetExperiment(Request, frozen=True, kw_only=True):
             raise NotFoundError(
                 f"No Experiment with id={given[:300]} exists: ids of Jobmeter contain the name", "experiment", given
             )
-        return only(answer({"experiment": _experiment(given, name)}))
+        return constant(answer({"experiment": _experiment(given, name)}))
 
 
 def _experiment(experiment: str, name: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from jobmeter.dialects.base import Context, Steps, execute
+from jobmeter.dialects.base import Context, Steps, ask
 from jobmeter.dialects.base.request import Typed
 from jobmeter.dialects.mlflow.metrics import history, write
 from jobmeter.dialects.mlflow.names import (
@@ -123,7 +123,7 @@ def _log(
         values |= tag(run, key, value)
     # Metrics come last: a refused parameter refuses the batch.
     if values:
-        yield from execute(change(run, values))
+        yield from ask(change(run, values))
     yield from write(run, metrics)
     return answer({})
 

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
-from jobmeter.dialects.base import Context, RecordJobs, Steps, execute
+from jobmeter.dialects.base import Context, RecordJobs, Steps, ask
 from jobmeter.dialects.base.request import Request, listed
 from jobmeter.dialects.mlflow.metrics import newest
 from jobmeter.dialects.mlflow.names import (
@@ -110,7 +110,7 @@ class CreateRun(Request, frozen=True, kw_only=True):
                 "start": made.start,
                 "labels": {"experiment": name},
             }
-        yield from execute(change(made, values, **fields))
+        yield from ask(change(made, values, **fields))
         return answer({"run": body(made, ())})
 
 
@@ -146,7 +146,7 @@ class UpdateRun(RunRequest, frozen=True, kw_only=True):
             end = _time(self.end_time, "end_time")
             values[path("runs", run.id, "end")] = end if STATES[self.status].finished else None
         if values:
-            yield from execute(change(run, values, **({} if place_of(run.id).joined else fields)))
+            yield from ask(change(run, values, **({} if place_of(run.id).joined else fields)))
             run = yield from find(run.id, self.context)
         return answer({"run_info": info(run)})
 
@@ -158,7 +158,7 @@ class DeleteRun(RunRequest, frozen=True, kw_only=True):
     def _steps(self) -> Steps:
         run = yield from find(self.run_id, self.context)
         if not run.deleted:
-            yield from execute(change(run, {path("runs", run.id, "deleted"): True}))
+            yield from ask(change(run, {path("runs", run.id, "deleted"): True}))
         return answer({})
 
 
@@ -195,7 +195,7 @@ def _joinable(job: str, context: Context) -> Generator[Question[Any], Any, tuple
     """
     try:
         check_job_id(job)
-        head = yield from execute(HeadQuestion(JobRef(job, context.project)))
+        head = yield from ask(HeadQuestion(JobRef(job, context.project)))
     except InvalidRequestError:
         return "", context.project
     except NotFoundError:

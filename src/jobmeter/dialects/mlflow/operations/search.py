@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from jobmeter.dialects.base import Context, Steps, execute
+from jobmeter.dialects.base import Context, Steps, ask
 from jobmeter.dialects.base.request import Request
 from jobmeter.dialects.mlflow.filters import METRIC, Clause, metric_keys, parse, parse_order, sort
 from jobmeter.dialects.mlflow.metrics import LoggedPoint, newest
@@ -89,7 +89,7 @@ def _runs(experiments: Sequence[str], context: Context) -> Generator[Question[An
     for experiment in dict.fromkeys(experiments):
         offset, total = 0, 1
         while offset < total:
-            page = yield from execute(
+            page = yield from ask(
                 JobFilter(
                     projects=None if context.project is None else frozenset({context.project}),
                     ids=() if context.job is None else (context.job,),

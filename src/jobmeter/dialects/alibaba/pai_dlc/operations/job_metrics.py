@@ -17,7 +17,7 @@ from jobmeter.dialects.alibaba.common.operation import (
 )
 from jobmeter.dialects.alibaba.pai_dlc.names import METRICS
 from jobmeter.dialects.alibaba.pai_dlc.requests import TIME_TEXT, JobRequest, Token
-from jobmeter.dialects.base import Steps, execute
+from jobmeter.dialects.base import Steps, ask
 from jobmeter.dialects.base.request import Choice
 from jobmeter.model.catalog import Metric
 from jobmeter.model.series import member_name
@@ -41,7 +41,7 @@ class GetJobMetrics(JobRequest, frozen=True, kw_only=True):
     token: Token = ""
 
     def _steps(self) -> Steps:
-        result = yield from execute(
+        result = yield from ask(
             MetricQuery(
                 subject=self.ref,
                 metrics=(self.metric_type.name,),
