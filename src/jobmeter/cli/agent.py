@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.options import (
     FILE,
     FOLDER,
@@ -43,11 +44,21 @@ _SHORTEST_INTERVAL_MS = 1000
 _LONGEST_GROUP = 256
 
 
+_GROUPS = {
+    "Connection": ("server", "key", "ca_file", "spool"),
+    "This node": ("node", "cluster", "resource_group"),
+    "Jobs": ("job_rules", "job_mapping_dir", "job_ids"),
+    "System logs": ("kernel_log", "journal", "log_files", "log_rate"),
+}
+
+
 @click.command(
+    cls=GroupedCommand,
+    groups=_GROUPS,
     epilog=examples(
         "jobmeter agent --server https://meter.example --key TOKEN",
         "jobmeter agent --server https://meter.example --key TOKEN --once",
-    )
+    ),
 )
 @click.option("--server", metavar="URL", envvar="JOBMETER_SERVER", required=True, help="The server (JOBMETER_SERVER).")
 @key_option("A writer's token (JOBMETER_KEY).", envvar="JOBMETER_KEY", required=True)

@@ -1,5 +1,7 @@
 """``jobmeter findings``, and findings as text on a terminal."""
 
+from collections.abc import Sequence
+
 import click
 import msgspec
 from rich.console import Console
@@ -22,6 +24,15 @@ def headline(one: Finding) -> str:
     text = one.sentence or one.message  # servers of earlier releases send no sentences
     since = f", since {moment(one.start)} UTC" if one.start < one.end else f" at {moment(one.start)} UTC"
     return f"[{style}]{one.severity}[/] {cell(text)}{since} [dim]({cell(one.rule)}, {one.role})[/]"
+
+
+def named_replicas(findings: Sequence[Finding]) -> dict[str, int]:
+    """Return the places of the replicas that findings mark: a finding about fewer replicas first, then the worse one.
+
+    A finding about most of a job says little about one of its replicas.
+    """
+    order = sorted(findings, key=lambda one: len(one.replicas))
+    return {name: at for at, name in enumerate(dict.fromkeys(name for one in order for name in one.replicas))}
 
 
 def summary_line(one: FindingSummary | None) -> str:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import click
 
 from jobmeter.cli.attempt import next_attempt
+from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.options import (
     ca_file_option,
     checked,
@@ -53,7 +54,15 @@ _NOT_EXECUTABLE = 126
 _SHORTEST_INTERVAL_MS = 100
 
 
+_GROUPS = {
+    "Job": ("name", "kind", "replicas", "job_id", "project", "pid"),
+    "Measurement": ("interval", "logs", "pass_key"),
+}
+
+
 @click.command(
+    cls=GroupedCommand,
+    groups=_GROUPS,
     context_settings={"allow_interspersed_args": False},
     epilog=examples("jobmeter run -- python train.py", "jobmeter run --name resnet --replicas 4 -- python train.py"),
 )

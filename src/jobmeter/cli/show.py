@@ -9,6 +9,7 @@ from rich.console import Console
 
 from jobmeter.cli import completion, local
 from jobmeter.cli.findings import headline
+from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.history import show_history
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.options import examples
@@ -43,7 +44,7 @@ MOST_SENTENCES = 3
 """Most sentences about the quality of a job's data."""
 
 
-@click.command(epilog=examples("jobmeter show last", "jobmeter show train-1 --json"))
+@click.command(cls=GroupedCommand, epilog=examples("jobmeter show last", "jobmeter show train-1 --json"))
 @click.argument("job", shell_complete=completion.jobs)
 @click.option(
     "--json",

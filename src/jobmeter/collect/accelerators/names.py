@@ -53,7 +53,7 @@ class DeviceNames:
 def node_numbers(devices: Sequence[tuple[int, str]], addresses: Sequence[str]) -> dict[int, int]:
     """Return the number on the node of each device: its index where the process sees all devices of the node.
 
-    ``devices`` are indices and PCI addresses; ``addresses`` are those of the node, in order, empty if unknown.
+    ``devices`` are indices and PCI addresses. ``addresses`` are the node's PCI addresses, in order; empty if unknown.
     """
     if len(addresses) <= len(devices):
         return {index: index for index, _ in devices}
