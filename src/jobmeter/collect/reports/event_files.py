@@ -70,6 +70,12 @@ class EventFileCollector:
                 del self._files[key]
         return []
 
+    def close(self) -> None:
+        """Close all files."""
+        for file in self._files.values():
+            os.close(file.descriptor)
+        self._files.clear()
+
     def _find(self, process: int, now_ms: int) -> None:
         folder = f"{self._proc}/{process}/fd"
         try:
