@@ -1,11 +1,13 @@
 """``jobmeter findings``, and findings as text on a terminal."""
 
+from collections.abc import Sequence
+
 import click
 import msgspec
 from rich.console import Console
 
 from jobmeter.cli import completion, local
-from jobmeter.cli.grouped import WHICH_SERVER, GroupedCommand
+from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.options import choice, examples, since_option
 from jobmeter.cli.output import cell, console, moment, print_json
@@ -22,6 +24,15 @@ def headline(one: Finding) -> str:
     text = one.sentence or one.message  # servers of earlier releases send no sentences
     since = f", since {moment(one.start)} UTC" if one.start < one.end else f" at {moment(one.start)} UTC"
     return f"[{style}]{one.severity}[/] {cell(text)}{since} [dim]({cell(one.rule)}, {one.role})[/]"
+
+
+def named_replicas(findings: Sequence[Finding]) -> dict[str, int]:
+    """Return the places of the replicas that findings mark: a finding about fewer replicas first, then the worse one.
+
+    A finding about most of a job says little about one of its replicas.
+    """
+    order = sorted(findings, key=lambda one: len(one.replicas))
+    return {name: at for at, name in enumerate(dict.fromkeys(name for one in order for name in one.replicas))}
 
 
 def summary_line(one: FindingSummary | None) -> str:
@@ -51,11 +62,7 @@ def print_finding(out: Console, one: Finding) -> None:
 SHOWN, MOST = 50, 1_000
 """Default number of findings in the list, and the largest one."""
 _SPARE = ("user", "since", "rule", "state", "name")
-_GROUPS = {
-    "Filters": ("findings", "severities", "only_open", "since", "project"),
-    "Output": ("limit", "as_json"),
-    "Connection": WHICH_SERVER,
-}
+_GROUPS = {"Filters": ("findings", "severities", "only_open", "since", "project")}
 
 
 @click.command(

@@ -15,6 +15,7 @@ import click
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from jobmeter.cli import local
+from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.options import examples
 from jobmeter.cli.output import console, counted, duration, moment, print_json
 from jobmeter.client.api import Api
@@ -33,7 +34,10 @@ _REASONS = {
 _SECONDS = "the last of them is in 1970: are the times in seconds? Use milliseconds or ISO 8601"
 
 
-@click.command(epilog=examples("jobmeter import samples.csv", "jobmeter import --dry-run samples.parquet jobs.jsonl"))
+@click.command(
+    cls=GroupedCommand,
+    epilog=examples("jobmeter import samples.csv", "jobmeter import --dry-run samples.parquet jobs.jsonl"),
+)
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option(
     "--format",

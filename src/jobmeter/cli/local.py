@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import click
 import msgspec
 
+from jobmeter.cli import completion
 from jobmeter.cli.options import ca_file_option, data_folder, data_option, key_option
 from jobmeter.client.api import PAGE, Api
 from jobmeter.client.searches import JobSearch
@@ -142,7 +143,12 @@ def connection_options(function: Callable[..., None]) -> Callable[..., None]:
         function(connection=LocalConnection(**own), **values)
 
     options = (
-        click.option("--project", help="The project of the job, if several have one of this id."),
+        click.option(
+            "--project",
+            metavar="NAME",
+            shell_complete=completion.projects,
+            help="The project of the job, if several have one of this id.",
+        ),
         ca_file_option,
         data_option,
         key_option("The token of a key (JOBMETER_KEY)."),

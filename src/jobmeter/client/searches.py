@@ -36,12 +36,15 @@ class JobSearch(Search):
     states: Sequence[str] = ()
     types: Sequence[str] = ()
     users: Sequence[str] = ()
+    nodes: Sequence[str] = ()
+    resource_groups: Sequence[str] = ()
     name: str = ""
     findings: Sequence[str] = ()
     severities: Sequence[str] = ()
     project: str | None = None
     created_from: int | str | None = None
     sort: str | None = None
+    order: str | None = None
     limit: int = 100
     offset: int | None = None
 

@@ -29,7 +29,7 @@ class MetricSummary(msgspec.Struct, frozen=True, kw_only=True):
     counter: the rate over the job's life). ``job_max`` is the highest value of the job, adding the members' highest
     samples in one step. ``last`` is the newest value. ``mean`` and ``max`` describe one member: the mean of the
     members' means, and the highest value of any member (of a counter: the highest rate in one step). All in ``unit``.
-    ``total`` is a counter's increase over all members, in ``total_unit``.
+    ``total`` is the increase, over all members, of a counter or of the counter that a rate is of, in ``total_unit``.
     """
 
     metric: str

@@ -16,7 +16,7 @@ ANY = "any"
 """Word for any rule, in place of a rule's name."""
 MOST_MOMENTS = 5_000
 MOST_LISTED, MAX_OFFSET = 1_000, 10_000
-_KINDS = frozenset({"state", "event", "node", "finding", "log", "peak", "metric"})
+_KINDS = ("state", "event", "node", "finding", "log", "peak", "metric")
 
 
 def _rules(context: CallContext) -> RuleList:  # noqa: ARG001 - the shape of every work function
@@ -84,18 +84,12 @@ def _timeline(context: CallContext) -> list[Moment]:
     State changes, events, events of its nodes while it ran on them, findings (at their start), warning lines, minutes
     with many warnings, and changes of its usage. Many warnings are shortened to the first and the last.
     """
-    kinds = context.arguments.choices("kind", _kind) or _KINDS
+    kinds = context.arguments.choices("kind", _KINDS) or _KINDS
     limit = context.arguments.integer("limit", 1_000, 1, MOST_MOMENTS)
     diagnosis = _diagnosis(context)
     of_nodes = events_of_nodes(context.services.executor, diagnosis.case, context.scope) if "node" in kinds else []
     moments = [moment for moment in timeline(diagnosis, of_nodes) if moment.kind in kinds]
     return moments[-limit:]
-
-
-def _kind(word: str) -> str:
-    if word not in _KINDS:
-        raise ValueError(word)
-    return word
 
 
 def _diagnosis(context: CallContext) -> Diagnosis:
