@@ -99,7 +99,13 @@ class World(NamedTuple):
 
 def series_of(project: str, job: str) -> list[Series]:
     device = "gpu0" if job == "open" else "gpu1"
-    places: dict[str, Any] = {"project": project, "job": job, "replica": "worker-0", "cluster": "c", "node": f"{project}-node"}
+    places: dict[str, Any] = {
+        "project": project,
+        "job": job,
+        "replica": "worker-0",
+        "cluster": "c",
+        "node": f"{project}-node",
+    }
     return [
         Series("cpu.usage", **places),
         Series("app.loss", **places, labels=(("of", job),)),

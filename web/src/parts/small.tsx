@@ -1,4 +1,5 @@
 import type { ComponentChildren } from "preact";
+import { useEffect, useRef } from "preact/hooks";
 import type { Job, Refusal } from "../api/client";
 import { briefly, iso, moment } from "../format";
 import { useZone } from "./hooks";
@@ -77,6 +78,23 @@ export function Problem({ error, again }: { error: Refusal; again?: () => void }
 
 /** A message as a sentence: with a capital and a stop. */
 const sentence = (text: string): string => `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`;
+
+/** A panel over the page. Escape, a click beside it, and its button close it. */
+export function Dialog({ title, close, children }: { title: string; close: () => void; children: ComponentChildren }) {
+  const element = useRef<HTMLDialogElement>(null);
+  useEffect(() => element.current?.showModal(), []);
+  return (
+    <dialog ref={element} aria-label={title} onClose={close} onClick={(event) => event.target === element.current && close()}>
+      <header class="section">
+        <h2>{title}</h2>
+        <button type="button" onClick={close}>
+          Close
+        </button>
+      </header>
+      {children}
+    </dialog>
+  );
+}
 
 export function Section(given: { id: string; title: string; kind?: string; aside?: ComponentChildren; children: ComponentChildren }) {
   return (
