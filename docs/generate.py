@@ -18,7 +18,7 @@ import msgspec
 from jobmeter.access.actions import names_of
 from jobmeter.access.limit import Per
 from jobmeter.access.system_policies import SYSTEM_POLICIES
-from jobmeter.cli.grouped import OTHERS, GroupedCommand, Record
+from jobmeter.cli.grouped import GroupedCommand, Record
 from jobmeter.cli.main import cli
 from jobmeter.cli.registry import VERBS
 from jobmeter.diagnose.registry import rules
@@ -110,7 +110,9 @@ def _verb(command: click.Command, context: click.Context, level: int = 2) -> lis
 def _sections(command: click.Command, context: click.Context) -> dict[str, list[Record]]:
     """The options of a verb by heading."""
     if isinstance(command, GroupedCommand):
-        return {heading: records for heading, records in command.sections(context).items() if heading != OTHERS}
+        sections = command.sections(context)
+        own = {heading: [one for one in records if "--help" not in one[0]] for heading, records in sections.items()}
+        return {heading: records for heading, records in own.items() if records}
     found = (parameter.get_help_record(context) for parameter in command.params)
     records = [record for record in found if record is not None and record[1]]
     return {"option": records} if records else {}
@@ -188,6 +190,7 @@ here.
 
 _HTTP = """\
 Everything is below `/api/jobmeter/v1`; [OpenAPI](https://www.openapis.org/) of it at `/api/jobmeter/v1/openapi.json`.
+The same as a page for people is at `/api/jobmeter/v1/docs`. Neither needs a key.
 
 **Credentials.** The token of a key, in one of `Authorization: Bearer TOKEN`, `Authorization: Api-Key TOKEN`,
 `Api-Key: TOKEN`, `X-Auth-Token: TOKEN`. A reader may read, a writer may also write and share, an administrator

@@ -13,6 +13,10 @@ class JobmeterError(Exception):
         super().__init__(message)
         self.message = message
 
+    def _render_traceback_(self) -> list[str]:
+        """Return the lines that IPython prints in place of a traceback."""
+        return [f"{type(self).__name__}: {self.message}"]
+
 
 class InvalidRequestError(JobmeterError):
     """Invalid request.

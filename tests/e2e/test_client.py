@@ -106,7 +106,8 @@ def test_a_plot_in_one_line(client):
         warnings.simplefilter("ignore")
         axes = client.job("last").metrics("gpu.utilization").plot()
     lines = axes.get_lines()
-    assert [line.get_label() for line in lines] == ["gpu.utilization worker-0", "gpu.utilization worker-1"]
+    assert [line.get_label() for line in lines] == ["worker-0", "worker-1"]
+    assert axes.yaxis.get_major_formatter()(0.5, 0) == "50.0%"
     assert len(lines[0].get_ydata()) > 10
     plt.close("all")
 
@@ -119,6 +120,75 @@ def test_logs_events_latest_and_comparison(client):
     assert job.refresh().id == "train-1"
     assert [one.job.id for one in client.compare("last", "job-5").jobs] == ["train-1", "job-5"]
     assert isinstance(client.nodes(), list)
+
+
+def test_a_listed_job_answers_as_one_that_was_named(client):
+    job, other = client.jobs(limit=2)
+    named = client.job("train-1")
+    assert (job.id, job.name, job.state, job.user, job.start) == (
+        named.id, named.name, named.state, named.user, named.start,
+    )  # fmt: skip
+    assert job.metrics("gpu.utilization").rows() == named.metrics("gpu.utilization").rows()
+    assert job.summary == named.summary
+    assert [replica.name for replica in job.replicas] == ["worker-0", "worker-1"]
+    assert job.compare(other).answer.jobs[1].job.id == other.id
+    assert job.wait(timeout="1s").state == "Succeeded"
+    assert repr(client.jobs(limit=2)).splitlines()[:2] == [
+        f"<2 of {COUNT + 1:,} jobs>",
+        "train-1  <b>resnet</b>  Succeeded",
+    ]
+
+
+def test_every_result_is_a_table(client):
+    job = client.job("train-1")
+    results = {
+        "jobs": client.jobs(limit=2),
+        "job": job,
+        "metrics": job.metrics(),
+        "latest": job.latest(),
+        "logs": job.logs(),
+        "events": job.events(),
+        "findings": job.findings(),
+        "timeline": job.timeline(),
+        "quality": job.quality(),
+        "comparison": job.compare("job-5"),
+        "nodes": client.nodes(),
+    }
+    frames = {name: result.to_pandas() for name, result in results.items()}
+    for name, result in results.items():
+        assert list(frames[name].columns) == list(result.columns()), name
+        assert len(frames[name]) == len(next(iter(result.columns().values()))) > 0 or name == "findings", name
+    assert list(frames["logs"]["text"]) == ["hello"]
+    assert list(frames["job"]["metric"]) == ["gpu.utilization"]
+    assert frames["job"]["mean"][0] == pytest.approx(0.53, abs=0.01)
+    assert list(frames["quality"]["replica"]) == ["worker-0", "worker-1"]
+    assert {"worker-0", "worker-1"} <= set(frames["latest"]["replica"])
+    assert str(frames["timeline"]["time"].dtype).startswith("datetime64[")
+    assert list(frames["comparison"]["job"]) == ["train-1"], "the other job was not measured"
+    assert {"severity", "sentence", "subject", "evidence", "advice"} <= set(frames["findings"].columns)
+    assert job.share("1d").token.startswith("jms")
+
+
+def test_mistakes_are_answered_with_the_choices(client):
+    job = client.job("train-1")
+    with pytest.raises(InvalidRequestError, match="there is no argument 'stpe'; did you mean step"):
+        job.metrics("gpu.utilization", stpe="5m")
+    with pytest.raises(NotFoundError, match=r"has no measurements of cpu\.usage; it has .*gpu\.utilization"):
+        job.metrics("cpu.usage")
+    with pytest.raises(NotFoundError, match="has no replica 'worker-7'; did you mean worker-"):
+        job.metrics("gpu.utilization", replicas=["worker-7"])
+    with pytest.raises(InvalidRequestError, match="state 'runing' is not one of Queued, Running, Succeeded"):
+        client.jobs(state="runing")
+    with pytest.raises(InvalidRequestError, match="kind 'nodes' is not one of state, event, node"):
+        job.timeline("nodes")
+    with pytest.raises(InvalidRequestError, match="two different jobs"):
+        job.compare("train-1")
+    with pytest.raises(jobmeter.NotFoundError) as raised:
+        client.job("tarin-1")
+    # IPython prints these lines in place of the frames inside the library.
+    assert raised.value._render_traceback_() == [f"NotFoundError: {raised.value.message}"]
+    with pytest.raises(AttributeError, match="it has Client"):
+        getattr(jobmeter, "Clinet")  # noqa: B009
 
 
 def test_unknown_names_list_similar_ones(client):
@@ -142,6 +212,20 @@ def test_the_asynchronous_twin(client, reach):
     assert (job, count, texts, newest) == ("train-1", 5, ["hello"], 2)
     assert rows == client.job("last").metrics("gpu.utilization", step="10s").rows()
     assert events
+
+
+def test_the_package_completes_to_the_clients_and_the_errors():
+    errors = {
+        name for name, one in vars(jobmeter.errors).items() if isinstance(one, type) and name != "LongQuestionError"
+    }
+    assert set(dir(jobmeter)) == {"Client", "AsyncClient", "__version__", *errors}
+    assert all(getattr(jobmeter, name) is getattr(jobmeter.errors, name) for name in errors)
+
+
+def test_importing_it_loads_nothing_but_itself():
+    code = "import sys, jobmeter; print([name for name in sys.modules if name.startswith('jobmeter')])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "['jobmeter']\n"
 
 
 def test_importing_it_loads_nothing_heavy():

@@ -4,6 +4,7 @@ import click
 import msgspec
 
 from jobmeter.cli import local
+from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.options import examples
 from jobmeter.cli.output import console, duration, print_json
@@ -15,7 +16,7 @@ _HIDDEN = {ALERT_NAME, "severity", "sentence"}
 _SPARE = ("labels", "severity", "since")
 
 
-@click.command(epilog=examples("jobmeter alerts", "jobmeter alerts --firing --json"))
+@click.command(cls=GroupedCommand, epilog=examples("jobmeter alerts", "jobmeter alerts --firing --json"))
 @click.option("--firing", is_flag=True, help="Only alerts that fire.")
 @click.option("--json", "as_json", is_flag=True, help="An array of objects.")
 @local.connection_options

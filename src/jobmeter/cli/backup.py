@@ -6,6 +6,7 @@ import click
 import msgspec
 
 from jobmeter.cli import local
+from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.options import FOLDER, ca_file_option, data_option, examples, key_option
 from jobmeter.client.transport import API
 
@@ -14,9 +15,10 @@ HOURS_SECONDS = 6 * 3600.0
 
 
 @click.command(
+    cls=GroupedCommand,
     epilog=examples(
         "jobmeter backup /backup/jobmeter", "jobmeter backup /backup/jobmeter --server https://meter.example"
-    )
+    ),
 )
 @click.argument("directory", type=FOLDER)
 @data_option

@@ -7,6 +7,7 @@ import msgspec
 from rich.console import Console
 
 from jobmeter.cli import completion, local
+from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.named import metric_option
 from jobmeter.cli.options import examples
@@ -16,14 +17,22 @@ from jobmeter.cli.resource_columns import began
 from jobmeter.client.api import Api
 from jobmeter.client.bodies import ComparedJob, Comparison
 from jobmeter.errors import LimitExceededError, NotFoundError, QueryTimeoutError
+from jobmeter.model.catalog import find
+from jobmeter.model.job import Job
 from jobmeter.model.phase import PhaseDifference
 from jobmeter.model.quantity import quantity
 
 _MOST = 10
+_SETTINGS = ("type", "user", "project", "resource_group", "workspace", "command")
+_ABSOLUTE = {"1": (100, "points"), "Cel": (1, "°C")}
+"""Units whose differences are amounts, with factor and name; others are relative."""
+_TIMES = 3.0
+"""Ratio from which a difference is a multiple and not a percentage."""
 
 
 @click.command(
-    epilog=examples("jobmeter compare train-1 train-2", "jobmeter compare train-1 last --metric gpu.utilization")
+    cls=GroupedCommand,
+    epilog=examples("jobmeter compare train-1 train-2", "jobmeter compare train-1 last --metric gpu.utilization"),
 )
 @click.argument("jobs", metavar="JOB JOB...", nargs=-1, required=True, shell_complete=completion.jobs)
 @metric_option("Also draw this metric over time.")
@@ -37,8 +46,9 @@ def command(
 
     The first sentence says how much longer each took than the first one, and by what: queue, start, input,
     communication, computing, a lower clock, checkpoints, restarts. The parts sum to the whole difference. Time without
-    a cause is unattributed, and a cause that was not measured in both jobs is named. With --metric, their values over
-    time are drawn on one scale, each from the job's own start.
+    a cause is unattributed, and a cause that was not measured in both jobs is named. Settings that differ (command,
+    type, user, labels, limits) are listed, and the usage of each job has its difference to the first one. With
+    --metric, their values over time are drawn on one scale, each from the job's own start.
     """
     found = connection.find_each(jobs)
     if not 2 <= len(found) <= _MOST:
@@ -80,6 +90,7 @@ def _columns(out: Console, answer: Comparison) -> None:
         ("duration", lambda one: duration(one.summary.duration_ms)),
         ("replicas", lambda one: str(one.summary.replicas)),
         ("devices", lambda one: str(one.summary.devices)),
+        ("nodes", lambda one: str(one.summary.nodes)),
         ("error", lambda one: one.job.error),
     ]
     for at, one in enumerate(answer.jobs):
@@ -88,19 +99,78 @@ def _columns(out: Console, answer: Comparison) -> None:
     filled = [row for row in rows if any(text not in {"", "-", "0"} for text in row[1:])]
     out.print()
     show_listing(out, ("", *_letters(answer)), filled)
+    _settings(out, answer)
+
+
+def _settings(out: Console, answer: Comparison) -> None:
+    """Print each setting in which the jobs differ, and the names of those that are equal."""
+    equal = []
+    for name, texts in settings([one.job for one in answer.jobs]).items():
+        if len(set(texts)) == 1:
+            equal.append(name)
+            continue
+        out.print(f"\n{cell(name)} differs", style="bold")
+        for at, text in enumerate(texts):
+            out.print(f"  {_letter(at)}  {cell(text or '-')}")
+    if equal:
+        out.print(f"\nequal settings: {cell(', '.join(equal))}")
+
+
+def settings(jobs: Sequence[Job]) -> dict[str, list[str]]:
+    """Return the settings that any of the jobs has, by name, with a text for each job; empty for a missing one."""
+    stated = [
+        {
+            **{name.replace("_", " "): str(getattr(job, name)) for name in _SETTINGS},
+            **{f"label {name}": text for name, text in job.labels.items()},
+            **{name: quantity(value, _unit(name)) for name, value in job.limits.items()},
+        }
+        for job in jobs
+    ]
+    names = dict.fromkeys(name for one in stated for name, text in one.items() if text)
+    return {name: [one.get(name, "") for one in stated] for name in names}
+
+
+def _unit(metric: str) -> str:
+    found = find(metric)
+    return found.unit if found else ""
 
 
 def _used(out: Console, answer: Comparison) -> None:
     names = dict.fromkeys(metric.metric for one in answer.jobs for metric in one.summary.metrics)
+    letters = _letters(answer)
+    differences = [f"{letter} to A" for letter in letters[1:]]
     rows = []
     for name in names:
         for figure, text in (("job_mean", "mean"), ("job_max", "peak")):
             found = [one.summary.find(name) for one in answer.jobs]
-            cells = ["-" if one is None else quantity(getattr(one, figure), one.unit) for one in found]
-            rows.append((f"{name} {text}", *cells))
+            unit = next(one.unit for one in found if one is not None)
+            values = [None if one is None else getattr(one, figure) for one in found]
+            cells = [quantity(value, unit) for value in values]
+            rows.append((f"{name} {text}", *cells, *(change(values[0], value, unit) for value in values[1:])))
     if rows:
         out.print()
-        show_listing(out, ("used", *_letters(answer)), rows, right=_letters(answer))
+        columns = ("used", *letters, *differences)
+        show_listing(out, columns, rows, right=columns[1:], spare=differences[:0:-1])
+
+
+def change(before: float | None, after: float | None, unit: str) -> str:
+    """Format a difference: ``+12%``, ``x 3.4``; of a ratio in percentage points, of a temperature in degrees.
+
+    A dash if a value is missing or nothing can be said.
+    """
+    if before is None or after is None:
+        return "-"
+    if unit in _ABSOLUTE:
+        factor, name = _ABSOLUTE[unit]
+        difference = round((after - before) * factor, 1)
+        return f"{difference:+.1f} {name}" if difference else f"0 {name}"
+    if before <= 0 or after < 0:
+        return "-"
+    ratio = after / before
+    if ratio >= _TIMES:
+        return f"x {ratio:,.1f}"
+    percent = round((ratio - 1) * 100)
+    return f"{percent:+d}%" if percent else "0%"
 
 
 def _curves(out: Console, answer: Comparison, metric: str) -> None:

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 import click
 
 from jobmeter.cli import local
+from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.open import show_page
 from jobmeter.cli.options import examples, stopped
 from jobmeter.client.api import Api
@@ -28,7 +29,7 @@ _AWAKE_SECONDS = 60.0
 """Interval of requests in seconds, because a server that a verb started stops when idle."""
 
 
-@click.command(epilog=examples("jobmeter demo", "jobmeter demo --seconds 600 --print"))
+@click.command(cls=GroupedCommand, epilog=examples("jobmeter demo", "jobmeter demo --seconds 600 --print"))
 @click.option(
     "--seconds", type=click.IntRange(1, 86_400), default=60, show_default=True, help="Duration of the job in seconds."
 )

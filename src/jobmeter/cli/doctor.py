@@ -8,6 +8,7 @@ import click
 from rich.markup import escape
 
 from jobmeter.cli import local
+from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.options import FOLDER, ca_file_option, data_folder, data_option, examples, key_option
 from jobmeter.cli.output import console, counted, print_json
 from jobmeter.cli.terminal import printable
@@ -26,7 +27,9 @@ _STYLES = {
 }
 
 
-@click.command(epilog=examples("jobmeter doctor", "jobmeter doctor --server https://meter.example --key TOKEN"))
+@click.command(
+    cls=GroupedCommand, epilog=examples("jobmeter doctor", "jobmeter doctor --server https://meter.example --key TOKEN")
+)
 @click.option("--server", metavar="URL", help="The server (JOBMETER_SERVER; default: the data folder's own).")
 @key_option("The agent's token (JOBMETER_KEY).")
 @data_option

@@ -9,26 +9,34 @@ Record = tuple[str, str]
 """Option with its help text."""
 OTHERS = "Other options"
 """Heading of options that belong to no group."""
-WHICH_SERVER = ("server", "key", "data", "ca_file")
-"""Options of every verb that connects to a server."""
+_SHARED: Mapping[str, Sequence[str]] = {
+    "Output": ("form", "raw", "as_json", "output", "limit"),
+    "Connection": ("server", "key", "data", "ca_file"),
+}
+"""Groups of every verb, unless the verb groups these options itself."""
 
 
 class GroupedCommand(click.Command):
     """Command with ``groups``: parameter names by heading, in the order of the help; other options come last."""
 
-    def __init__(self, *arguments: Any, groups: Mapping[str, Sequence[str]], **options: Any) -> None:  # noqa: ANN401
+    def __init__(
+        self,
+        *arguments: Any,  # noqa: ANN401 - those of click.Command
+        groups: Mapping[str, Sequence[str]] = _SHARED,
+        **options: Any,  # noqa: ANN401 - those of click.Command
+    ) -> None:
         super().__init__(*arguments, **options)
-        self._groups = groups
+        self._groups = {**groups, **{heading: names for heading, names in _SHARED.items() if heading not in groups}}
 
     def sections(self, context: click.Context) -> dict[str, list[Record]]:
         """Return the options by heading."""
-        heading_of = {name: heading for heading, names in self._groups.items() for name in names}
+        heading_of = {name: heading for heading, names in reversed(self._groups.items()) for name in names}
         found: dict[str, list[Record]] = {heading: [] for heading in self._groups}
         for parameter in self.get_params(context):
             record = parameter.get_help_record(context)
             if record is not None and record[1]:
                 found.setdefault(heading_of.get(parameter.name or "", OTHERS), []).append(record)
-        return found
+        return {heading: records for heading, records in found.items() if records}
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options, one section per group."""

@@ -14,7 +14,7 @@ from jobmeter.errors import NotFoundError
 from jobmeter.model.job import Job, JobState
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from jobmeter.client.bodies import LogEntry
 
@@ -22,6 +22,11 @@ EVENTS = 8
 """Most events shown, newest kept."""
 LINES = 10
 """Most log lines shown, last ones kept."""
+TRACEBACK_LINES = 30
+"""Most log lines shown with the frames of tracebacks, last ones kept."""
+_SEARCHED = 500
+"""Most lines of a replica that are searched for the frames of its tracebacks."""
+_TRACEBACK = "Traceback (most recent call last):"
 
 
 def show_history(out: Console, api: Api, job: Job) -> None:
@@ -59,11 +64,46 @@ def _course(out: Console, api: Api, job: Job) -> None:
 def _lines(out: Console, api: Api, job: Job) -> None:
     search = LogSearch(project=job.project, order="desc", limit=LINES)
     errors: Sequence[LogEntry] = list(api.logs(job.id, replace(search, level="error")))
-    found = errors or list(api.logs(job.id, search))
+    found = _with_frames(api, job, errors[::-1]) if errors else list(api.logs(job.id, search))[::-1]
     if not found:
         return
     several = len({line.replica for line in found}) > 1
     out.print(f"\n{'last error lines' if errors else 'last lines'} of its log", markup=False, style="bold")
-    for line in reversed(found):
+    for line in found[-TRACEBACK_LINES:]:
         out.print(f"  {cell(f'{line.replica} | ' if several else '')}{cell(line.text)}")
     out.print(f"more: jobmeter logs {job.id}{' --level error' if errors else ''} --tail 100", markup=False)
+
+
+def _with_frames(api: Api, job: Job, errors: "Sequence[LogEntry]") -> "list[LogEntry]":
+    """Add the frames of tracebacks to error lines; frames state no level. Both oldest first."""
+    found: list[LogEntry] = []
+    for replica in dict.fromkeys(line.replica for line in errors):
+        own = [line for line in errors if line.replica == replica]
+        search = LogSearch(project=job.project, order="desc", limit=_SEARCHED, end=own[-1].time + 1)
+        near = list(api.logs(job.id, replace(search, start=own[0].time, replicas=(replica,) if replica else ())))
+        found += error_blocks([line for line in near[::-1] if line.replica == replica], own)
+    return sorted(found, key=lambda line: line.time)
+
+
+def error_blocks(lines: "Iterable[LogEntry]", errors: "Sequence[LogEntry]") -> "list[LogEntry]":
+    """Select, from the lines of one replica, the error lines and the indented lines below each.
+
+    A traceback ends with its first line that is not indented. Lines may begin with a header such as ``[rank0]: ``.
+    """
+    wanted = {(line.time_ns, line.text) for line in errors}
+    found: list[LogEntry] = []
+    header, is_open, in_traceback = "", False, False
+    for line in lines:
+        before, mark, _ = line.text.partition(_TRACEBACK)
+        is_error = (line.time_ns, line.text) in wanted
+        if mark:
+            header, is_open, in_traceback = before, True, True
+        elif line.text.startswith(header) and line.text[len(header) :].startswith((" ", "\t")):
+            is_open = is_open or is_error
+        elif is_error:
+            is_open, in_traceback = True, False
+        else:
+            is_open, in_traceback = in_traceback and line.text.startswith(header), False
+        if is_open:
+            found.append(line)
+    return found or list(errors)

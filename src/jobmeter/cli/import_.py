@@ -15,6 +15,7 @@ import click
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from jobmeter.cli import local
+from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.options import examples
 from jobmeter.cli.output import console, counted, duration, moment, print_json
 from jobmeter.client.api import Api
@@ -33,7 +34,10 @@ _REASONS = {
 _SECONDS = "the last of them is in 1970: are the times in seconds? Use milliseconds or ISO 8601"
 
 
-@click.command(epilog=examples("jobmeter import samples.csv", "jobmeter import --dry-run samples.parquet jobs.jsonl"))
+@click.command(
+    cls=GroupedCommand,
+    epilog=examples("jobmeter import samples.csv", "jobmeter import --dry-run samples.parquet jobs.jsonl"),
+)
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option(
     "--format",
@@ -62,9 +66,10 @@ def command(
 ) -> None:
     """Import samples and job records from CSV, JSON lines, Parquet or offline files of W&B; - is standard input.
 
-    Columns: job_id, replica, node, device, metric, time, value and optionally cluster. time is ISO 8601 or epoch
-    milliseconds; value is in the metric's unit, see `jobmeter catalog`. A JSON line may also be a job record: an object
-    with job_id and no metric. Repeating an import changes nothing. The status is 1 if the server accepted no row.
+    Columns: job_id, replica, node, device, metric, time, value and optionally cluster and project. time is ISO 8601 or
+    epoch milliseconds; value is in the metric's unit, see `jobmeter catalog`. A JSON line may also be a job record: an
+    object with job_id and no metric. Repeating an import changes nothing. The status is 1 if the server accepted no
+    row.
     """
     if not all(importlib.util.find_spec(name) for name in ("numpy", "pyarrow", "zstandard")):
         raise ConfigurationError("importing needs the server extra: pip install 'jobmeter[server]'")

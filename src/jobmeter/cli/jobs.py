@@ -10,10 +10,10 @@ import msgspec
 
 from jobmeter.cli import completion, local
 from jobmeter.cli.findings import summary_line
-from jobmeter.cli.grouped import WHICH_SERVER, GroupedCommand
+from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.options import choice, examples, since_option
-from jobmeter.cli.output import console, duration, moment, print_json
+from jobmeter.cli.output import console, counted, duration, moment, print_json
 from jobmeter.cli.resource_columns import began
 from jobmeter.client.api import PAGE, Api
 from jobmeter.client.bodies import JobSummary
@@ -29,26 +29,54 @@ SHOWN = 20
 """Default number of jobs in the table."""
 _USED = ("mean cpu", "peak memory", "mean gpu")
 _FINDING = "finding"
-_SPARE = ("user", "type", "start", "peak memory", "mean cpu", "mean gpu", "name", "duration")
+_SPARE = ("type", "start", "project", "user", "peak memory", "mean cpu", "size", "mean gpu", "name", "duration")
 """Columns that a narrow terminal drops, in this order."""
 FIRST_STEP = "no jobs yet: `jobmeter demo` shows one; yours: `jobmeter run -- COMMAND`"
 
+_SORTS = ("active", "created", "start", "end", "duration", "name", "user", "type", "state", "project")
+_LATEST_FIRST = ("active", "created", "start", "end", "duration")
+"""Sorts that begin with the newest or the longest job; the others are alphabetical."""
 _GROUPS = {
-    "Filters": ("states", "types", "users", "name", "findings", "severities", "since", "project"),
-    "Output": ("limit", "as_json"),
-    "Connection": WHICH_SERVER,
+    "Filters": (
+        *("states", "types", "users", "name", "nodes", "resource_groups", "findings", "severities", "since", "project"),
+    ),
+    "Output": ("sort", "limit", "as_json"),
 }
 
 
 @click.command(
     cls=GroupedCommand,
     groups=_GROUPS,
-    epilog=examples("jobmeter jobs --state Running", "jobmeter jobs --since 7d --finding any"),
+    epilog=examples("jobmeter jobs --state Running", "jobmeter jobs --since 7d --finding any --sort duration"),
 )
 @click.option("--state", "states", multiple=True, type=choice(JobState), help="Only jobs in this state.")
 @click.option("--type", "types", multiple=True, metavar="TYPE", help="Only jobs of this type, such as PyTorchJob.")
-@click.option("--user", "users", multiple=True, metavar="NAME", help="Only jobs submitted by this user.")
+@click.option(
+    "--user",
+    "users",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=completion.users,
+    help="Only jobs submitted by this user.",
+)
 @click.option("--name", default="", metavar="TEXT", help="Only jobs whose name or id contains this text.")
+@click.option(
+    "--node",
+    "nodes",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=completion.nodes,
+    help="Only jobs with a replica or a device on this node.",
+)
+@click.option(
+    "--group",
+    "--resource-group",
+    "resource_groups",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=completion.groups,
+    help="Only jobs of this resource group.",
+)
 @click.option(
     "--finding",
     "findings",
@@ -60,23 +88,31 @@ _GROUPS = {
 @click.option("--severity", "severities", multiple=True, type=choice(Severity), help="Only findings of this severity.")
 @since_option("Created at most this long ago, such as 30m or 7d.")
 @click.option(
+    "--sort",
+    type=click.Choice(_SORTS),
+    default="active",
+    show_default=True,
+    help="Times and durations: newest and longest first; others: alphabetical.",
+)
+@click.option(
     "--limit", type=click.IntRange(1), metavar="N", help=f"Show at most N jobs (default: {SHOWN}; with --json all)."
 )
 @click.option("--json", "as_json", is_flag=True, help="An array of objects.")
 @local.connection_options
 def command(
-    since: str | None, limit: int | None, as_json: bool, connection: local.LocalConnection, **options: object
+    since: str | None, sort: str, limit: int | None, as_json: bool, connection: local.LocalConnection, **options: object
 ) -> None:
     """List jobs: running, then queued, then the others, each newest first.
 
-    Usage covers all replicas of a job; gpu is the mean of its devices. Its finding is the worst one; for a running job
-    the worst open one.
+    Usage covers all replicas of a job; gpu is the mean of its devices. The size of a job is the number of its devices,
+    else of its replicas, and of its nodes. Its finding is the worst one; for a running job the worst open one.
 
     An option given several times matches any of its values.
     """
     created_from = SystemClock().now_ms() - parse_duration(since, "--since") if since else None
     given = {"project": connection.project, "created_from": created_from, **options}
-    search = JobSearch(sort="active", **given)  # type: ignore[arg-type]
+    order = None if sort in _LATEST_FIRST else "asc"
+    search = JobSearch(sort=sort, order=order, **given)  # type: ignore[arg-type]
     api = connection.open()
     jobs = list(api.every_job(search, limit or (sys.maxsize if as_json else SHOWN)))
     if not jobs:
@@ -85,7 +121,8 @@ def command(
         print_json([{**msgspec.structs.asdict(job), "finding": found} for job, found in jobs])
         return
     if not jobs:
-        console().print(FIRST_STEP if search == JobSearch(sort="active") else "no job matches", markup=False)
+        is_filtered = search != JobSearch(sort=sort, order=order)
+        console().print("no job matches" if is_filtered else FIRST_STEP, markup=False)
         return
     _show(api, jobs)
     total = api.jobs(replace(search, limit=1)).total if len(jobs) == (limit or SHOWN) else len(jobs)
@@ -96,14 +133,19 @@ def command(
 
 
 def _check_filters(api: Api, search: JobSearch) -> None:
-    """Raise NotFoundError, with the existing names, for a project, type or user without jobs while others have some."""
+    """Raise NotFoundError, with the existing names, for a filter by a name that no job has while others exist."""
     if search.project:
         local.project_of(api, search.project)
-    for kind, names in (("type", search.types), ("user", search.users)):
+    for kind, names in (("type", search.types), ("user", search.users), ("resource_group", search.resource_groups)):
         unused = [name for name in names if not api.jobs(_only(search, kind, name)).jobs]
         others = {getattr(job, kind) for job in api.jobs(JobSearch(project=search.project, limit=PAGE)).jobs} - {""}
         if unused and others:
-            raise NotFoundError(f"no job has the {kind} {unused[0]!r}{choices(unused[0], others)}", kind)
+            text = f"no job has the {kind.replace('_', ' ')} {unused[0]!r}{choices(unused[0], others)}"
+            raise NotFoundError(text, kind)
+    existing = {node.name for node in api.nodes(search.project)} if search.nodes else set()
+    unknown = [name for name in search.nodes if name not in existing]
+    if unknown and existing:
+        raise NotFoundError(f"there is no node {unknown[0]!r}{choices(unknown[0], existing)}", "node")
 
 
 def _only(search: JobSearch, kind: str, name: str) -> JobSearch:
@@ -117,9 +159,12 @@ def _show(api: Api, jobs: Sequence[tuple[Job, FindingSummary | None]]) -> None:
     rows: list[tuple[str, ...]] = [
         (*_row(job, summary), text) for (job, _), summary, text in zip(jobs, summaries, found, strict=True)
     ]
-    columns = ("id", "name", "type", "state", "user", "start", "duration", *_USED, _FINDING)
-    empty = {at for at in (-1, -2) if all(row[at] in {"-", ""} for row in rows)}
-    left = [at for at in range(len(columns)) if at - len(columns) not in empty]
+    columns = ("id", "name", "type", "project", "state", "user", "start", "duration", "size", *_USED, _FINDING)
+    optional = (*_USED[1:], "project", "user", "type", "size", _FINDING)
+    empty = {name for name in optional if all(row[columns.index(name)] in {"-", ""} for row in rows)}
+    if len({job.project for job, _ in jobs}) == 1:
+        empty.add("project")
+    left = [at for at, name in enumerate(columns) if name not in empty]
     shown = [[row[at] for at in left] for row in rows]
     right = ("duration", *_USED)
     show_listing(console(), [columns[at] for at in left], shown, right=right, spare=_SPARE, folded=_FINDING)
@@ -138,14 +183,24 @@ def _row(job: Job, summary: JobSummary) -> tuple[str, ...]:
         job.id,
         job.name,
         job.type,
+        job.project,
         str(job.state),
         job.user,
         moment(began(job)),
         duration(summary.duration_ms),
+        size(summary),
         _used(summary, "cpu.usage", "job_mean"),
         _used(summary, "memory.usage", "job_max"),
         _used(summary, "gpu.utilization", "job_mean"),
     )
+
+
+def size(summary: JobSummary) -> str:
+    """Format the size of a job: ``64 devices, 8 nodes``; empty for one replica without devices."""
+    parts = [(summary.devices, "device")] if summary.devices else [(summary.replicas, "replica")]
+    if summary.nodes > 1:
+        parts.append((summary.nodes, "node"))
+    return ", ".join(counted(*part) for part in parts) if summary.devices or summary.replicas > 1 else ""
 
 
 def _used(summary: JobSummary, metric: str, figure: str) -> str:

@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from jobmeter.cli import completion, local
-from jobmeter.cli.grouped import WHICH_SERVER, GroupedCommand
+from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.named import existing_parts, in_milliseconds
 from jobmeter.cli.options import examples, since_option
 from jobmeter.cli.output import piped
@@ -35,7 +35,6 @@ _GROUPS = {
         *("start", "end", "since", "tail", "project"),
     ),
     "Output": ("follow", "timestamps", "as_json"),
-    "Connection": WHICH_SERVER,
 }
 
 
@@ -45,10 +44,22 @@ _GROUPS = {
     epilog=examples("jobmeter logs last --follow", "jobmeter logs train-1 --level error --tail 50"),
 )
 @click.argument("job", required=False, shell_complete=completion.jobs)
-@click.option("--node", metavar="NAME", help="With JOB: only lines from this node. Without JOB: the node's system log.")
+@click.option(
+    "--node",
+    metavar="NAME",
+    shell_complete=completion.nodes,
+    help="With JOB: only lines from this node. Without JOB: the node's system log.",
+)
 @click.option("--query", metavar="QUERY", help="Words, phrases, err*, a | b, NOT a, tag:sshd, severity>=4.")
 @click.option("--severity", metavar="NAME", help="Only lines of this severity or worse: err, warning, info.")
-@click.option("--replica", "replicas", multiple=True, metavar="NAME", help="Only this replica.")
+@click.option(
+    "--replica",
+    "replicas",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=completion.replicas,
+    help="Only this replica.",
+)
 @click.option("--attempt", type=click.IntRange(0), metavar="N", help="Only this attempt of the replicas, from 0.")
 @click.option("--stream", metavar="NAME", help="Only this stream: stdout or stderr.")
 @click.option("--level", metavar="LEVEL", help="Only lines of this level or above: debug, info, warning, error.")

@@ -11,6 +11,7 @@ from click.core import ParameterSource
 from rich.console import Console
 
 from jobmeter.cli import completion, local
+from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.named import existing_metrics, existing_parts, in_milliseconds, metric_option
 from jobmeter.cli.options import FILE, examples, format_of, one_format, since_option
@@ -35,11 +36,19 @@ CHARTED = 4
 """Most lines that get a chart each; with more, each row gets a sparkline."""
 
 
+_GROUPS = {
+    "Values": ("metrics", "start", "end", "since", "step", "statistic"),
+    "Replicas and devices": ("by", "aggregate", "replicas", "devices"),
+}
+
+
 @click.command(
+    cls=GroupedCommand,
+    groups=_GROUPS,
     epilog=examples(
         "jobmeter metrics last --metric gpu.utilization",
         "jobmeter metrics train-1 --metric cpu.usage --since 1h --format csv",
-    )
+    ),
 )
 @click.argument("job", shell_complete=completion.jobs)
 @metric_option("A name of `jobmeter catalog`.")
@@ -56,8 +65,22 @@ CHARTED = 4
     show_default=True,
     help="One series per replica, device or job.",
 )
-@click.option("--replica", "replicas", multiple=True, metavar="NAME", help="Only this replica.")
-@click.option("--device", "devices", multiple=True, metavar="NAME", help="Only this device, such as gpu0.")
+@click.option(
+    "--replica",
+    "replicas",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=completion.replicas,
+    help="Only this replica.",
+)
+@click.option(
+    "--device",
+    "devices",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=completion.devices,
+    help="Only this device, such as gpu0.",
+)
 @click.option(
     "--aggregate",
     type=click.Choice(("mean", "sum", "min", "max", WHOLE)),

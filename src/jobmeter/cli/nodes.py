@@ -6,7 +6,8 @@ from typing import Any
 import click
 import msgspec
 
-from jobmeter.cli import local
+from jobmeter.cli import completion, local
+from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.options import examples
 from jobmeter.cli.output import console, duration, moment, print_json
@@ -20,8 +21,16 @@ _MOST_MISSING = 3
 _SPARE = ("kernel", "first seen", "last seen", "cluster", "resource group", "memory", "cores")
 
 
-@click.command(epilog=examples("jobmeter nodes", "jobmeter nodes --json"))
-@click.option("--resource-group", "groups", multiple=True, metavar="NAME", help="Only nodes of this resource group.")
+@click.command(cls=GroupedCommand, epilog=examples("jobmeter nodes", "jobmeter nodes --json"))
+@click.option(
+    "--group",
+    "--resource-group",
+    "groups",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=completion.groups,
+    help="Only nodes of this resource group.",
+)
 @click.option("--json", "as_json", is_flag=True, help="An array of objects.")
 @local.connection_options
 def command(groups: Sequence[str], as_json: bool, connection: local.LocalConnection) -> None:

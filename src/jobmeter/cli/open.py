@@ -7,11 +7,12 @@ import webbrowser
 import click
 
 from jobmeter.cli import completion, local
+from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.options import examples
 from jobmeter.client.api import Api
 
 
-@click.command(epilog=examples("jobmeter open", "jobmeter open last --print"))
+@click.command(cls=GroupedCommand, epilog=examples("jobmeter open", "jobmeter open last --print"))
 @click.argument("job", required=False, shell_complete=completion.jobs)
 @click.option("--print", "only_print", is_flag=True, help="Print the link without opening it.")
 @local.connection_options

@@ -12,7 +12,7 @@ from jobmeter.model.job import Job
 from jobmeter.model.quantity import quantity
 
 COLUMNS = tuple((metric.column.lower(), metric.name) for metric in catalog.METRICS if metric.column)
-SPARE = ("user", "node", "disk read", "net in", "disk write", "net out", "power", "npu memory", "gpu memory", "name")
+SPARE = ("user", "disk read", "net in", "disk write", "net out", "power", "npu memory", "gpu memory", "name", "memory")
 """Columns that a narrow terminal hides, in this order."""
 BUSY = tuple(
     sorted(

@@ -4,13 +4,15 @@ from pathlib import Path
 
 import click
 
+from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.options import FOLDER, examples
 from jobmeter.errors import ConfigurationError
 from jobmeter.settings import load
 
 
 @click.command(
-    epilog=examples("jobmeter restore /backup/jobmeter", "jobmeter restore /backup/jobmeter --data /srv/jobmeter")
+    cls=GroupedCommand,
+    epilog=examples("jobmeter restore /backup/jobmeter", "jobmeter restore /backup/jobmeter --data /srv/jobmeter"),
 )
 @click.argument("directory", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.option("--data", type=FOLDER, help="The data folder (JOBMETER_DATA).")

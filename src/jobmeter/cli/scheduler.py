@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.options import (
     FOLDER,
     ca_file_option,
@@ -71,7 +72,7 @@ def _command(name: str, kind: SchedulerKind) -> click.Command:
         )(found)
     for decorate in reversed(_COMMON):
         found = decorate(found)
-    return click.command(name, short_help=SUMMARIES[name])(found)
+    return click.command(name, cls=GroupedCommand, short_help=SUMMARIES[name])(found)
 
 
 _COMMON = (

@@ -7,6 +7,7 @@ import sys
 
 import click
 
+from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.options import FOLDER, examples
 from jobmeter.errors import ConfigurationError
 from jobmeter.settings import load
@@ -15,8 +16,17 @@ _PORT = click.IntRange(0, 65_535)
 _LEVELS = ("debug", "info", "warning", "error")
 
 
+_GROUPS = {
+    "Address": ("host", "port", "tls_cert", "tls_key", "opentsdb_port", "otlp_grpc_port"),
+    "Storage": ("data", "store", "registry", "new_registry", "new_secret_key"),
+    "Alerts": ("alert_rules", "alert_config"),
+}
+
+
 @click.command(
     "serve",
+    cls=GroupedCommand,
+    groups=_GROUPS,
     epilog=examples("jobmeter serve", "jobmeter serve --host 0.0.0.0 --tls-cert server.pem --tls-key server.key"),
 )
 @click.option("--host", help="Address to listen on. [default: 127.0.0.1]")

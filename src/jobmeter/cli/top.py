@@ -14,7 +14,8 @@ from rich.live import Live
 from rich.text import Text
 
 from jobmeter.cli import completion, local
-from jobmeter.cli.findings import STYLES, headline, summary_line
+from jobmeter.cli.findings import STYLES, headline, named_replicas, summary_line
+from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.jobs import FIRST_STEP
 from jobmeter.cli.listing import fitted
 from jobmeter.cli.options import examples
@@ -23,13 +24,14 @@ from jobmeter.cli.resource_columns import COLUMNS, SPARE, age, cells, load, newe
 from jobmeter.client.api import Api
 from jobmeter.client.searches import JobSearch
 from jobmeter.errors import NotFoundError, UnavailableError
+from jobmeter.model.finding import Finding, FindingSummary
 from jobmeter.model.time import Clock, SystemClock, parse_duration
 
 MOST_JOBS = 25
 _HINT = "for sorting, sparklines and findings: pip install 'jobmeter[top]'"
 
 
-@click.command(epilog=examples("jobmeter top", "jobmeter top last --once"))
+@click.command(cls=GroupedCommand, epilog=examples("jobmeter top", "jobmeter top last --once"))
 @click.argument("job", required=False, shell_complete=completion.jobs)
 @click.option("--interval", default="2s", show_default=True, metavar="DURATION", help="Time between two updates.")
 @click.option("--once", is_flag=True, help="Print one table and exit; the default without a terminal.")
@@ -90,14 +92,23 @@ def _jobs(api: Api, project: str | None, clock: Clock) -> RenderableType:
         return Group(title, "nothing runs now" if api.jobs(JobSearch(limit=1)).total else FIRST_STEP)
     used = [(job, newest(api, job)) for job in running.jobs]
     used.sort(key=lambda pair: load(pair[1]), reverse=True)
-    rows = [(job.id, job.name, job.user, age(job, now_ms), *cells(values)) for job, values in used]
     found = {(one.project, one.id): one for one in running.findings if one.open}
+    marks = [_mark(found.get((job.project, job.id))) for job, _ in used]
+    heads = ("id", "name", *(("finding",) if any(marks) else ()), "user", "running")
+    rows = [
+        (job.id, job.name, *((mark,) if any(marks) else ()), job.user, age(job, now_ms), *cells(values))
+        for mark, (job, values) in zip(marks, used, strict=True)
+    ]
     lines = [
         Text(f"{job.id}: {summary_line(one)}", style=STYLES[one.severity])
         for job, _ in used
         if (one := found.get((job.project, job.id)))
     ]
-    return Group(title, _table(("id", "name", "user", "running"), rows), *lines)
+    return Group(title, _table(heads, rows), *lines)
+
+
+def _mark(one: FindingSummary | None) -> str:
+    return f"{one.severity} {one.rules[0]}" if one and one.rules else ""
 
 
 def _job(api: Api, job: str, project: str | None, clock: Clock) -> RenderableType:
@@ -107,12 +118,15 @@ def _job(api: Api, job: str, project: str | None, clock: Clock) -> RenderableTyp
     title = f"{moment(now_ms)} UTC  {detail.job.id} {detail.job.name}  {detail.job.state}  {age(detail.job, now_ms)}"
     if not values:
         return Group(title, "no measurements yet")
+    found: Sequence[Finding] = ()
+    with suppress(NotFoundError):  # a server of an older release has no findings
+        found = api.findings(job, detail.job.project)
+    named = named_replicas(found)
+    values = sorted(values, key=lambda value: named.get(value.replica, len(named)))
     replicas = list(dict.fromkeys(value.replica for value in values))
     rows = [(name, *cells([value for value in values if value.replica == name])) for name in replicas]
-    found: list[Text] = []
-    with suppress(NotFoundError):  # a server of an older release has no findings
-        found = [Text.from_markup(headline(one)) for one in api.findings(job, detail.job.project)]
-    parts: list[RenderableType] = [title, *found, _table(("replica",), rows)]
+    lines = [Text.from_markup(headline(one)) for one in found]
+    parts: list[RenderableType] = [title, *lines, _table(("replica",), rows)]
     devices = list(dict.fromkeys((value.replica, value.node, value.device) for value in values if value.device))
     if devices:
         of_device = [

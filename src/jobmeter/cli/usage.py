@@ -9,6 +9,7 @@ import click
 from rich.console import Console
 
 from jobmeter.cli import local
+from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.options import FILE, examples, format_of, one_format
 from jobmeter.cli.output import console, counted, piped, print_json
@@ -20,7 +21,7 @@ _ENDINGS = {".csv": "csv", ".json": "json", ".txt": "table"}
 _NUMBERS = ("calls", "failed", "free left", "price", "cost")
 
 
-@click.command(epilog=examples("jobmeter usage", "jobmeter usage --month 2026-11 --format csv"))
+@click.command(cls=GroupedCommand, epilog=examples("jobmeter usage", "jobmeter usage --month 2026-11 --format csv"))
 @click.option("--month", metavar="YYYY-MM", help="The month, in the server's time zone. Default: the current month.")
 @click.option(
     "--format",

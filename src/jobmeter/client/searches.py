@@ -36,14 +36,29 @@ class JobSearch(Search):
     states: Sequence[str] = ()
     types: Sequence[str] = ()
     users: Sequence[str] = ()
+    nodes: Sequence[str] = ()
+    resource_groups: Sequence[str] = ()
     name: str = ""
     findings: Sequence[str] = ()
     severities: Sequence[str] = ()
     project: str | None = None
     created_from: int | str | None = None
     sort: str | None = None
+    order: str | None = None
     limit: int = 100
     offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindingSearch(Search):
+    """Search for stored findings of all jobs."""
+
+    findings: Sequence[str] = ()
+    severities: Sequence[str] = ()
+    open: str | None = None
+    since: str | None = None
+    project: str | None = None
+    limit: int = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

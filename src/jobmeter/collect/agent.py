@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 
 from jobmeter.collect.base import NodeIdentity, Owner, RecordSource
 from jobmeter.collect.checks.node import NodeChecks
@@ -24,6 +24,7 @@ from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.pods.jobs import PodJobs
 from jobmeter.collect.pods.poll import PodPoller
 from jobmeter.collect.registry import JobCollectors, Planned, host_collectors, job_collectors, plugin_collectors
+from jobmeter.collect.reports.settings import ProgramSettings
 from jobmeter.collect.spool import Spool
 from jobmeter.collect.stacks.collect import StackCollector
 from jobmeter.collect.syslog.make import system_logs
@@ -59,8 +60,10 @@ class Agent:
         interval_ms: int,
         logs: LogSettings | None = None,
         finding: JobDiscovery | None = None,
+        programs: ProgramSettings | None = None,
     ) -> None:
         self._interval_ms = interval_ms
+        self._program_settings = programs or ProgramSettings()
         self._delivery = Delivery(Outbox(spool), connect, clock)
         finding = finding or JobDiscovery()
         state = spool.directory if spool else None
@@ -73,7 +76,7 @@ class Agent:
         reads_kernel = logs is None or logs.kernel
         incidents, kills = IncidentWatch(), NodeKills(place, KernelWatch(place) if reads_kernel else None)
         sources: list[RecordSource] = [
-            NodeReporter(place, jobs.devices, interval_ms=interval_ms),
+            NodeReporter(place, jobs.devices, interval_ms=interval_ms, state=state),
             JobReporter(place, jobs.table.processes, clock.at_elapsed_ms),
             OwnerReporter(place, owners, jobs.table.processes),
             ClockReporter(place, clock),
@@ -86,7 +89,9 @@ class Agent:
         checks = NodeChecks(jobs.accelerators, lambda: clock.difference)
         stacks = StackCollector(partial(_processes, jobs, pods))
         self._poller = CheckPoller(place, connect, checks, stacks, interval_ms)
-        self._loop = Measurement(place, jobs, self._delivery, clock).loop(
+        measurement = Measurement(place, jobs, self._delivery, clock)
+        self._programs = measurement.programs
+        self._loop = measurement.loop(
             turn,
             sources,
             (incidents.watch, kills.watch),
@@ -111,14 +116,21 @@ class Agent:
             self._logs.start()
         self._poller.start()
         self._pod_poller.start()
+        self._programs.open(self._program_settings)
         self._loop.run(stop, self._interval_ms)
         self._pod_poller.stop()
         self._poller.stop()
         if self._logs:
             self._logs.stop()
+        self._programs.close()
         self._loop.tick(force=True, longest=_LAST_TURN)
         self._jobs.stop()
         return self._finish()
+
+    def release_devices(self) -> None:
+        """Close the drivers of accelerators for a minute, each in its own thread. Returns at once; for any thread."""
+        for one in self._jobs.accelerators:
+            Thread(target=one.release, name=f"release {one.name}", daemon=True).start()
 
     def once(self) -> str:
         """Measure once. Returns the reason of a failed delivery, else an empty text."""

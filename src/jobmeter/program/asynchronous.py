@@ -4,12 +4,14 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, Self
 
-from jobmeter.client.bodies import Comparison, LogEntry
+from jobmeter.client.bodies import JobSummary, LogEntry, TimelineMoment
 from jobmeter.model import job as model
-from jobmeter.model.answers import LatestValue
+from jobmeter.model.answers import LatestValue, Shared
 from jobmeter.model.event import Event
 from jobmeter.program.client import Client, Jobs
-from jobmeter.program.job import Job
+from jobmeter.program.comparison import JobComparison
+from jobmeter.program.frames import RecordList
+from jobmeter.program.job import Findings, Job, Quality
 from jobmeter.program.metrics import Metrics
 
 
@@ -17,30 +19,55 @@ class AsyncJob:
     """Asynchronous ``Job``: its queries are awaited."""
 
     def __init__(self, job: Job) -> None:
-        self.job, self.record, self.summary = job, job.record, job.summary
+        self.job, self.record = job, job.record
         self.id, self.name, self.project, self.state = job.id, job.name, job.project, job.state
+
+    @property
+    def summary(self) -> JobSummary:
+        """Usage over its life."""
+        return self.job.summary
 
     async def refresh(self) -> "AsyncJob":
         """Read the job again."""
         return AsyncJob(await asyncio.to_thread(self.job.refresh))
 
+    async def wait(self, timeout: str | float | None = None, **how: Any) -> "AsyncJob":  # noqa: ANN401, ASYNC109
+        """Wait until the job has ended; see ``Job.wait``."""
+        return AsyncJob(await asyncio.to_thread(self.job.wait, timeout, **how))
+
     async def metrics(self, *names: str, **how: Any) -> Metrics:  # noqa: ANN401 - the fields of MetricSearch
         """Read its usage over time; see ``Job.metrics``."""
         return await asyncio.to_thread(self.job.metrics, *names, **how)
 
-    async def latest(self, *names: str, by: str = "replica") -> list[LatestValue]:
+    async def latest(self, *names: str, by: str = "replica") -> RecordList[LatestValue]:
         """Read the newest values; see ``Job.latest``."""
         return await asyncio.to_thread(self.job.latest, *names, by=by)
 
     async def logs(self, **which: Any) -> AsyncIterator[LogEntry]:  # noqa: ANN401 - the fields of LogSearch
         """Iterate over its log lines as they arrive; see ``Job.logs``."""
-        lines = self.job.logs(**which)
+        lines = iter(self.job.logs(**which))
         while (line := await asyncio.to_thread(next, lines, None)) is not None:
             yield line
 
-    async def events(self, **which: Any) -> list[Event]:  # noqa: ANN401 - the fields of EventSearch
+    async def events(self, **which: Any) -> RecordList[Event]:  # noqa: ANN401 - the fields of EventSearch
         """Read its events; see ``Job.events``."""
         return await asyncio.to_thread(self.job.events, **which)
+
+    async def findings(self) -> Findings:
+        """Read its findings; see ``Job.findings``."""
+        return await asyncio.to_thread(self.job.findings)
+
+    async def timeline(self, *kinds: str, limit: int = 1_000) -> RecordList[TimelineMoment]:
+        """Read its history; see ``Job.timeline``."""
+        return await asyncio.to_thread(self.job.timeline, *kinds, limit=limit)
+
+    async def quality(self) -> Quality:
+        """Read the quality of its samples; see ``Job.quality``."""
+        return await asyncio.to_thread(self.job.quality)
+
+    async def share(self, expires: str | None = None) -> Shared:
+        """Create a token for its metrics; see ``Job.share``."""
+        return await asyncio.to_thread(self.job.share, expires)
 
     def __repr__(self) -> str:
         return repr(self.job)
@@ -62,7 +89,7 @@ class AsyncClient:
         return self._client
 
     async def jobs(self, **which: Any) -> Jobs:  # noqa: ANN401 - the arguments of Client.jobs
-        """List the jobs that match; see ``Client.jobs``."""
+        """List the jobs that match; see ``Client.jobs``. Their own queries are not asynchronous, see ``AsyncJob``."""
         client = await self._opened()
         return await asyncio.to_thread(client.jobs, **which)
 
@@ -71,12 +98,12 @@ class AsyncClient:
         client = await self._opened()
         return AsyncJob(await asyncio.to_thread(client.job, name))
 
-    async def compare(self, *names: str, metrics: Sequence[str] = (), step: str | None = None) -> Comparison:
+    async def compare(self, *names: str, metrics: Sequence[str] = (), step: str | None = None) -> JobComparison:
         """Compare jobs side by side; see ``Client.compare``."""
         client = await self._opened()
         return await asyncio.to_thread(client.compare, *names, metrics=metrics, step=step)
 
-    async def nodes(self) -> list[model.Node]:
+    async def nodes(self) -> RecordList[model.Node]:
         """List the machines that agents run on."""
         client = await self._opened()
         return await asyncio.to_thread(client.nodes)

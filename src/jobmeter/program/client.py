@@ -5,38 +5,44 @@ from pathlib import Path
 from typing import Self
 
 from jobmeter.cli.local import connect
-from jobmeter.cli.output import duration, moment
-from jobmeter.cli.resource_columns import began, ended
+from jobmeter.cli.output import counted, duration, moment
 from jobmeter.client.api import PAGE, Api
-from jobmeter.client.bodies import Comparison
 from jobmeter.client.searches import JobSearch
 from jobmeter.model import job as model
 from jobmeter.model.time import Clock, SystemClock, parse_duration
 from jobmeter.program import html
-from jobmeter.program.frames import Columns, Table
-from jobmeter.program.job import Job
+from jobmeter.program.comparison import JobComparison, compared
+from jobmeter.program.frames import Columns, RecordList, Table
+from jobmeter.program.job import Job, find_job
 from jobmeter.program.retry import RetryingTransport
 
 _FIELDS = ("id", "name", "type", "state", "project", "user", "created", "start", "end", "exit_code", "error")
+_SHOWN = 100
 
 
-class Jobs(list[model.Job], Table):
+class Jobs(list[Job], Table):
     """List of jobs, newest first; ``total`` is the number of all matches."""
 
     total: int = 0
 
     def columns(self) -> Columns:
-        """Return the columns of a table of jobs; times are epoch milliseconds."""
+        """Return the columns of a table of jobs; times are epoch ms, a finding is the sentence of the worst one."""
         columns = {name: [getattr(job, name) for job in self] for name in _FIELDS}
-        return {**columns, "state": [str(job.state) for job in self]}
+        found = [job.worst_finding.sentence if job.worst_finding else "" for job in self]
+        return {**columns, "state": [str(job.state) for job in self], "finding": found}
+
+    def __repr__(self) -> str:
+        lines = [f"{job.id}  {job.name}  {job.state}" for job in self[:_FEW]]
+        more = [f"... {len(self) - _FEW} more"] if len(self) > _FEW else []
+        return "\n".join([f"<{len(self)} of {counted(self.total, 'job')}>", *lines, *more])
 
     def _repr_html_(self) -> str:
         rows = [[html.text(text) for text in _row(job)] for job in self[:_SHOWN]]
-        shown = html.table(("id", "name", "type", "state", "user", "start", "duration"), rows)
+        shown = html.table(("id", "name", "type", "state", "user", "start", "duration", "finding"), rows)
         return f"<p>{min(len(self), _SHOWN)} of {self.total} jobs</p>{shown}"
 
 
-_SHOWN = 100
+_FEW = 20
 
 
 class Client:
@@ -95,7 +101,8 @@ class Client:
                 offset=len(found),
             )
             page = self.api.jobs(search)
-            found.extend(page.jobs)
+            worst = {(one.project, one.id): one for one in page.findings}
+            found.extend(Job(self.api, job, worst.get((job.project, job.id))) for job in page.jobs)
             found.total = page.total
             if progress is not None:
                 progress(len(found), page.total if limit is None else min(limit, page.total))
@@ -105,17 +112,15 @@ class Client:
 
     def job(self, name: str = "last") -> Job:
         """Find a job by id, name or unique prefix of an id; ``last`` is the newest. Raises NotFoundError."""
-        found = self.api.find(name, self.project)
-        return Job(self.api, self.api.job(found.id, found.project))
+        return find_job(self.api, name, self.project)
 
-    def compare(self, *names: str, metrics: Sequence[str] = (), step: str | None = None) -> Comparison:
-        """Compare jobs side by side, aligned at their starts; ``metrics`` adds their values over time."""
-        found = [self.api.find(name, self.project).id for name in names]
-        return self.api.compare(found, metrics, step, self.project)
+    def compare(self, *jobs: str | Job, metrics: Sequence[str] = (), step: str | None = None) -> JobComparison:
+        """Compare jobs, or jobs of these names, aligned at their starts; ``metrics`` adds their values over time."""
+        return compared(self.api, self.project, jobs, metrics, step)
 
-    def nodes(self) -> list[model.Node]:
+    def nodes(self) -> RecordList[model.Node]:
         """List the machines that agents run on."""
-        return self.api.nodes(self.project)
+        return RecordList(model.Node, self.api.nodes(self.project))
 
     def close(self) -> None:
         """Close the connections."""
@@ -135,7 +140,7 @@ def _several(value: str | Sequence[str]) -> Sequence[str]:
     return (value,) if isinstance(value, str) else tuple(value)
 
 
-def _row(job: model.Job) -> tuple[str, ...]:
-    start, end = began(job), ended(job)
-    length = None if start is None or end is None else max(end - start, 0)
-    return job.id, job.name, job.type, str(job.state), job.user, moment(start), duration(length)
+def _row(job: Job) -> tuple[str, ...]:
+    length = None if job.start is None or job.end is None else max(job.end - job.start, 0)
+    found = job.worst_finding.sentence if job.worst_finding else ""
+    return job.id, job.name, job.type, str(job.state), job.user, moment(job.start), duration(length), found

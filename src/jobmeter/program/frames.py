@@ -1,21 +1,30 @@
 """Tables as lists of columns, Arrow tables or pandas frames, depending on the installed libraries."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
+from enum import Enum
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from jobmeter.errors import ConfigurationError
+import msgspec
+
+from jobmeter.client.searches import Search
+from jobmeter.errors import ConfigurationError, InvalidRequestError
+from jobmeter.model.nearest import choices
+from jobmeter.program import html
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
 Columns = dict[str, list[Any]]
-"""Columns by name, of equal length; ``time``, ``created``, ``start`` and ``end`` are epoch ms."""
+"""Columns by name, of equal length; times are epoch ms."""
 
-_TIMES = ("time", "created", "start", "end")
 _NUMBERS = ("rank", "exit_code")
 """Columns of whole numbers that may be unknown."""
+_SHOWN = 100
+_Row = TypeVar("_Row")
+_Search = TypeVar("_Search", bound=Search)
 
 
 class Table:
@@ -31,7 +40,7 @@ class Table:
         Raises ConfigurationError without pyarrow.
         """
         arrow = library("pyarrow")
-        kinds = dict.fromkeys(_TIMES, arrow.timestamp("ms", tz="UTC")) | dict.fromkeys(_NUMBERS, arrow.int64())
+        kinds = dict.fromkeys(html.TIMES, arrow.timestamp("ms", tz="UTC")) | dict.fromkeys(_NUMBERS, arrow.int64())
         arrays = {name: arrow.array(values, kinds.get(name)) for name, values in self.columns().items()}
         made: pa.Table = arrow.table(arrays)
         return made
@@ -44,8 +53,37 @@ class Table:
         return made
 
 
+class RecordList(list[_Row], Table):
+    """List of structs with a column for each of their fields."""
+
+    def __init__(self, kind: type[_Row], rows: Iterable[_Row] = ()) -> None:
+        super().__init__(rows)
+        self._kind = kind
+
+    def columns(self) -> Columns:
+        """Return the fields column by column: words and numbers as they are, structs as dictionaries."""
+        names: Sequence[str] = getattr(self._kind, "__struct_fields__", ())
+        return {name: [_plain(getattr(row, name)) for row in self] for name in names}
+
+    def _repr_html_(self) -> str:
+        columns = {name: values[:_SHOWN] for name, values in self.columns().items() if any(values)}
+        rows = [[html.cell(name, value) for name, value in zip(columns, row, strict=True)] for row in _turned(columns)]
+        more = f"<p>and {len(self) - _SHOWN} more</p>" if len(self) > _SHOWN else ""
+        return html.table(tuple(columns), rows) + more if rows else "<p>none</p>"
+
+
+def _turned(columns: Columns) -> Iterable[Sequence[Any]]:
+    return zip(*columns.values(), strict=True)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Enum):
+        return value.value
+    return msgspec.to_builtins(value) if isinstance(value, msgspec.Struct | list) else value
+
+
 def _series(pandas: Any, name: str, values: Sequence[Any]) -> Any:  # noqa: ANN401 - of a library that may be missing
-    if name in _TIMES:
+    if name in html.TIMES:
         return pandas.to_datetime(pandas.Series(values, dtype="Int64"), unit="ms", utc=True)
     return pandas.Series(values, dtype="Int64") if name in _NUMBERS else values
 
@@ -57,3 +95,15 @@ def library(name: str) -> Any:  # noqa: ANN401 - a module
     except ImportError as error:
         package = name.partition(".")[0]
         raise ConfigurationError(f"this needs {package}: pip install {package}") from error
+
+
+def search(kind: type[_Search], given: dict[str, Any], **own: Any) -> _Search:  # noqa: ANN401 - its fields
+    """Build a search. ``given`` are the caller's keyword arguments, ``own`` further fields.
+
+    Raises InvalidRequestError with the names that exist, for an unknown one.
+    """
+    names = [field.name for field in fields(kind) if field.name not in own]
+    for name in given:
+        if name not in names:
+            raise InvalidRequestError(f"there is no argument {name!r}{choices(name, names)}", name)
+    return kind(**own, **given)

@@ -1,72 +1,169 @@
-"""Job for programs: its record, usage, logs and events."""
+"""Job for programs: its record, usage, logs, events and findings."""
 
 import sys
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
+from jobmeter.cli.local import NamedJob
+from jobmeter.cli.named import existing_metrics, existing_parts
 from jobmeter.cli.output import duration, moment
-from jobmeter.cli.resource_columns import began
+from jobmeter.cli.resource_columns import began, ended
 from jobmeter.client.api import Api
-from jobmeter.client.bodies import JobDetail, LogEntry
+from jobmeter.client.bodies import JobDetail, JobSummary, LogEntry, TimelineMoment
 from jobmeter.client.searches import EventSearch, LogSearch, MetricSearch
 from jobmeter.errors import InvalidRequestError
-from jobmeter.model.answers import LatestValue
+from jobmeter.model import job as model
+from jobmeter.model.answers import DeviceBody, LatestValue, Shared
 from jobmeter.model.event import Event
+from jobmeter.model.finding import Finding, FindingSummary
+from jobmeter.model.phase import JobPhases
+from jobmeter.model.quality import JobQuality, ReplicaQuality
 from jobmeter.model.quantity import quantity
+from jobmeter.model.time import parse_duration
 from jobmeter.program import html
+from jobmeter.program.comparison import JobComparison, compared
+from jobmeter.program.frames import Columns, RecordList, Table, search
 from jobmeter.program.metrics import Metrics
 
 
-class Job:
-    """Job at the time of its query; ``refresh`` reads it again. Times are epoch milliseconds."""
+class Job(Table):
+    """Job at the time of its query; ``refresh`` reads it again. Times are epoch milliseconds.
 
-    def __init__(self, api: Api, detail: JobDetail) -> None:
+    Its table has a row for each metric of its usage over its life.
+    """
+
+    def __init__(self, api: Api, record: model.Job, found: FindingSummary | None = None) -> None:
         self._api = api
-        self.detail = detail
-        self.record = detail.job
+        self.record = record
         """Stored record with every field."""
-        self.id, self.name, self.project = self.record.id, self.record.name, self.record.project
+        self.id, self.name, self.project = record.id, record.name, record.project
         """Identity; the name may be empty."""
-        self.state = self.record.state
+        self.type, self.user, self.error, self.exit_code = record.type, record.user, record.error, record.exit_code
+        """Facts of the record; empty or None if unknown."""
+        self.created, self.start, self.end = record.created, began(record), ended(record)
+        """Times; without a recorded start or end, the time of its first or last sample."""
+        self.state = record.state
         """Queued, Running, Succeeded, Failed, Stopped or Unknown."""
-        self.summary = detail.summary
+        self.worst_finding = found
+        """Worst finding, if the job was listed."""
+
+    @cached_property
+    def detail(self) -> JobDetail:
+        """Job with all its parts, read on first use."""
+        return self._api.job(self.id, self.project)
+
+    @property
+    def summary(self) -> JobSummary:
         """Usage over its life."""
-        self.replicas = detail.replicas
+        return self.detail.summary
+
+    @property
+    def replicas(self) -> Sequence[model.Replica]:
         """All attempts of all replicas."""
-        self.devices = detail.devices
+        return self.detail.replicas
+
+    @property
+    def devices(self) -> Sequence[DeviceBody]:
         """Devices that it has or had."""
+        return self.detail.devices
 
     def refresh(self) -> "Job":
         """Read the job again."""
-        return Job(self._api, self._api.job(self.id, self.project))
+        return _of_detail(self._api, self._api.job(self.id, self.project))
+
+    def wait(
+        self,
+        timeout: str | float | None = None,
+        *,
+        interval: float = 5.0,
+        progress: Callable[["Job"], object] | None = None,
+        pause: Callable[[float], object] = time.sleep,
+        seconds: Callable[[], float] = time.monotonic,
+    ) -> "Job":
+        """Wait until the job neither waits nor runs. Returns the job at its end.
+
+        It is read every ``interval`` seconds, and ``progress`` is called with it. ``timeout`` is in seconds, or a
+        duration such as ``30m``. Raises TimeoutError if the job has not ended by then.
+        """
+        limit = parse_duration(timeout, "timeout") / 1000 if isinstance(timeout, str) else timeout
+        deadline = None if limit is None else seconds() + limit
+        job = self
+        while True:
+            job = Job(self._api, self._api.job(self.id, self.project, summary=False).job)
+            if progress is not None:
+                progress(job)
+            if job.state.finished:
+                return job
+            left = interval if deadline is None else deadline - seconds()
+            if left <= 0:
+                raise TimeoutError(f"job {self.id} is {job.state} after {timeout}: give a longer timeout, or none")
+            pause(min(interval, left))
 
     def metrics(self, *names: str, **how: Any) -> Metrics:  # noqa: ANN401 - the fields of MetricSearch
         """Read its usage over time; without names, every metric that was measured.
 
-        ``how`` are the fields of ``jobmeter.client.api.MetricSearch``: ``start``, ``end`` (ISO 8601 or epoch ms),
-        ``since``, ``step`` (``5m``), ``by`` (``replica``, ``device`` or ``job``), ``aggregate``, ``statistic``,
-        ``replicas``, ``devices``. Raises InvalidRequestError for an unknown metric, replica or device.
+        ``how`` are fields of ``MetricSearch``: ``start``, ``end`` (ISO 8601 or epoch ms), ``since``, ``step`` (``5m``),
+        ``by`` (``replica``, ``device`` or ``job``), ``aggregate``, ``statistic``, ``replicas``, ``devices``. Raises
+        InvalidRequestError for an unknown metric, NotFoundError for a metric, replica or device that the job lacks.
         """
         metric_names = names or tuple(metric.metric for metric in self.summary.metrics)
         if not metric_names:
             raise InvalidRequestError(f"job {self.id} has no measurements yet: name a metric", "metric")
-        return Metrics(self._api.metrics(self.id, MetricSearch(metrics=metric_names, project=self.project, **how)))
+        asked = search(MetricSearch, how, metrics=metric_names, project=self.project)
+        named = NamedJob(self._api, self.id, self.project)
+        existing_parts(named, asked.replicas, asked.devices)
+        answer = self._api.metrics(self.id, asked)
+        if not answer.lines:
+            existing_metrics(named, metric_names)
+        return Metrics(answer)
 
-    def latest(self, *names: str, by: str = "replica") -> list[LatestValue]:
+    def latest(self, *names: str, by: str = "replica") -> RecordList[LatestValue]:
         """Read the newest value of each replica, device or of the job; without names, of the core metrics."""
-        return self._api.latest(self.id, names, by, self.project)
+        return RecordList(LatestValue, self._api.latest(self.id, names, by, self.project))
 
-    def logs(self, **which: Any) -> Iterator[LogEntry]:  # noqa: ANN401 - the fields of LogSearch
-        """Iterate over its log lines as they arrive, oldest first.
+    def logs(self, **which: Any) -> "LogLines":  # noqa: ANN401 - the fields of LogSearch
+        """Log lines, oldest first, read while iterated over. ``which`` are fields of ``LogSearch``."""
+        return LogLines(self._api, self.id, search(LogSearch, which, project=self.project))
 
-        ``which`` are fields of ``LogSearch`` such as ``level``.
-        """
-        return self._api.logs(self.id, LogSearch(project=self.project, **which))
-
-    def events(self, **which: Any) -> list[Event]:  # noqa: ANN401 - the fields of EventSearch
+    def events(self, **which: Any) -> RecordList[Event]:  # noqa: ANN401 - the fields of EventSearch
         """Read its events, oldest first. ``which`` are fields of ``EventSearch`` such as ``level``."""
-        found, _ = self._api.newest_events(self.id, EventSearch(project=self.project, **which), sys.maxsize)
-        return found[::-1]
+        asked = search(EventSearch, which, project=self.project)
+        found, _ = self._api.newest_events(self.id, asked, sys.maxsize)
+        return RecordList(Event, found[::-1])
+
+    def findings(self) -> "Findings":
+        """Read the findings of the diagnostic rules, worst first."""
+        return Findings(Finding, self._api.findings(self.id, self.project))
+
+    def timeline(self, *kinds: str, limit: int = 1_000) -> RecordList[TimelineMoment]:
+        """Read the history of the job and its nodes: the newest ``limit`` entries of these kinds, oldest first."""
+        return RecordList(TimelineMoment, self._api.timeline(self.id, kinds, limit, self.project))
+
+    def quality(self) -> "Quality":
+        """Read the quality of its stored samples: gaps, late samples, wrong clocks."""
+        return Quality(self._api.quality(self.id, self.project))
+
+    def phases(self) -> JobPhases:
+        """Read its phases: queue, start, training, checkpoints, restarts, end."""
+        return self._api.phases(self.id, self.project)
+
+    def share(self, expires: str | None = None) -> Shared:
+        """Create a token for this job's metrics, valid for a duration such as ``1d`` (default: a week)."""
+        seconds = None if expires is None else parse_duration(expires, "expires") // 1000
+        return self._api.share(self.id, seconds, self.project)
+
+    def compare(self, *others: "str | Job", metrics: Sequence[str] = (), step: str | None = None) -> JobComparison:
+        """Compare it with other jobs (or their names), aligned at their starts."""
+        return compared(self._api, self.project, [self, *others], metrics, step)
+
+    def columns(self) -> Columns:
+        """Return its usage over its life, metric by metric."""
+        rows = self.summary.metrics
+        names = {"metric": "metric", "unit": "unit", "mean": "job_mean", "peak": "job_max", "newest": "last"}
+        names |= {"total": "total", "total_unit": "total_unit"}
+        return {name: [getattr(row, field) for row in rows] for name, field in names.items()}
 
     def __repr__(self) -> str:
         return f"<Job {self.id} {self.state}>"
@@ -85,8 +182,69 @@ class Job:
         return f"<p><b>{html.text(self.id)}</b> {html.text(self.state)}<br>{facts}</p>{shown}"
 
     def _facts(self) -> Sequence[str]:
-        record = self.record
-        start = began(record)
-        started = "" if start is None else f"started {moment(start)} UTC"
+        started = "" if self.start is None else f"started {moment(self.start)} UTC"
         lasted = "" if self.summary.duration_ms is None else duration(self.summary.duration_ms)
-        return (record.name, record.type, record.user, started, lasted, record.error)
+        return (self.name, self.type, self.user, started, lasted, self.error)
+
+
+def _of_detail(api: Api, detail: JobDetail) -> Job:
+    job = Job(api, detail.job)
+    job.__dict__["detail"] = detail
+    return job
+
+
+def find_job(api: Api, name: str, project: str | None) -> Job:
+    """Find a job by id, name or unique prefix of an id, with its parts. Raises NotFoundError."""
+    found = api.find(name, project)
+    return _of_detail(api, api.job(found.id, found.project))
+
+
+class LogLines(Table):
+    """Log lines of a job. Each iteration reads them as they arrive."""
+
+    def __init__(self, api: Api, job: str, which: LogSearch) -> None:
+        self._api, self._job, self._which = api, job, which
+
+    def __iter__(self) -> Iterator[LogEntry]:
+        return self._api.logs(self._job, self._which)
+
+    def columns(self) -> Columns:
+        """Read all lines, and return their fields column by column."""
+        return RecordList(LogEntry, self).columns()
+
+    def __repr__(self) -> str:
+        return f"<Log lines of {self._job}: iterate over them, or to_pandas()>"
+
+
+class Findings(RecordList[Finding]):
+    """Findings of a job, worst first."""
+
+    def columns(self) -> Columns:
+        """Return the findings column by column: the subject as text, the evidence as a list of texts."""
+        columns = super().columns()
+        columns["subject"] = [f"{one.subject.kind} {one.subject.name}" for one in self]
+        columns["evidence"] = [[part.text for part in one.evidence] for one in self]
+        return {name: columns[name] for name in ("severity", "sentence", *columns)}
+
+    def __repr__(self) -> str:
+        return "\n".join(f"{one.severity}: {one.sentence or one.message}" for one in self) or "no rule found anything"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            [html.text(one.severity), html.text(one.sentence or one.message), html.text(one.advice)] for one in self
+        ]
+        return html.table(("severity", "finding", "advice"), rows) if rows else "<p>no rule found anything</p>"
+
+
+class Quality(RecordList[ReplicaQuality]):
+    """Quality of a job's stored samples, a row for each attempt of a replica. ``record`` has every part."""
+
+    def __init__(self, record: JobQuality) -> None:
+        super().__init__(ReplicaQuality, record.replicas)
+        self.record = record
+        self.complete, self.coverage, self.sentences = record.complete, record.coverage, record.sentences
+        """True if nothing is known to be missing; the share (0 to 1) of the time with samples; the problems."""
+
+    def __repr__(self) -> str:
+        share = "unknown" if self.coverage is None else quantity(self.coverage, "1")
+        return "\n".join((f"coverage {share}", *self.sentences))

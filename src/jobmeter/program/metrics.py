@@ -1,15 +1,27 @@
 """Metrics of a job over time: rows, columns, Arrow, pandas, a plot, or a notebook table."""
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Sequence
+from statistics import fmean, median
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jobmeter.cli.output import duration, moment
+from jobmeter.cli.output import counted, duration, moment
 from jobmeter.client.bodies import MetricAnswer, MetricLine
+from jobmeter.errors import InvalidRequestError
+from jobmeter.model.catalog import find
 from jobmeter.model.quantity import quantity
 from jobmeter.program import frames, html
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+FEW = 8
+"""Most lines of a metric that are printed one by one, and that a plot names in a legend."""
+_LEAST = 4
+"""Number of lines from which single ones can be unusual."""
+_DEVIATIONS, _SHARE = 6.0, 0.1
+"""Distance of an unusual line from the median: in deviations of the lines, and as a share of the median."""
+_PER_DEVIATION = 1.4826
+"""Standard deviations per median absolute deviation, for normal values."""
 
 
 class Point(NamedTuple):
@@ -35,6 +47,11 @@ class Metrics(frames.Table):
         """Lines of the answer: one for each metric and replica, device or job."""
         return self.answer.lines
 
+    @property
+    def unusual(self) -> list[MetricLine]:
+        """Lines whose mean is far from the median of the lines of their metric, farthest first."""
+        return [line for lines in self._by_metric().values() for line in unusual(lines)]
+
     def __iter__(self) -> Iterator[Point]:
         for line in self.lines:
             for time, value in line.points:
@@ -52,43 +69,126 @@ class Metrics(frames.Table):
         parts = list(zip(*self, strict=True)) or [()] * len(Point._fields)
         return {name: list(part) for name, part in zip(Point._fields, parts, strict=True)}
 
-    def plot(self, axes: "Axes | None" = None) -> "Axes":
-        """Plot every line into ``axes`` or new ones. Raises ConfigurationError without matplotlib."""
+    def plot(self, axes: "Axes | None" = None) -> Any:  # noqa: ANN401 - axes, or an array of axes, of matplotlib
+        """Plot every line, unusual ones in red with their names; the axis has the metric's unit.
+
+        Returns the axes; for several metrics an array of axes, one for each. Raises ConfigurationError without
+        matplotlib, and InvalidRequestError for several metrics if ``axes`` are given.
+        """
         figures = frames.library("matplotlib.pyplot")
-        moments = frames.library("numpy")
-        shown: Axes = figures.subplots(figsize=(9, 3))[1] if axes is None else axes
-        for line in self.lines:
-            times = moments.array([time for time, _ in line.points], dtype="datetime64[ms]")
-            shown.plot(times, [value for _, value in line.points], label=f"{line.metric} {line.title}")
-        units = {line.unit for line in self.lines}
-        shown.set_ylabel(", ".join(sorted(units)))
-        shown.set_xlabel("UTC")
-        shown.set_title(self.answer.job)
-        if 1 < len(self.lines) <= _NAMED:
-            shown.legend()
-        return shown
+        by_metric = self._by_metric()
+        if axes is not None and len(by_metric) > 1:
+            names = ", ".join(by_metric)
+            raise InvalidRequestError(f"axes are given for one metric, and there are {names}: ask for one", "axes")
+        if axes is None:
+            height = 3 * max(len(by_metric), 1)
+            axes = figures.subplots(max(len(by_metric), 1), figsize=(9, height), sharex=True, layout="constrained")[1]
+        every = frames.library("numpy").atleast_1d(axes)
+        for one, (metric, lines) in zip(every, by_metric.items(), strict=False):
+            _draw(one, metric, lines)
+        every[0].set_title(f"{self.answer.job}: {every[0].get_title()}")
+        every[-1].set_xlabel("time (UTC)")
+        return axes
 
     def __repr__(self) -> str:
-        metrics = ", ".join(dict.fromkeys(line.metric for line in self.lines)) or "no values"
-        return f"<Metrics of {self.answer.job}: {metrics}; {len(self.lines)} lines, {len(self)} values>"
+        answer = self.answer
+        head = f"<Metrics of {answer.job}: {counted(len(self.lines), 'line')}, {counted(len(self), 'value')}, "
+        head += f"{moment(answer.start)} to {moment(answer.end)} UTC, step {duration(answer.step)}>"
+        rows = [["metric", *_HEADS], *([metric, *row] for metric, row, _ in self._summary())]
+        if len(rows) == 1:
+            return head
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        return "\n".join(
+            [head, *("  ".join(f"{text:<{width}}" for text, width in zip(row, widths, strict=True)).rstrip()
+                     for row in rows)]
+        )  # fmt: skip
 
     def _repr_html_(self) -> str:
         answer = self.answer
         span = f"{moment(answer.start)} to {moment(answer.end)} UTC, step {duration(answer.step)}"
-        rows = [_row(line, answer) for line in self.lines[:_SHOWN]]
-        more = f"<p>and {len(self.lines) - _SHOWN} lines more</p>" if len(self.lines) > _SHOWN else ""
-        shown = html.table(("metric", "line", "mean", "min", "max", "last", "over time"), rows)
-        return f"<p><b>{html.text(answer.job)}</b>, {html.text(span)}</p>{shown}{more}"
+        rows = [
+            [html.text(metric), *map(html.text, row), self._curves(metric, lines)]
+            for metric, row, lines in self._summary()
+        ]
+        shown = html.table(("metric", *_HEADS, "over time"), rows)
+        return f"<p><b>{html.text(answer.job)}</b>, {html.text(span)}</p>{shown}"
+
+    def _curves(self, metric: str, lines: Sequence[MetricLine]) -> str:
+        """Draw lines on the scale of their metric."""
+        every = [value for line in self._by_metric()[metric] for _, value in line.points]
+        scale = min(0.0, *every), max(0.0, *every)
+        far = {id(line) for line in unusual(lines)}
+        marked = {at for at, line in enumerate(lines) if id(line) in far}
+        return html.curves([line.points for line in lines], self.answer.start, self.answer.end, scale, marked)
+
+    def _by_metric(self) -> dict[str, list[MetricLine]]:
+        found: dict[str, list[MetricLine]] = {}
+        for line in self.lines:
+            if line.points:
+                found.setdefault(line.metric, []).append(line)
+        return found
+
+    def _summary(self) -> Iterator[tuple[str, list[str], Sequence[MetricLine]]]:
+        """Yield a row for each line of a metric with few lines; else one for all, and one for each unusual line."""
+        for metric, lines in self._by_metric().items():
+            if len(lines) <= FEW:
+                yield from ((metric, _row(line.title, [line]), [line]) for line in lines)
+                continue
+            yield metric, _row(f"median of {len(lines)} lines", lines), lines
+            order = sorted(lines, key=_mean)
+            for what, line in [
+                ("lowest: ", order[0]),
+                ("highest: ", order[-1]),
+                *(("", far) for far in unusual(lines)),
+            ]:
+                if what or (line is not order[0] and line is not order[-1]):
+                    yield metric, _row(what + line.title, [line]), [line]
 
 
-_NAMED = 10
-"""Largest number of lines for which a plot gets a legend."""
-_SHOWN = 64
+_HEADS = ("line", "mean", "min", "max", "last")
 
 
-def _row(line: MetricLine, answer: MetricAnswer) -> list[str]:
-    values = [value for _, value in line.points]
-    figures = (sum(values) / len(values), min(values), max(values), values[-1])
-    cells = [html.text(quantity(figure, line.unit)) for figure in figures]
-    drawn = html.curve(line.points, answer.start, answer.end)
-    return [html.text(line.metric), html.text(line.title), *cells, drawn]
+def unusual(lines: Sequence[MetricLine]) -> list[MetricLine]:
+    """Select the lines of one metric whose mean is far from the median of all means, farthest first.
+
+    Far: more than six deviations of the lines, and a tenth of the median.
+    """
+    if len(lines) < _LEAST:
+        return []
+    means = {id(line): _mean(line) for line in lines}
+    middle = median(means.values())
+    spread = median(abs(mean - middle) for mean in means.values()) * _PER_DEVIATION
+    bound = max(_DEVIATIONS * spread, _SHARE * abs(middle))
+    far = [line for line in lines if abs(means[id(line)] - middle) > bound]
+    return sorted(far, key=lambda line: abs(means[id(line)] - middle), reverse=True)
+
+
+def _mean(line: MetricLine) -> float:
+    return fmean(value for _, value in line.points)
+
+
+def _row(title: str, lines: Sequence[MetricLine]) -> list[str]:
+    """Format the median of the lines' means, their lowest and highest value, and the median of their last values."""
+    unit = lines[0].unit
+    every = [value for line in lines for _, value in line.points]
+    figures = (median(map(_mean, lines)), min(every), max(every), median(line.points[-1][1] for line in lines))
+    return [title, *(quantity(figure, unit) for figure in figures)]
+
+
+def _draw(axes: "Axes", metric: str, lines: Sequence[MetricLine]) -> None:
+    moments = frames.library("numpy")
+    ticker = frames.library("matplotlib.ticker")
+    described, unit = find(metric), lines[0].unit
+    far = [id(line) for line in unusual(lines)]
+    for line in sorted(lines, key=lambda line: id(line) in far):
+        times = moments.array([time for time, _ in line.points], dtype="datetime64[ms]")
+        style = {"color": "tab:red", "linewidth": 2.0} if id(line) in far else {"color": "0.6"} if far else {}
+        # Names that begin with an underscore are not in the legend.
+        named = id(line) in far[:FEW] or (not far and 1 < len(lines) <= FEW)
+        values = [value for _, value in line.points]
+        axes.plot(times, values, label=line.title if named else f"_{line.title}", **style)
+    axes.yaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: quantity(value, unit)))
+    axes.set_title(described.title if described and described.title else metric)
+    axes.set_ylabel(metric)
+    if far or 1 < len(lines) <= FEW:
+        axes.legend()

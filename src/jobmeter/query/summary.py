@@ -11,8 +11,8 @@ from jobmeter.model.catalog import Aggregate, Kind, Metric, find
 from jobmeter.model.job import JobState, JobView
 from jobmeter.model.question import Question
 from jobmeter.model.time import TimeRange, ceil_to, floor_to
+from jobmeter.query.buckets import BucketedSeries
 from jobmeter.query.defaults import job_end, job_start
-from jobmeter.query.frame import BucketedSeries
 from jobmeter.query.plan import WHOLE_MS
 from jobmeter.query.reduce import coarsen
 from jobmeter.query.request import JobRef, Statistic
@@ -80,7 +80,8 @@ def _metric(
     points = lines_of(frame, metric, Statistic.MEAN, Aggregate.WHOLE, one_line)
     if not len(points) and not len(frame.rows(metric.name)):
         return None
-    counter = metric.kind is Kind.COUNTER
+    # A rate without some parts of its counter has no total.
+    counter = metric if metric.kind is Kind.COUNTER else find("" if metric.rate_but else metric.rate_of)
     mean = lines_of(whole, metric, Statistic.MEAN, None, one_line)
     # A rate has no single reading that could be the highest: the highest bucket represents it.
     rate = _is_rate(frame, metric)
@@ -88,7 +89,7 @@ def _metric(
     highest = lines_of(moments, metric, statistic, Aggregate.MAX, one_line)
     highest_of_job = lines_of(frame, metric, statistic, Aggregate.WHOLE, one_line)
     over_life = lines_of(whole, metric, Statistic.MEAN, Aggregate.WHOLE, one_line) if rate else points
-    total = lines_of(whole, metric, Statistic.INCREASE, Aggregate.SUM, one_line) if counter else None
+    total = lines_of(whole, counter, Statistic.INCREASE, Aggregate.SUM, one_line) if rate and counter else None
     return MetricSummary(
         metric=metric.name,
         unit=metric.answer_unit,
@@ -98,7 +99,7 @@ def _metric(
         max=float(highest.value.max()) if len(highest) else None,
         last=float(points.value[-1]) if len(points) else None,
         total=None if total is None else _one(total),
-        total_unit=metric.unit if counter else "",
+        total_unit=counter.unit if rate and counter else "",
         points=_grid(points, span, step_ms),
     )
 

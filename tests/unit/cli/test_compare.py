@@ -2,7 +2,10 @@
 
 import json
 
+import pytest
 from tests.unit.cli.test_jobs import SUMMARY
+
+from jobmeter.cli.compare import change
 
 JOB = {"name": "train", "project": "p", "state": "Succeeded", "start": 1_790_000_000_000, "recorded": True}
 COMPARISON = {
@@ -65,6 +68,45 @@ def test_a_server_of_an_older_release_has_no_explanation(server, run):
     assert result.exit_code == 0
     assert "A  a" in result.stdout
     assert json.loads(run("compare", "a", "b", "--json").stdout)["differences"] == []
+
+
+def test_settings_that_differ_and_differences_of_usage_are_shown(server, run):
+    other = {"user": "lin", "type": "PyTorchJob", "labels": {"team": "x"}, "limits": {"memory.limit": 2**30}}
+    job = {"id": "b", **JOB, **other, "command": "train [b] --lr 0.2"}
+    metrics = [
+        {"metric": "cpu.usage", "unit": "{core}", "job_mean": 3.75, "job_max": 3.5},
+        {"metric": "memory.usage", "unit": "By", "job_mean": 5 * 2**30, "job_max": 2**32},
+    ]
+    compared = [
+        {"summary": SUMMARY, "job": {"id": "a", **JOB, "user": "lin", "type": "PyTorchJob", "command": "train [b]"}},
+        {"job": job, "summary": {**SUMMARY, "metrics": metrics}},
+    ]
+    server.on("/compare", {**COMPARISON, "jobs": compared})
+    text = run("compare", "a", "b").stdout
+    assert "command differs\n  A  train [b]\n  B  train [b] --lr 0.2\n" in text
+    assert "label team differs\n  A  -\n  B  x\n" in text
+    assert "memory.limit differs\n  A  -\n  B  1.0 GiB\n" in text
+    assert "equal settings: type, user, project" in text
+    rows = {line[:18].strip(): line.split()[-1] for line in text.splitlines() if line.startswith(("cpu", "mem"))}
+    assert (rows["cpu.usage mean"], rows["cpu.usage peak"], rows["memory.usage mean"]) == ("+25%", "0%", "5.0")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "unit", "text"),
+    [
+        (0.88, 0.8, "1", "-8.0 points"),
+        (0.80001, 0.8, "1", "0 points"),
+        (60, 62.5, "Cel", "+2.5 °C"),
+        (100, 112, "W", "+12%"),
+        (100, 12, "W", "-88%"),
+        (100, 340, "W", "x 3.4"),
+        (0, 3, "W", "-"),
+        (None, 3, "W", "-"),
+        (3, None, "1", "-"),
+    ],
+)
+def test_a_difference(before, after, unit, text):
+    assert change(before, after, unit) == text
 
 
 def test_jobs_that_are_too_large_to_explain_say_so(server, run):

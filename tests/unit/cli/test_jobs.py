@@ -50,6 +50,7 @@ def test_the_table_has_a_row_a_job(listed, run):
         "id",
         "name",
         "type",
+        "project",
         "state",
         "user",
         "start",
@@ -61,7 +62,7 @@ def test_the_table_has_a_row_a_job(listed, run):
     ]
     assert "second" in lines[2]
     assert lines[2].split()[-6:] == ["1m", "05s", "3.00", "cores", "4.0", "GiB"]
-    assert lines[3].split() == ["a", "Succeeded", "2026-05-28", "20:26:40", "-", "-", "-"]
+    assert lines[3].split() == ["a", "default", "Succeeded", "2026-05-28", "20:26:40", "-", "-", "-"]
 
 
 def test_json_is_an_array_with_every_field(listed, run):
@@ -97,6 +98,38 @@ def test_options_become_parameters(listed, run):
         "state": ["Running"], "type": ["X"], "user": ["u"], "name": ["n"], "project": ["p"], "limit": ["7"],
         "sort": ["active"], "findings": ["true"],
     }  # fmt: skip
+
+
+def test_jobs_of_a_node_and_a_group_sorted_by_name(listed, run):
+    run("jobs", "--node", "n1", "--node", "n2", "--group", "h200", "--sort", "name")
+    assert listed.asked[0].parameters == {
+        "node": ["n1", "n2"], "resource_group": ["h200"], "sort": ["name"], "order": ["asc"], "limit": ["20"],
+        "findings": ["true"],
+    }  # fmt: skip
+    listed.asked.clear()
+    assert run("jobs", "--resource-group", "h200").exit_code == 0
+    assert listed.asked[0].parameters["resource_group"] == ["h200"]
+    result = run("jobs", "--sort", "size")
+    assert result.exit_code != 0
+    assert "'active', 'created'" in result.stderr
+
+
+def test_a_node_or_a_group_that_does_not_exist_is_reported_with_the_names(server, run):
+    server.on("/jobs", lambda asked: (200, {"jobs": [] if len(asked.parameters) > 2 else JOBS, "total": 0}, {}))
+    server.on("/nodes", {"nodes": [{"name": "node-1"}, {"name": "node-2"}]})
+    assert "there is no node 'nod-1'; did you mean node-1" in str(run("jobs", "--node", "nod-1").exception)
+    assert run("jobs", "--node", "node-1").stdout == "no job matches\n"
+
+
+def test_the_size_of_a_job(server, run):
+    server.on("/jobs", {"jobs": JOBS, "total": 2})
+    summary = {**SUMMARY, "devices": 64, "replicas": 64, "nodes": 8}
+    server.on("/jobs/b", {"job": JOBS[0], "summary": summary})
+    assert "64 devices, 8 nodes" in run("jobs").stdout
+    server.on("/jobs/b", {"job": JOBS[0], "summary": {**summary, "devices": 0, "nodes": 1}})
+    assert "64 replicas " in run("jobs").stdout
+    server.on("/jobs/b", {"job": JOBS[0], "summary": {**summary, "devices": 0, "nodes": 1, "replicas": 1}})
+    assert "size" not in run("jobs").stdout
 
 
 def test_since_counts_back_from_now(listed, run, monkeypatch):

@@ -1,4 +1,5 @@
 import pytest
+from tests.unit.cli.test_diagnose import FINDINGS
 
 
 def value(metric, unit, replica, number, device=""):
@@ -43,6 +44,20 @@ def test_jobs_by_use_with_sums_and_means(running, run):
     assert all(text in busy for text in ("1.75 cores", "1.0 GiB", "40.0%", "250 W"))
     assert "0.01 cores" in idle
     assert idle.count(" - ") + idle.endswith("-") >= 2
+
+
+def test_findings_are_marked_in_the_list_and_unusual_replicas_come_first(running, run):
+    found = {"id": "idle", "project": "default", "severity": "critical", "count": 2, "open": 1}
+    found |= {"rules": ["gpu_idle_allocated"], "sentence": "2 GPUs are idle"}
+    running.on("/jobs", {"jobs": [{**JOB, "id": "idle"}, JOB], "total": 2, "findings": [found]})
+    lines = run("top", "--once").stdout.splitlines()
+    assert lines[1].split()[:3] == ["id", "name", "finding"]
+    assert "critical gpu_idle_allocated" in next(line for line in lines if line.startswith("idle "))
+    assert "gpu_idle_allocated" not in next(line for line in lines if line.startswith("busy "))
+    about_all = {**FINDINGS[0], "rule": "slow_input", "severity": "critical", "replicas": ["worker-0", "worker-1"]}
+    running.on("/jobs/busy/findings", [about_all, {**FINDINGS[0], "replicas": ["worker-1"]}])
+    rows = [line.split()[0] for line in run("top", "busy").stdout.splitlines() if line.startswith("worker")]
+    assert rows[:2] == ["worker-1", "worker-0"]
 
 
 def test_one_job_by_replica_and_device(running, run):

@@ -500,6 +500,20 @@ class TestSummary:
         assert memory.points[place] is None
         assert memory.last == 2 * 79.0
 
+    def test_the_total_of_a_rate_is_the_increase_of_its_counter(self, house):
+        house.registry.add_job(Job(id="j1", start=START, end=START + 30 * MINUTE))
+        house.put(replica("cpu.time", "worker-0"), *((60 * m, 90.0 * m) for m in range(30)))
+        house.put(replica("cpu.time", "worker-1"), *((60 * m, 30.0 * m) for m in range(30)))
+        (cpu,) = house.executor.run(SummaryQuestion(JobRef("j1")), ALL).metrics
+        assert (cpu.metric, cpu.job_mean) == ("cpu.usage", pytest.approx(2.0))
+        assert (cpu.total, cpu.total_unit) == (pytest.approx(120.0 * 29), "s")
+
+    def test_a_measured_gauge_has_no_total(self, house):
+        house.registry.add_job(Job(id="j1", start=START, end=START + 30 * MINUTE))
+        house.put(replica("cpu.usage", "worker-0"), *((60 * m, 1.5) for m in range(30)))
+        (cpu,) = house.executor.run(SummaryQuestion(JobRef("j1")), ALL).metrics
+        assert (cpu.total, cpu.total_unit) == (None, "")
+
     def test_the_highest_rate_is_that_of_a_moment_not_of_the_whole_life(self, house):
         series = Series("cpu.time", job="j1", replica="worker-0")
         busy = [(at, at / 10) for at in range(0, 1800, 10)]

@@ -101,7 +101,7 @@ class JobScreen(LiveScreen):
             return
         ranks = rank_rows(self._parts, self._courses, self._findings or ())
         self.query_one("#ranks", LiveTable).present(RANK_COLUMNS, ranks)
-        self.query_one("#devices", LiveTable).present(DEVICE_COLUMNS, device_rows(self._parts))
+        self.query_one("#devices", LiveTable).present(DEVICE_COLUMNS, device_rows(self._parts, self._findings or ()))
         self._arrange()
 
     def _arrange(self) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from jobmeter.cli.findings import named_replicas
 from jobmeter.cli.resource_columns import COLUMNS, Joined, joined
 from jobmeter.cli.screens.draw import FAR_STYLE, MEMORY_STYLE, USE_STYLE, Cell, bar, newest_of, number, spark, words
 from jobmeter.cli.screens.table import TableRow, columns
@@ -11,8 +12,8 @@ from jobmeter.model.finding import Finding
 
 _SPARK, _BAR = 20, 10
 _RANK_SPARE = (
-    *("disk read", "net in", "disk write", "net out", "npu memory", "power", "node", "gpu memory", "memory", "rank"),
-    *("npu", "gpu", "cpu"),
+    *("disk read", "net in", "disk write", "net out", "npu memory", "power", "gpu memory", "memory", "rank"),
+    *("cpu", "node", "npu", "gpu"),
 )
 _OF_DEVICE = (
     ("use", ("gpu.utilization", "npu.utilization")),
@@ -21,7 +22,7 @@ _OF_DEVICE = (
     ("power", ("gpu.power", "npu.power")),
     ("temperature", ("gpu.temperature", "npu.temperature")),
 )
-_DEVICE_SPARE = ("node", "used", "power", "temperature", "memory")
+_DEVICE_SPARE = ("used", "power", "temperature", "memory", "node")
 _NO_RANK = 1 << 30
 
 
@@ -33,12 +34,15 @@ DEVICE_COLUMNS = columns(
 
 
 def rank_rows(parts: WatchParts, courses: Courses, findings: Sequence[Finding]) -> list[TableRow]:
-    """Build a row for each replica, by rank; names of replicas with findings are marked."""
-    named = {name for one in findings for name in one.replicas}
+    """Build a row for each replica: marked ones with findings, worst first, then the others by rank."""
+    named = named_replicas(findings)
     by_replica: dict[str, list[LatestValue]] = {}
     for value in parts.values:
         by_replica.setdefault(value.replica, []).append(value)
-    order = sorted(by_replica, key=lambda name: (parts.ranks.get(name, _NO_RANK), len(name), name))
+    order = sorted(
+        by_replica,
+        key=lambda name: (named.get(name, len(named)), parts.ranks.get(name, _NO_RANK), len(name), name),
+    )
     return [_rank_row(name, by_replica[name], parts.ranks.get(name), courses, is_named=name in named) for name in order]
 
 
@@ -58,24 +62,29 @@ def _rank_row(name: str, values: list[LatestValue], rank: int | None, courses: C
     return TableRow(name, cells)
 
 
-def device_rows(parts: WatchParts) -> list[TableRow]:
-    """Build a row for each device: bars of its use and of its memory, power, temperature."""
+def device_rows(parts: WatchParts, findings: Sequence[Finding]) -> list[TableRow]:
+    """Build a row for each device: bars of its use and of its memory, power, temperature. Ordered as the ranks."""
+    named = named_replicas(findings)
     by_device: dict[tuple[str, str, str], list[LatestValue]] = {}
     for value in parts.values:
         if value.device:
             by_device.setdefault((value.replica, value.node, value.device), []).append(value)
     order = sorted(
-        by_device, key=lambda key: (parts.ranks.get(key[0], _NO_RANK), len(key[0]), key[0], len(key[2]), key[2])
+        by_device,
+        key=lambda key: (
+            *(named.get(key[0], len(named)), parts.ranks.get(key[0], _NO_RANK)),
+            *(len(key[0]), key[0], len(key[2]), key[2]),
+        ),
     )
-    return [_device_row(key, by_device[key]) for key in order]
+    return [_device_row(key, by_device[key], is_named=key[0] in named) for key in order]
 
 
-def _device_row(key: tuple[str, str, str], values: list[LatestValue]) -> TableRow:
+def _device_row(key: tuple[str, str, str], values: list[LatestValue], *, is_named: bool) -> TableRow:
     replica, node, device = key
     found = {name: _either(values, metrics) for name, metrics in _OF_DEVICE}
     cells = [
         words(device),
-        words(replica),
+        words(replica, style=FAR_STYLE if is_named else ""),
         words(node),
         bar(found["use"], _BAR, USE_STYLE),
         bar(found["memory"], _BAR, MEMORY_STYLE),

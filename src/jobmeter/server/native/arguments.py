@@ -1,6 +1,6 @@
 """Query parameters: the table that documents them, and reading them. Every refusal names its parameter."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, TypeVar
 
 import msgspec
@@ -111,15 +111,10 @@ class Arguments:
         """Return the value of one of the allowed words."""
         return choose(self.text(name, default), choices, name)
 
-    def choices(self, name: str, convert: Callable[[str], T]) -> frozenset[T]:
-        """Convert a list of words; ``convert`` raises ValueError for an unknown word."""
-        found = set()
-        for text in self.texts(name):
-            try:
-                found.add(convert(text))
-            except ValueError as error:
-                raise InvalidRequestError(f"{name} {text[:100]!r} is unknown", name) from error
-        return frozenset(found)
+    def choices(self, name: str, allowed: Iterable[T]) -> frozenset[T]:
+        """Return the given words; ``allowed`` are words or an enumeration. Raises InvalidRequestError naming them."""
+        words = {str(one): one for one in allowed}
+        return frozenset(choose(text, words, name) for text in self.texts(name))
 
 
 def choose(text: str, choices: Mapping[str, T], field: str) -> T:

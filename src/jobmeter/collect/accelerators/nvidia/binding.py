@@ -2,21 +2,26 @@
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from jobmeter.collect.accelerators.nvidia import codes
 from jobmeter.collect.accelerators.nvidia.codes import Failure, failure_of
-from jobmeter.collect.accelerators.nvidia.device import PynvmlDevice, Session
+from jobmeter.collect.accelerators.nvidia.device import MigInstance, PynvmlDevice, Session, text_of
+from jobmeter.collect.accelerators.nvidia.instance import MigDevice
 from jobmeter.collect.accelerators.nvidia.kernel_list import kernel_devices
 from jobmeter.collect.accelerators.nvidia.loader import LIBRARY, LibraryLoader
 from jobmeter.collect.accelerators.threaded import SLOW_SECONDS
+from jobmeter.collect.accelerators.vendor import DeviceLostError, NotSupportedError
 from jobmeter.collect.backoff import Backoff
 from jobmeter.collect.call_thread import CallThread
 from jobmeter.model.time import Clock, SystemClock
 
 PATIENCE = 2.0
 """Seconds that one collection waits for the library and its devices to open."""
+_LISTING = 0.25
+"""Part of ``PATIENCE`` that the lists of MIG instances may take in any case."""
 _FIRST_LOOK = 2
 """Factor on the first wait: without persistence mode the driver starts each GPU first."""
 _MISSING = Failure(codes.LIBRARY_NOT_FOUND, f"{LIBRARY} cannot be found")
@@ -50,6 +55,7 @@ class PynvmlLibrary:
         self._looked = False
         self._session: Session | None = None
         self._devices: list[PynvmlDevice] = []
+        self._instances: dict[MigInstance, MigDevice] = {}
         self._retry, self._reopen = Backoff(), Backoff()
         self._problem: Failure | None = None
 
@@ -64,7 +70,7 @@ class PynvmlLibrary:
         self._looked = True
         for backoff in (self._retry, self._reopen):
             backoff.tick(now_ms)
-        for device in self._devices:
+        for device in self._all():
             device.next_look(now_ms)
         if self._began is not None:
             self._finish_open(deadline)
@@ -74,25 +80,35 @@ class PynvmlLibrary:
             self._restart(self._session, deadline)
         if self._session is not None:
             self._attach(self._session, deadline)
-        return list(self._devices)
+            self._find_instances(self._session, deadline)
+        return self._all()
 
-    def close(self) -> None:
+    def _all(self) -> list[PynvmlDevice]:
+        """Return the GPUs, then their MIG instances."""
+        return [*self._devices, *sorted(self._instances.values(), key=lambda one: one.index)]
+
+    def close(self) -> bool:
         """Close the library. A library in which a call blocks stays open."""
-        for device in self._devices:
+        for device in self._all():
             device.close()
+        if self._began is not None:
+            self._finish_open(0.0)
         session = self._session
         if self._calls.busy or (session is not None and not self._is_quiet(session)):
-            return
+            return False
         if session is not None:
             self._session = None
             self._shut_down(session, self._patience)
         self._calls.close()
-        if not self._calls.busy:
-            self._loader.unload()
+        if not self._calls.wait(0):  # the shutdown has not returned
+            return False
+        self._loader.unload()
+        self._looked = False
+        return True
 
     def _is_quiet(self, session: Session) -> bool:
         """True while no call of the library is running or between two steps."""
-        return session.quiet and not any(device.busy for device in self._devices)
+        return session.quiet and not any(device.busy for device in self._all())
 
     def _is_over(self, session: Session) -> bool:
         """True if the library has to be opened again and no call of it is running."""
@@ -117,7 +133,7 @@ class PynvmlLibrary:
 
     def _shut_down(self, session: Session, seconds: float) -> None:
         """End a session without running calls."""
-        for device in self._devices:
+        for device in self._all():
             device.detach()
         session.end(Failure(codes.UNINITIALIZED, "the library is closed"))
         self._calls.begin(partial(_shut_down, session.module))
@@ -155,6 +171,9 @@ class PynvmlLibrary:
         for device in self._devices[session.count :]:
             device.close()
         del self._devices[session.count :]
+        for listed, instance in list(self._instances.items()):
+            if listed.part.parent >= session.count:
+                self._forget(listed, instance)
         self._fill(session.count)
 
     def _failed(self, failure: Failure) -> None:
@@ -168,7 +187,7 @@ class PynvmlLibrary:
             _log.log(logging.WARNING if present else logging.INFO, "NVML cannot be opened: %s", failure.text)
         self._problem = failure
         self._fill(len(kernel_devices(self._proc)))
-        for device in self._devices:
+        for device in self._all():
             device.failed(failure.state, failure.text)
 
     def _fill(self, count: int) -> None:
@@ -197,6 +216,33 @@ class PynvmlLibrary:
         if session.answered and any(device.attached for device in self._devices):
             self._reopen.succeeded()
 
+    def _find_instances(self, session: Session, deadline: float) -> None:
+        """List the MIG instances of every GPU, all at once. Instances of a GPU that does not answer stay.
+
+        A GPU that used up the time of opening must not leave the others busy with their lists.
+        """
+        deadline = max(deadline, self._clock.monotonic() + self._patience * _LISTING)
+        asked = [device for device in self._devices if device.attached and device.begin(device.instances)]
+        for device in asked:
+            try:
+                found = device.finish(deadline - self._clock.monotonic())
+            except (TimeoutError, NotSupportedError, DeviceLostError):
+                continue
+            present = {one._replace(handle=None): one for one in found}
+            for listed, instance in list(self._instances.items()):
+                if listed.part.parent == device.index and listed not in present:
+                    self._forget(listed, instance)
+            for listed, one in present.items():
+                instance = self._instances.setdefault(listed, MigDevice(one, device, self._clock))
+                if not instance.busy:
+                    instance.adopt(session, one)
+
+    def _forget(self, listed: MigInstance, instance: MigDevice) -> None:
+        if not instance.busy:
+            instance.detach()
+        instance.close()
+        del self._instances[listed]
+
 
 def _start(module: Any) -> Session | Failure:  # noqa: ANN401 - the module has no types
     """Open the library."""
@@ -205,7 +251,10 @@ def _start(module: Any) -> Session | Failure:  # noqa: ANN401 - the module has n
     except module.NVMLError as error:
         return failure_of(error)
     try:
-        return Session(module, module.nvmlDeviceGetCount())
+        count, version = module.nvmlDeviceGetCount(), ""
+        with suppress(module.NVMLError):
+            version = text_of(module.nvmlSystemGetDriverVersion())
+        return Session(module, count, version)
     except module.NVMLError as error:
         _shut_down(module)
         return failure_of(error)

@@ -1,0 +1,46 @@
+"""Error lines of a log with the frames of their tracebacks."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobmeter.cli.history import error_blocks
+from jobmeter.client.bodies import LogEntry
+
+TRACEBACK = ("Traceback (most recent call last):", '  File "a.py", line 1, in f', "    g()", "ValueError: bad")
+BLOCKS = st.sampled_from(
+    [
+        (("step 1 loss 0.5",), (False,)),
+        (("  indented text of the program",), (False,)),
+        (("",), (False,)),
+        (("ERROR: disk full",), (True,)),
+        (("Exception in thread main: x", "\tat com.example.Main(Main.java:3)"), (True, True)),
+        (TRACEBACK, (True, True, True, True)),
+        # An exception whose name states no level ends its traceback too.
+        ((*TRACEBACK[:3], "KeyboardInterrupt"), (True, True, True, True)),
+    ]
+)
+STATE_LEVELS = ("Traceback", "ValueError", "ERROR", "Exception in")
+
+
+@given(st.lists(BLOCKS, max_size=8), st.sampled_from(["", "[rank3]: "]))
+def test_exactly_the_error_lines_and_the_lines_of_their_tracebacks_are_selected(blocks, header):
+    # A header is known from the first traceback on.
+    blocks = [(TRACEBACK, (True, True, True, True)), *blocks]
+    lines: list[LogEntry] = []
+    wanted: list[LogEntry] = []
+    before = False
+    for texts, flags in blocks:
+        for text, flag in zip(texts, flags, strict=True):
+            # Indented text below an error belongs to the error.
+            below = before and text.startswith((" ", "\t"))
+            line = LogEntry(text=header + text, time=len(lines), time_ns=str(len(lines)), replica="w")
+            lines.append(line)
+            before = flag or below
+            wanted += [line] if before else []
+    errors = [line for line in lines if line.text.removeprefix(header).startswith(STATE_LEVELS)]
+    assert error_blocks(lines, errors) == wanted
+
+
+def test_lines_that_are_gone_leave_the_error_lines():
+    errors = [LogEntry(text="ERROR x", time=1)]
+    assert error_blocks([], errors) == errors
