@@ -1,8 +1,8 @@
 import type { ComponentChildren } from "preact";
-import { useEffect, useRef } from "preact/hooks";
 import type { Job, Refusal } from "../api/client";
 import { briefly, iso, moment } from "../format";
 import { useZone } from "./hooks";
+import { useDialog } from "./keys";
 
 const SHAPES: Record<string, string> = {
   Running: "M2 6a4 4 0 1 0 8 0a4 4 0 1 0-8 0",
@@ -100,10 +100,9 @@ const sentence = (text: string): string => `${text.charAt(0).toUpperCase()}${tex
 
 /** A panel over the page. Escape, a click beside it, and its button close it. */
 export function Dialog({ title, close, children }: { title: string; close: () => void; children: ComponentChildren }) {
-  const element = useRef<HTMLDialogElement>(null);
-  useEffect(() => element.current?.showModal(), []);
+  const dialog = useDialog(close);
   return (
-    <dialog ref={element} aria-label={title} onClose={close} onClick={(event) => event.target === element.current && close()}>
+    <dialog class="sheet" aria-label={title} {...dialog}>
       <header class="section">
         <h2>{title}</h2>
         <button type="button" onClick={close}>
