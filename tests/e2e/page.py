@@ -1,13 +1,14 @@
 """A tab of the page that is signed in, and the jobs that the tests of the page look at."""
 
 import runpy
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from jobmeter.model.time import MINUTE
+from jobmeter.model.time import MINUTE, SystemClock
 from tests.needs import needs
-from tests.processes import run_cli
+from tests.processes import run_cli, running
 from tests.waiting import wait_until
 
 BUILDER = Path(__file__).parents[2] / "web" / "build.py"
@@ -68,6 +69,25 @@ def import_samples(server, folder, lines):
     (folder / "samples.csv").write_text("\n".join(lines) + "\n")
     done = run_cli("import", str(folder / "samples.csv"), "--server", server.url, "--key", server.token)
     assert done.returncode == 0, done.stderr
+
+
+@contextmanager
+def training_server(folder):
+    """A server with the jobs above, ten lines of the training job's log, and two of its events."""
+    with running(folder / "data") as made:
+        now = SystemClock().now_ms() // MINUTE * MINUTE
+        assert made.request("POST", "/jobs", facts(now)).status == 200
+        import_samples(made, folder, samples(now))
+        lines = [
+            {"text": f"step {n}", "time": now - 20 * MINUTE + n * MINUTE, "replica": f"worker-{n % 2}"}
+            for n in range(10)
+        ]
+        assert made.request("POST", "/jobs/train-1/logs", {"lines": lines}).status == 200
+        events = [
+            {"time": now - 15 * MINUTE, "job": "train-1", "reason": name, "message": name} for name in ("Saved", "Late")
+        ]
+        assert made.request("POST", "/jobs", {"events": events}).status == 200
+        yield made
 
 
 class Viewer:

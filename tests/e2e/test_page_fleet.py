@@ -175,15 +175,17 @@ def test_a_jobs_header_says_what_idle_devices_cost(viewer, server):
     page = viewer.open("jobs/lazy", ".facts .wasted")
     shown = page.inner_text(".facts .wasted")
     last = server.request("GET", "/jobs/lazy/idle").json()
-    parts = re.fullmatch(r"([\d.]+) of ([\d.]+) device hours, ([\d.]+) CNY, ([\d.]+) % not measured", shown)
+    parts = re.fullmatch(
+        r"[\d.]+ % idle, ([\d.]+) of ([\d.]+) device hours, ([\d.]+) CNY, ([\d.]+) % not measured", shown
+    )
     assert parts, shown
     # The job goes on, and its devices stay idle: what is shown lies between what was so before and after.
     for part, before, after in zip(parts.groups(), figures(first), figures(last), strict=True):
         digits = len(part.partition(".")[2])
         assert round(before, digits) <= float(part) <= round(after, digits), shown
     assert "15 minutes" in (page.get_attribute(".facts .wasted", "title") or "")
-    page = viewer.open("jobs/train", ".facts div:has-text('Idle devices')")
-    assert "none of" in page.inner_text(".facts div:has-text('Idle devices')")
+    page = viewer.open("jobs/train", ".facts div:has-text('Device time')")
+    assert "0 % idle" in page.inner_text(".facts div:has-text('Device time')")
 
 
 def figures(idle):

@@ -14,11 +14,18 @@ export function quantity(value: number | null | undefined, unit: string, axis = 
   const rate = per ? `/${per}` : "";
   if (base === "By") return scaled(value, 1024, BINARY, rate, digits);
   if (base === "Hz") return scaled(value, 1000, LARGE.map((prefix) => `${prefix}Hz`), rate, digits);
-  const name = NAMES[base] ?? base.replace(/^\{(.*)\}$/, "$1");
+  const name = NAMES[base] ?? base.replace(/^\{(.*)\}$/, (_, counted: string) => plural(value, counted));
+  if (base !== name && !NAMES[base] && !per && Number.isInteger(value) && Math.abs(value) < 10_000) return `${value} ${name}`;
   // Watts and joules take the prefix themselves: 39.6 kW. What is counted does not: 39.6 k cores.
   if (PREFIXED.has(base)) return scaled(value, 1000, LARGE.map((prefix) => `${prefix}${base}`), rate, digits);
   if (Math.abs(value) >= 10_000) return `${scaled(value, 1000, LARGE, "", digits)}${name ? ` ${name}${rate}` : rate}`;
   return `${digits(value)}${name ? ` ${name}${rate}` : rate}`;
+}
+
+/** A noun for so many: `1 process`, `3 processes`, `2 retries`. */
+export function plural(value: number, noun: string): string {
+  if (value === 1) return noun;
+  return /[^aeiou]y$/.test(noun) ? `${noun.slice(0, -1)}ies` : `${noun}${/(s|x|ch|sh)$/.test(noun) ? "es" : "s"}`;
 }
 
 function scaled(value: number, factor: number, names: readonly string[], rate: string, digits: (value: number) => string): string {

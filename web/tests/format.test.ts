@@ -8,7 +8,10 @@ describe("quantity", () => {
     [1023.7 * 1024, "By", "1.00 MiB"],
     [-3 * 2 ** 30, "By/s", "-3.00 GiB/s"],
     [39_600, "W", "39.6 kW"],
-    [12_345, "{sample}", "12.3 k sample"],
+    [12_345, "{sample}", "12.3 k samples"],
+    [1, "{process}", "1 process"],
+    [3, "{process}", "3 processes"],
+    [0, "{error}", "0 errors"],
     [40, "Cel", "40.0 °C"],
   ])("%d in %s is %s", (value, unit, text) => expect(quantity(value, unit)).toBe(text));
 

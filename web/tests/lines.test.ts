@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { Line } from "../src/api/client";
-import { grid, median, names, ordered, withNulls } from "../src/charts/lines";
-import { last, nearest, since } from "../src/charts/readout";
+import { countsOf, grid, isRare, median, names, ordered, withNulls } from "../src/charts/lines";
+import { last, nearest, since, sum } from "../src/charts/readout";
 
 const line = (fields: Partial<Line>): Line => ({ metric: "gpu.utilization", replica: "", node: "", device: "", rank: null, time: [], value: [], ...fields }) as Line;
 
@@ -23,6 +23,40 @@ it("puts lines on one grid, without a value where nothing was measured", () => {
   const rows = values.map(withNulls);
   expect(times[0]).toBe(0);
   expect(rows.flat().filter((value) => value !== null).sort()).toEqual([0, 1, 3]);
+});
+
+describe("a line that was measured more rarely for a while", () => {
+  const at = (time: number[]) => grid([line({ time, value: time.map((_, place) => place) })], 0, 600, 10).values.map(withNulls)[0]!;
+  it("holds its values between its samples", () => {
+    const often = Array.from({ length: 30 }, (_, place) => place * 10);
+    expect(at([...often, 300, 360, 420, 480, 540]).slice(0, 54)).not.toContain(null);
+  });
+  it("has a gap where nothing was measured", () => {
+    const often = Array.from({ length: 60 }, (_, place) => place * 10).filter((time) => time < 100 || time > 300);
+    expect(at(often).flatMap((value, place) => (value === null ? [place] : []))).toEqual(Array.from({ length: 21 }, (_, place) => 10 + place));
+  });
+  it("has none where samples and buckets do not fit", () => {
+    expect(at(Array.from({ length: 41 }, (_, place) => place * 15)).slice(0, 60)).not.toContain(null);
+  });
+  it("is not held where it counts", () => {
+    const counted = grid([line({ time: [0, 10, 20, 80, 140], value: [1, 1, 1, 1, 1] })], 0, 200, 10, false);
+    expect(sum(withNulls(counted.values[0]!))).toBe(5);
+  });
+});
+
+it("counts rare events from their rates, whatever the distance of samples", () => {
+  const killed = line({ unit: "{process}/s", time: [0, 15_000, 30_000, 90_000], value: [0, 2 / 15, 0, 1 / 60] });
+  expect(isRare([killed])).toBe(true);
+  expect(isRare([line({ unit: "By/s" })])).toBe(false);
+  const [counts] = countsOf([killed], 15_000);
+  expect([counts!.unit, counts!.value]).toEqual(["{process}", [0, 2, 0, 1]]);
+  // Samples each 15 s in buckets of 10 s.
+  const time = Array.from({ length: 40 }, (_, place) => Math.floor((place * 15) / 10) * 10_000);
+  for (const at of [2, 7, 20, 21, 38]) {
+    const [one] = countsOf([line({ unit: "{process}/s", time, value: time.map((_, place) => (place === at ? 2 / 15 : 0)) })], 10_000);
+    expect(sum(one!.value)).toBe(2);
+  }
+  expect(sum([null, undefined])).toBeNull();
 });
 
 it("takes the median of what was measured", () => {

@@ -5,8 +5,10 @@ import { useSight, useWidth } from "../parts/hooks";
 import { memo } from "../parts/memo";
 import type { Cursor, Mark, Range } from "./axis";
 import { Plot } from "./plot";
+import { quantity } from "../format";
 import { type Readout, digits } from "./readout";
-import { FEW, seriesOf } from "./series";
+import { countsOf, isRare } from "./lines";
+import { type Flag, FEW, seriesOf } from "./series";
 import { comeIntoSight, inTurn, outOfTurn } from "./turns";
 
 export interface ChartGiven {
@@ -18,12 +20,18 @@ export interface ChartGiven {
   cursor: Cursor;
   marks: readonly Mark[];
   chosen: string | null;
+  /** Members that findings name: their lines have the warning colour and a name. */
+  flags?: readonly Flag[];
+  /** Limits of the values. */
+  bounds?: readonly number[];
   dark: boolean;
   utc: boolean;
   brush: (range: Range) => void;
   /** Times are milliseconds since a beginning, not moments. */
   relative?: boolean;
 }
+
+const NONE: readonly never[] = [];
 
 export const Chart = memo(function Chart(given: ChartGiven) {
   const { element, width } = useWidth<HTMLDivElement>();
@@ -32,20 +40,22 @@ export const Chart = memo(function Chart(given: ChartGiven) {
   // What is out of sight stays as it was drawn last.
   const seen = useRef(given);
   if (near) seen.current = given;
-  const { lines, chosen, range, step, marks } = seen.current;
+  const { lines: own, chosen, range, step, marks, flags = NONE, bounds = NONE } = seen.current;
   const { dark, utc, title, relative = false } = given;
+  const counts = isRare(own);
+  const lines = useMemo(() => (counts ? countsOf(own, step) : own), [own, counts, step]);
   const readout = useRef<Readout & { values: HTMLElement[] }>({ values: [], when: null });
-  const series = useMemo(() => seriesOf(lines, chosen, dark), [lines, chosen, dark]);
+  const series = useMemo(() => seriesOf(lines, chosen, dark, flags), [lines, chosen, dark, flags]);
   const latest = useRef(given);
   latest.current = given;
   const brush = (span: Range) => latest.current.brush(span);
-  const wanted = { title, lines, series, range, step, cursor: given.cursor, marks, chosen, dark, utc, relative, brush };
+  const wanted = { title, lines, series, range, step, cursor: given.cursor, marks, chosen, flags, bounds, counts, dark, utc, relative, brush };
 
   useLayoutEffect(() => {
     if (!element.current || !width || !(near || plot.current)) return;
     const mine = (plot.current ??= new Plot(element.current, readout.current));
     inTurn(mine, () => mine.show(wanted, width), inSight.current ?? false);
-  }, [width, near, series, range.start, range.end, step, marks, dark, utc, title]);
+  }, [width, near, series, range.start, range.end, step, marks, bounds, dark, utc, title]);
   useLayoutEffect(
     () => () => {
       if (!plot.current) return;
@@ -65,9 +75,9 @@ export const Chart = memo(function Chart(given: ChartGiven) {
       <div ref={element} class="plot" role="img" aria-label={title} />
       <ul class="legend">
         {series.map((one, at) => (
-          <li key={one.label}>
+          <li key={one.label} class={one.flag && "flagged"}>
             <i style={{ background: one.stroke }} />
-            <span class="name" title={one.full}>
+            <span class="name" title={one.flag ? `${one.full}: ${one.flag}` : one.full}>
               {one.label}
             </span>
             <b
@@ -79,6 +89,12 @@ export const Chart = memo(function Chart(given: ChartGiven) {
             />
           </li>
         ))}
+        {bounds.map((bound) => (
+          <li key={bound} class="bound">
+            <i /> limit <span>{quantity(bound, lines[0]?.unit ?? "")}</span>
+          </li>
+        ))}
+        {counts && <li class="hint">in all</li>}
         {lines.length > FEW && <li class="hint">grey: each of {lines.length}</li>}
       </ul>
     </figure>

@@ -51,6 +51,9 @@ export interface HeatGiven {
   dark: boolean;
 }
 
+/** The height of a row of a map of so many ranks, in CSS pixels. */
+export const heightOf = (ranks: number): number => Math.max(3, Math.min(22, Math.floor(420 / Math.max(ranks, 1))));
+
 const AXIS = 62;
 const MEANS = 8;
 
@@ -61,7 +64,7 @@ export function HeatMap(given: HeatGiven) {
   const { inSight } = useSight(element, () => canvas.current && comeIntoSight(canvas.current));
   const hair = useRef<HTMLDivElement>(null);
   const caption = useRef<HTMLParagraphElement>(null);
-  const height = Math.max(3, Math.min(22, Math.floor(420 / Math.max(rows.lines.length, 1))));
+  const height = heightOf(rows.lines.length);
   const whole = height * rows.lines.length;
   const scale = useMemo(() => limits(rows, unit, difference), [rows, unit, difference]);
   const inner = Math.max(width - AXIS - MEANS - 8, 1);
@@ -154,6 +157,9 @@ export function HeatMap(given: HeatGiven) {
         <span>{quantity(scale[0], unit)}</span>
         <i class={difference ? "around" : "from"} />
         <span>{quantity(scale[1], unit)}</span>
+        <span class="nodata">
+          <i class="nodata" /> no data
+        </span>
         <span class="hint">{difference ? "difference from the median rank" : "value"}; the strip at the right is each rank’s mean</span>
       </div>
       <p class="caption" ref={caption} />
@@ -174,8 +180,19 @@ function limits(rows: Rows, unit: string, difference: boolean): [number, number]
     }
   }
   if (difference) return [-(far || 1), far || 1];
-  if (unit === "1" && high <= 1) return [0, 1];
-  return Number.isFinite(low) ? [Math.min(low, 0), high || 1] : [0, 1];
+  return Number.isFinite(low) ? fitted(low, high, unit) : [0, 1];
+}
+
+/** Values closer together than this share of the scale are noise: they must not take all of its colours. */
+const LEAST_SPAN = { ratio: 0.4, other: 0.2 };
+
+/** A scale from the lowest to the highest value. */
+function fitted(low: number, high: number, unit: string): [number, number] {
+  const ratio = unit === "1" && low >= 0 && high <= 1;
+  const span = ratio ? LEAST_SPAN.ratio : LEAST_SPAN.other * Math.max(Math.abs(low), Math.abs(high));
+  const widened = Math.max(high - low, span || 1);
+  const end = Math.max(high, Math.min((low + high + widened) / 2, ratio ? 1 : Number.POSITIVE_INFINITY));
+  return [low < 0 ? end - widened : Math.max(end - widened, 0), end];
 }
 
 function paint(
@@ -199,6 +216,8 @@ function paint(
   context.rect(AXIS, 0, width - AXIS - MEANS - 8, whole);
   context.clip();
   context.imageSmoothingEnabled = false;
+  context.fillStyle = ink("--nodata");
+  context.fillRect(AXIS, 0, width, whole);
   if (cells) context.drawImage(cells, left, 0, right - left, whole);
   context.restore();
   context.imageSmoothingEnabled = false;

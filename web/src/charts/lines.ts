@@ -38,8 +38,18 @@ function spacing(lines: readonly Line[], step: number): number {
   return Math.max(1, Math.round((median(gaps) ?? step) / step)) * step;
 }
 
-/** The lines on the buckets of a range, or as far apart as they were measured. */
-export function grid(lines: readonly Line[], start: number, end: number, asked: number): Grid {
+/** True where the gap after a sample is the interval of its line there: the gap before or the one behind is as long, to within a bucket. */
+function isInterval(time: readonly number[], at: number, step: number): boolean {
+  const gap = (from: number) => (time[from + 1] ?? Number.NaN) - (time[from] ?? Number.NaN);
+  return gap(at) <= gap(at - 1) + step || gap(at) <= gap(at + 1) + step;
+}
+
+/**
+ * The lines on the buckets of a range, or as far apart as they were measured.
+ *
+ * Where a line was measured more rarely than elsewhere, a value holds until the next one. Counts do not hold: those of one bucket add up.
+ */
+export function grid(lines: readonly Line[], start: number, end: number, asked: number, holds = true): Grid {
   const step = spacing(lines, asked);
   const first = Math.floor(start / step) * step;
   const count = Math.max(1, Math.ceil((end - first) / step));
@@ -49,11 +59,45 @@ export function grid(lines: readonly Line[], start: number, end: number, asked: 
     const row = all.subarray(place * count, (place + 1) * count);
     for (let at = 0; at < time.length; at += 1) {
       const bucket = Math.floor((time[at]! - first) / step);
-      if (bucket >= 0 && bucket < count) row[bucket] = value[at]!;
+      const before = holds ? Number.NaN : (row[bucket] ?? Number.NaN);
+      if (bucket >= 0 && bucket < count) row[bucket] = value[at]! + (Number.isNaN(before) ? 0 : before);
+      if (!holds || !isInterval(time, at, step)) continue;
+      const until = Math.min(Math.floor((time[at + 1]! - first) / step), count);
+      if (until > bucket + 1) row.fill(value[at]!, Math.max(bucket + 1, 0), until);
     }
     return row;
   });
   return { step, times, values };
+}
+
+/** Events that are so rare that their number says more than their rate. */
+const RARE = /^\{(process|error)\}\/s$/;
+
+/** True for the rate of rare events, such as killed processes. */
+export const isRare = (lines: readonly Line[]): boolean => RARE.test(lines[0]?.unit ?? "");
+
+/** So many gaps on either side of a sample say how far apart samples are there. */
+const AROUND = 3;
+
+/** How long before a sample the one before was taken. Buckets shift samples: gaps of a similar length around give the mean. */
+function sinceBefore(time: readonly number[], at: number, step: number): number {
+  const gap = (place: number) => time[place]! - time[place - 1]!;
+  const own = at ? gap(at) : step;
+  let [sum, count] = [0, 0];
+  for (let place = Math.max(at - AROUND, 1); place <= Math.min(at + AROUND, time.length - 1); place += 1) {
+    if (gap(place) > 3 * own || own > 3 * gap(place)) continue;
+    sum += gap(place);
+    count += 1;
+  }
+  return count ? sum / count : own;
+}
+
+/** The number of events since the sample before, from their rate. */
+export function countsOf(lines: readonly Line[], step: number): Line[] {
+  return lines.map((line) => {
+    const value = line.value.map((rate, at) => (rate ? Math.round((rate * sinceBefore(line.time, at, step)) / 1000) : rate));
+    return { ...line, unit: line.unit.replace("/s", ""), value };
+  });
 }
 
 /** A value of a row; null where nothing was measured, or where there is none. */

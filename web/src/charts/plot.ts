@@ -6,8 +6,8 @@ import type { Cursor, Mark, Range } from "./axis";
 import { cloud, nearestLine } from "./cloud";
 import { fontFamily, ink } from "./colors";
 import { memberOf } from "./lines";
-import { type Readout, nearest, since, write } from "./readout";
-import { FEW, type Series, type Values, limitsOf, spoken, valuesOf } from "./series";
+import { type Readout, last, nearest, since, sum, write } from "./readout";
+import { type Flag, FEW, type Series, type Values, limitsOf, reached, spoken, valuesOf } from "./series";
 import { readSoon } from "./turns";
 
 export const HEIGHT = 150;
@@ -17,6 +17,7 @@ const DIGIT = 6;
 /** How near the pointer has to be to a line, in pixels. */
 const NEAR = 16;
 const SINCE = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800];
+const WHOLE = Array.from({ length: 10 }, (_, power) => [1, 2, 5].map((one) => one * 10 ** power)).flat();
 const BYTES = Array.from({ length: 50 }, (_, power) => 2 ** power);
 
 /** What a plot shows, and what it does. */
@@ -29,6 +30,11 @@ export interface Shown {
   cursor: Cursor;
   marks: readonly Mark[];
   chosen: string | null;
+  flags: readonly Flag[];
+  /** What the values must not exceed, each a line across the chart. */
+  bounds: readonly number[];
+  /** The values are counts: without a pointer their sum is shown, not the newest one. */
+  counts: boolean;
   dark: boolean;
   utc: boolean;
   relative: boolean;
@@ -43,6 +49,7 @@ export class Plot {
   /** What the values were made for. */
   private span: Range = { start: 0, end: 0 };
   private limits: readonly [number, number] = [0, 1];
+  private bounds: readonly number[] = [];
   /** The line of the cloud that the pointer is at. */
   private under = "";
   private off: () => void = () => undefined;
@@ -57,7 +64,7 @@ export class Plot {
     const before = this.shown;
     this.shown = wanted;
     const moved = !before || before.range.start !== wanted.range.start || before.range.end !== wanted.range.end;
-    const other = !before || (["lines", "step", "chosen"] as const).some((name) => before[name] !== wanted[name]) || (moved && !this.covers(wanted));
+    const other = !before || (["lines", "step", "chosen", "flags", "bounds"] as const).some((name) => before[name] !== wanted[name]) || (moved && !this.covers(wanted));
     if (other) this.read(wanted);
     const anew = !this.made || !before || look(before) !== look(wanted);
     if (anew) this.make(width);
@@ -78,10 +85,11 @@ export class Plot {
     return !relative && range.start >= this.span.start && range.end <= this.span.end;
   }
 
-  private read({ lines, range, step, chosen, title, series }: Shown): void {
-    this.values = valuesOf(lines, range, step, chosen);
+  private read({ lines, range, step, chosen, flags, bounds, counts, title, series }: Shown): void {
+    this.values = valuesOf(lines, range, step, chosen, flags, counts);
     this.span = range;
-    this.limits = limitsOf(this.values, this.unit);
+    this.bounds = reached(bounds, this.values);
+    this.limits = limitsOf(this.values, this.unit, this.bounds);
     this.element.setAttribute("aria-label", spoken(title, series, this.values, this.unit));
   }
 
@@ -122,9 +130,9 @@ export class Plot {
   }
 
   private write(): void {
-    const { cursor, relative } = this.shown!;
+    const { cursor, relative, counts } = this.shown!;
     const seconds = cursor.time === null ? null : cursor.time / 1000;
-    write(this.readout, this.values.seconds, this.values.named, seconds, this.unit, relative, this.under);
+    write(this.readout, this.values.seconds, this.values.named, seconds, this.unit, relative, this.under, counts ? sum : last);
   }
 
   /** The pointer is here: tell the others, and name the line of the cloud that is under it. */
@@ -178,23 +186,24 @@ export class Plot {
         x: { time: !relative, auto: false, range: (_, low, high) => [low, high], min: range.start / 1000, max: range.end / 1000 },
         y: { auto: false, range: () => [...this.limits] as [number, number] },
       },
-      series: [{}, ...shown.series.map((one) => ({ label: one.label, stroke: one.stroke, width: one.width, points: { size: 3, fill: one.stroke }, spanGaps: false }))],
+      series: [{}, ...shown.series.map((one) => ({ label: one.label, stroke: one.stroke, width: one.width, dash: one.dash ?? [], points: { size: 3, fill: one.stroke }, spanGaps: false }))],
       axes: [
         { ...axis, size: 24, space: 70, incrs: relative ? SINCE : undefined, values: (_, splits) => (relative ? splits.map((seconds) => since(seconds)) : labels(splits)) },
-        { ...axis, size: (_, values) => Math.max(LEFT, 14 + DIGIT * Math.max(0, ...(values ?? []).map((text) => text.length))), space: 30, incrs: unit.startsWith("By") ? BYTES : undefined, values: (_, splits) => splits.map((value) => quantity(value, unit, true)) },
+        { ...axis, size: (_, values) => Math.max(LEFT, 14 + DIGIT * Math.max(0, ...(values ?? []).map((text) => text.length))), space: 30, incrs: shown.counts ? WHOLE : unit.startsWith("By") ? BYTES : undefined, values: (_, splits) => splits.map((value) => quantity(value, shown.counts ? "" : unit, true)) },
       ],
       hooks: {
         setCursor: [(made) => this.point(made)],
         setSelect: [(made) => this.select(made)],
         drawClear: [(made) => drawMarks(made, this.shown!.marks)],
         drawAxes: [(made) => this.drawCloud(made)],
+        draw: [(made) => drawBounds(made, this.bounds)],
       },
     };
   }
 }
 
 /** What a plot has to be made anew for. */
-const look = (shown: Shown): string => [shown.dark, shown.utc, shown.lines[0]?.unit, ...shown.series.map((one) => `${one.label}${one.stroke}${one.width}`)].join("|");
+const look = (shown: Shown): string => [shown.dark, shown.utc, shown.lines[0]?.unit, ...shown.series.map((one) => `${one.label}${one.stroke}${one.width}${one.dash}`)].join("|");
 
 /** The marks that lie in the range, behind the lines: spans as bands, moments as hair lines. */
 function drawMarks(made: uPlot, all: readonly Mark[]): void {
@@ -215,6 +224,24 @@ function drawMarks(made: uPlot, all: readonly Mark[]): void {
     }
     ctx.globalAlpha = 0.75;
     ctx.fillRect(left, bbox.top, devicePixelRatio, bbox.height);
+  }
+  ctx.restore();
+}
+
+/** Dashed lines across the chart at what the values must not exceed. */
+function drawBounds(made: uPlot, bounds: readonly number[]): void {
+  if (!bounds.length) return;
+  const { ctx, bbox } = made;
+  ctx.save();
+  ctx.strokeStyle = ink("--critical");
+  ctx.lineWidth = 1.5 * devicePixelRatio;
+  ctx.setLineDash([6, 4].map((one) => one * devicePixelRatio));
+  for (const bound of bounds) {
+    const y = made.valToPos(bound, "y", true);
+    ctx.beginPath();
+    ctx.moveTo(bbox.left, y);
+    ctx.lineTo(bbox.left + bbox.width, y);
+    ctx.stroke();
   }
   ctx.restore();
 }

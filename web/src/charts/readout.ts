@@ -9,10 +9,10 @@ export interface Readout {
   when: HTMLElement | null;
 }
 
-/** What is written: the moment as it is called, the values beside the names, and the line that the pointer is at. */
-export function write(to: Readout, times: ArrayLike<number>, rows: readonly Values[], seconds: number | null, unit: string, relative: boolean, line: string): void {
+/** Write the moment, the values beside the names and the line under the pointer. Without a pointer `alone` gives the value of a row. */
+export function write(to: Readout, times: ArrayLike<number>, rows: readonly Values[], seconds: number | null, unit: string, relative: boolean, line: string, alone: (row: Values) => number | null = last): void {
   const at = seconds === null ? null : nearest(times, seconds);
-  to.values.forEach((node, index) => text(node, quantity(at === null ? last(rows[index] ?? []) : rows[index]?.[at], unit)));
+  to.values.forEach((node, index) => text(node, quantity(at === null ? alone(rows[index] ?? []) : rows[index]?.[at], unit)));
   if (!to.when) return;
   const time = at === null ? undefined : times[at];
   text(to.when, time === undefined ? "" : `${line ? `${line}  ` : ""}${relative ? since(time) : parts(time * 1000).time}`);
@@ -37,6 +37,13 @@ export function last(row: Values): number | null {
     if (value !== null && value !== undefined) return value;
   }
   return null;
+}
+
+/** The sum of a line; null where nothing was measured. */
+export function sum(row: Values): number | null {
+  let found: number | null = null;
+  for (let at = 0; at < row.length; at += 1) if (row[at] !== null && row[at] !== undefined) found = (found ?? 0) + row[at]!;
+  return found;
 }
 
 function text(node: HTMLElement, wanted: string): void {

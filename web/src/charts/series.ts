@@ -2,7 +2,7 @@
 import type { Line } from "../api/client";
 import { MISSING, quantity } from "../format";
 import type { Range } from "./axis";
-import { palette } from "./colors";
+import { ink, palette } from "./colors";
 import { type Row, grid, medians, memberOf, names, withNulls } from "./lines";
 import { last } from "./readout";
 
@@ -14,7 +14,24 @@ export interface Series {
   full: string;
   stroke: string;
   width: number;
+  dash?: number[];
+  /** The statement of a finding about this line. */
+  flag?: string;
 }
+
+/** A member that a finding names, and the statement. The device is empty where the finding names none. */
+export interface Flag {
+  member: string;
+  device: string;
+  text: string;
+}
+
+/** Flagged lines share the warning colour: these dashes tell them apart. */
+const DASHES = [[], [8, 4], [2, 3]];
+/** The colour of the palette that looks like the warning colour. */
+const LIKE_WARNING = 1;
+/** The colour of the palette for a chosen line among many. */
+const CHOSEN = 2;
 
 /** Values on one grid: seconds, a row for each named line as uPlot takes it, and the rows of all lines. */
 export interface Values {
@@ -25,33 +42,50 @@ export interface Values {
 
 const isChosen = (line: Line, chosen: string | null): boolean => chosen !== null && (line.replica || line.node) === chosen;
 
+/** The place of the flag of a line; -1 without one. */
+const flagOf = (line: Line, flags: readonly Flag[]): number =>
+  flags.findIndex(({ member, device }) => member === (line.replica || line.node) && (!device || !line.device || device === line.device));
+
+/** Lines that are named among many: the chosen and the flagged ones. */
+const isNamed = (line: Line, chosen: string | null, flags: readonly Flag[]): boolean => isChosen(line, chosen) || flagOf(line, flags) >= 0;
+
 /** The lines that are named, in the order of `valuesOf`. */
-export function seriesOf(lines: readonly Line[], chosen: string | null, dark: boolean): Series[] {
-  const colors = palette(dark);
+export function seriesOf(lines: readonly Line[], chosen: string | null, dark: boolean, flags: readonly Flag[]): Series[] {
   const called = names(lines);
-  const mine = (line: Line) => isChosen(line, chosen);
-  if (lines.length <= FEW) {
-    return lines.map((line, at) => ({ label: called[at]!, full: memberOf(line), stroke: colors[at % colors.length]!, width: mine(line) ? 2.5 : chosen === null ? 1.5 : 1 }));
-  }
-  const series: Series[] = [{ label: "median", full: "median of all lines", stroke: colors[0]!, width: 2 }];
-  lines.forEach((line, at) => {
-    if (mine(line)) series.push({ label: called[at]!, full: memberOf(line), stroke: colors[1]!, width: 2 });
+  const places = lines.map((line) => flagOf(line, flags));
+  const colors = palette(dark).filter((_, at) => at !== LIKE_WARNING || places.every((one) => one < 0));
+  const many = lines.length > FEW;
+  const own = lines.map((line, at): Series => {
+    const [base, flag] = [{ label: called[at]!, full: memberOf(line) }, places[at]!];
+    if (flag >= 0) return { ...base, stroke: ink("--warning"), width: 2.5, dash: DASHES[flag % DASHES.length]!, flag: flags[flag]!.text };
+    if (many) return { ...base, stroke: palette(dark)[CHOSEN]!, width: 2 };
+    return { ...base, stroke: colors[at % colors.length]!, width: isChosen(line, chosen) ? 2.5 : chosen === null ? 1.5 : 1 };
   });
-  return series;
+  if (!many) return own;
+  return [{ label: "median", full: "median of all lines", stroke: colors[0]!, width: 2 }, ...own.filter((_, at) => isNamed(lines[at]!, chosen, flags))];
 }
 
 /** The values of the lines over a range. */
-export function valuesOf(lines: readonly Line[], range: Range, step: number, chosen: string | null): Values {
-  const { times, values } = grid(lines, range.start, range.end, step);
+export function valuesOf(lines: readonly Line[], range: Range, step: number, chosen: string | null, flags: readonly Flag[], counts: boolean): Values {
+  const { times, values } = grid(lines, range.start, range.end, step, !counts);
   const seconds = times.map((time) => time / 1000);
   if (lines.length <= FEW) return { seconds, named: values.map(withNulls), all: values };
-  const named = [medians(values), ...values.filter((_, at) => isChosen(lines[at]!, chosen))];
+  const named = [medians(values), ...values.filter((_, at) => isNamed(lines[at]!, chosen, flags))];
   return { seconds, named: named.map(withNulls), all: values };
 }
 
+/** A limit that values come so near to, as a share, belongs on their axis. */
+const NEAR_LIMIT = 0.5;
+
+/** The limits that have their place on the axis of these values. */
+export const reached = (limits: readonly number[], values: Values): number[] => {
+  const most = values.all.reduce((found, row) => row.reduce((high, value) => (value > high ? value : high), found), 0);
+  return limits.filter((limit) => most >= NEAR_LIMIT * limit);
+};
+
 /** The lowest and the highest value of an axis. */
-export function limitsOf(values: Values, unit: string): readonly [number, number] {
-  let [low, high] = [0, 0];
+export function limitsOf(values: Values, unit: string, bounds: readonly number[] = []): readonly [number, number] {
+  let [low, high] = [0, Math.max(0, ...bounds)];
   for (const row of values.all) {
     for (let at = 0; at < row.length; at += 1) {
       const value = row[at]!;

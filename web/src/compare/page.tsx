@@ -6,6 +6,7 @@ import { groups } from "../charts/groups";
 import { step } from "../charts/steps";
 import { duration, isUtc } from "../format";
 import { useDark, useZone } from "../parts/hooks";
+import { kindOf } from "../job/charts";
 import { Notice, Problem, Section } from "../parts/small";
 import { changed, go, href } from "../router";
 import { type Comparison, useComparison, useLines, useMetrics } from "./data";
@@ -98,7 +99,7 @@ function Shown({ comparison, query, zoom, names, busy }: { comparison: Compariso
       {!lines.size && <Notice title="Nothing was measured for these jobs." />}
       <div class="groups" aria-busy={busy}>
         {groups(names).map((group) => (
-          <Section key={group.id} id={group.id} title={group.title} kind={`span-${Math.min(group.main.length, 3)}`}>
+          <Section key={group.id} id={group.id} title={group.title} kind={kindOf(group.main.length)}>
             <div class="grid">
               {group.main.map((metric) => {
                 const mine = lines.get(metric);

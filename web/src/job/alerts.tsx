@@ -23,7 +23,7 @@ export const Alerts = memo(function Alerts(given: { found: Found | null; job: st
     <section class="findings" id="alerts" aria-label="Alerts">
       <ol>
         {grouped(found.alerts).map(([first, ...others]) => (
-          <li key={first.fingerprint} class={`finding ${levelOf(first.severity)}`}>
+          <li key={first.fingerprint} class={`finding line ${levelOf(first.severity)}`}>
             {row(first)}
             {others.length > 0 && (
               <details>
@@ -34,8 +34,10 @@ export const Alerts = memo(function Alerts(given: { found: Found | null; job: st
               </details>
             )}
             <details>
-              <summary>Silence it</summary>
+              <summary>{first.description ? "More" : "Silence it"}</summary>
               <div>
+                {first.description && <p>{first.description}</p>}
+                <p>Silence it for two hours:</p>
                 <code>{silenceCommand(first.name, job)}</code>
               </div>
             </details>
@@ -50,7 +52,6 @@ export const Alerts = memo(function Alerts(given: { found: Found | null; job: st
 function Row({ one, chosen, choose }: { one: Alert; chosen: boolean; choose: (mark: Mark | null) => void }) {
   const mark = () => ({ start: one.start, end: Math.max(Date.now(), one.start), level: levelOf(one.severity), text: one.name, key: one.fingerprint });
   return (
-    <>
       <button type="button" aria-pressed={chosen} onClick={() => choose(chosen ? null : mark())} title="Mark it on every chart">
         <b>{one.summary || one.name}</b>
         <span class="severity">{one.severity} alert</span>
@@ -60,7 +61,5 @@ function Row({ one, chosen, choose }: { one: Alert; chosen: boolean; choose: (ma
           {one.muted && ", muted"}
         </span>
       </button>
-      {one.description && <p>{one.description}</p>}
-    </>
   );
 }

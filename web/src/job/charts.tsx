@@ -1,15 +1,18 @@
-import { useMemo, useState } from "preact/hooks";
+import { useMemo, useRef, useState } from "preact/hooks";
 import { type Line, type MetricLines, address, linesOf } from "../api/client";
-import { title } from "../catalog";
+import { metricOf, title } from "../catalog";
 import type { Cursor, Mark, Range } from "../charts/axis";
 import { Chart } from "../charts/chart";
 import type { Group } from "../charts/groups";
 import { ordered } from "../charts/lines";
+import type { Flag } from "../charts/series";
 import { stepText } from "../charts/steps";
 import { isUtc } from "../format";
 import { useDark, useRead, useZone } from "../parts/hooks";
 import { memo } from "../parts/memo";
+import { named } from "../parts/titles";
 import { Problem, Section } from "../parts/small";
+import type { Bounds } from "./bounds";
 
 interface View {
   range: Range;
@@ -17,6 +20,7 @@ interface View {
   cursor: Cursor;
   marks: readonly Mark[];
   chosen: string | null;
+  flags: readonly Flag[];
   brush: (range: Range) => void;
 }
 
@@ -27,6 +31,37 @@ interface Given extends View {
   refused: boolean;
   job: { id: string; project: string };
   by: string;
+  bounds: Bounds;
+  /** Metrics that findings speak of: their charts are shown even where all is 0. */
+  spoken: ReadonlySet<string>;
+}
+
+/** A wide screen has so many charts in a row. */
+const ROW = 4;
+export const kindOf = (charts: number): string => `span-${Math.min(Math.max(charts, 1), ROW)}`;
+
+const isZero = new WeakMap<readonly Line[], boolean>();
+
+/** True for lines that stayed 0. */
+function isQuiet(lines: readonly Line[]): boolean {
+  let quiet = isZero.get(lines);
+  if (quiet === undefined) isZero.set(lines, (quiet = lines.every(({ value }) => value.every((one) => one === 0))));
+  return quiet;
+}
+
+/** The metrics whose charts say nothing: they stayed 0 for as long as this page looked. How much a device is used always says something. */
+function useQuiet(groups: readonly Group[], lines: ReadonlyMap<string, readonly Line[]>, spoken: ReadonlySet<string>): ReadonlySet<string> {
+  const seen = useRef(new Set<string>());
+  return useMemo(() => {
+    const quiet = new Set<string>();
+    for (const metric of groups.flatMap((group) => group.main)) {
+      const mine = lines.get(metric);
+      if (!mine || seen.current.has(metric)) continue;
+      if (isQuiet(mine) && !spoken.has(metric) && !metricOf(metric)?.views.includes("use")) quiet.add(metric);
+      else seen.current.add(metric);
+    }
+    return quiet;
+  }, [groups, lines, spoken]);
 }
 
 /** The charts in their groups: what is worth a first look, and the rest where it is asked for. */
@@ -34,27 +69,43 @@ export const Charts = memo(function Charts(given: Given) {
   const dark = useDark();
   useZone();
   const utc = isUtc();
-  const { groups, lines, busy, refused, job, by, ...view } = given;
+  const { groups, lines, busy, refused, job, by, bounds, spoken, ...view } = given;
+  const quiet = useQuiet(groups, lines, spoken);
+  const [open, setOpen] = useState(false);
+  const chart = (metric: string) => {
+    const mine = lines.get(metric);
+    return mine ? (
+      <Chart key={metric} metric={metric} title={title(metric)} lines={mine} bounds={bounds.get(metric)} {...view} dark={dark} utc={utc} />
+    ) : (
+      <Waiting key={metric} metric={metric} busy={busy} refused={refused} />
+    );
+  };
   return (
     <div class="groups" aria-busy={busy}>
-      {groups.map((group) => (
-        <Section key={group.id} id={group.id} title={group.title} kind={`span-${Math.min(group.main.length, 3)}`}>
-          <div class="grid">
-            {group.main.map((metric) => {
-              const mine = lines.get(metric);
-              return mine ? <Chart key={metric} metric={metric} title={title(metric)} lines={mine} {...view} dark={dark} utc={utc} /> : <Waiting key={metric} metric={metric} busy={busy} refused={refused} />;
-            })}
-          </div>
-          {group.more.length > 0 && <More group={group} job={job} by={by} {...view} dark={dark} utc={utc} />}
-        </Section>
-      ))}
+      {groups
+        .map((group) => ({ group, shown: group.main.filter((metric) => !quiet.has(metric)) }))
+        .filter(({ group, shown }) => shown.length || group.more.length)
+        .map(({ group, shown }) => (
+          <Section key={group.id} id={group.id} title={group.title} kind={kindOf(shown.length)}>
+            <div class="grid">{shown.map(chart)}</div>
+            {group.more.length > 0 && <More group={group} job={job} by={by} {...view} dark={dark} utc={utc} />}
+          </Section>
+        ))}
+      {quiet.size > 0 && (
+        <details class="more quiet span-4" onToggle={(event) => setOpen(event.currentTarget.open)}>
+          <summary>
+            {quiet.size} quiet: {[...quiet].map(named).join(", ")}
+          </summary>
+          {open && <div class="grid">{[...quiet].map(chart)}</div>}
+        </details>
+      )}
     </div>
   );
 });
 
 function Waiting({ metric, busy, refused = false }: { metric: string; busy: boolean; refused?: boolean }) {
   return (
-    <figure class="chart waiting">
+    <figure class={`chart waiting ${busy && !refused ? "skeleton" : ""}`}>
       <figcaption>
         <span class="title">{title(metric)}</span>
       </figcaption>

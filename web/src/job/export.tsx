@@ -32,7 +32,7 @@ export function Export(given: Given) {
   const wanted = { metric, start: Math.floor(span.start), end: Math.ceil(span.end), step: Math.max(step / 1000, 1), replica: given.chosen, project: job.project };
   const response = useRead<Schemas["CallList"]>(metric ? address("/api/jobmeter/v1/jobs/{job}/calls", { job: job.id }, wanted) : null);
   return (
-    <div class="export panel">
+    <div class="export">
       <div class="line">
         <a href={csv} download={`${job.id}.csv`} class="button">
           CSV of all charts

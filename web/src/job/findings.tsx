@@ -1,155 +1,190 @@
-// What the server found out about the job: is it healthy, and why not.
-import { useEffect } from "preact/hooks";
-import type { Job } from "../api/client";
-import { BASE, queryText } from "../api/client";
-import type { Mark } from "../charts/axis";
-import { ruleTitle } from "../catalog";
+// What the server found out about the job: is it healthy, and why not. The worst finding is open, each other one is a line.
+import { useEffect, useState } from "preact/hooks";
+import type { Job, Schemas } from "../api/client";
+import { BASE, address, queryText } from "../api/client";
 import { duration } from "../format";
 import { memo } from "../parts/memo";
 import { Advice, useRules } from "./rules";
 import { useRead } from "../parts/hooks";
 import { Moment, Problem } from "../parts/small";
+import { type Finding, type FindingGroup, grouped, logPlaceOf, namesOf } from "./finding";
+import { LogEnd } from "./log-end";
 
 /** So many subjects are named in the line that stands for them. */
 const FEW = 4;
+/** So many lines are shown before the others are asked for. */
+const SHOWN = 4;
 
-export interface Finding {
-  rule: string;
-  role: string;
-  severity: "info" | "warning" | "critical";
-  confidence: unknown;
-  subject: { kind: string; name: string };
-  start: number | null;
-  end: number | null;
-  evidence: unknown[];
-  advice: string;
-  source: string;
-  sentence?: string;
-  /** Those that it is about, by themselves or by a device of theirs. */
-  replicas?: string[];
+interface Given {
+  job: { id: string; project: string };
+  state: Job["state"];
+  /** The name of the chosen finding, as the address has it. */
+  chosen: string | null;
+  choose: (name: string | null) => void;
+  report: (found: readonly Finding[]) => void;
+  openLog: (replica: string) => void;
+  settled: boolean;
+  measured: boolean;
+  guest: boolean;
+  ready: boolean;
 }
 
-/** The replicas that findings are about, those of the worst first, and what the worst one says of each. */
-export function replicasOf(found: readonly Finding[]): ReadonlyMap<string, string> {
-  const named = new Map<string, string>();
-  for (const one of found) {
-    for (const name of one.replicas ?? []) if (!named.has(name)) named.set(name, about(one, name));
-  }
-  return named;
-}
-
-/** The sentence without the name that it begins with: "worker-5 (node-1, gpu0) computes at 40 %" says "computes at 40 %". */
-function about(one: Finding, name: string): string {
-  const text = one.sentence ?? "";
-  const rest = text.startsWith(`${name} (`) ? text.slice(text.indexOf(")") + 1) : "";
-  return rest.replace(/^:?\s+/, "") || ruleTitle(one.rule);
-}
-
-export const markOf = (one: Finding): Mark | null =>
-  one.start === null ? null : { start: one.start, end: one.end ?? one.start, level: one.severity, text: one.rule };
-
-export const Findings = memo(function Findings(given: { job: { id: string; project: string }; state: Job["state"]; chosen: Finding | null; choose: (one: Finding | null) => void; report: (found: readonly Finding[]) => void; settled: boolean; measured: boolean; guest: boolean; ready: boolean }) {
-  const { job, chosen, choose, report } = given;
+export const Findings = memo(function Findings(given: Given) {
+  const { job, report } = given;
   const url = `${BASE}/jobs/${encodeURIComponent(job.id)}/findings?${queryText({ project: job.project })}`;
-  const response = useRead<Finding[] | { findings: Finding[] }>(given.ready ? url : null);
+  const response = useRead<Finding[]>(given.ready ? url : null);
   useEffect(() => {
     if (response.data) response.again();
   }, [given.state]);
-  const found = response.data === null ? null : Array.isArray(response.data) ? response.data : response.data.findings;
+  const found = response.data;
   useEffect(() => {
     if (found) report(found);
   }, [response.data, report]);
-  const rules = useRules((found ?? []).map((one) => one.advice));
-  const here = new Set((found ?? []).map((one) => one.rule));
   if (response.error) {
     if (response.error.status !== 404) return <Problem error={response.error} again={response.again} />;
     return <p class="findings none">This server does not look for findings: what it measured is below.</p>;
   }
-  // The line is there from the start: what comes later moves nothing below it.
-  if (!found) return <p class="findings none">Looking through what was measured for what is wrong …</p>;
+  if (!found) return <Stored {...given} />;
   if (!found.length) return <Nothing {...given} />;
+  return <Found {...given} found={found} />;
+});
+
+/** The worst finding that the server has stored: it is there at once, while the others are looked for. */
+function Stored({ job, guest }: Given) {
+  const query = { id: [job.id], project: job.project, findings: "true", limit: 1 };
+  const response = useRead<Schemas["JobList"]>(guest ? null : address("/api/jobmeter/v1/jobs", {}, query));
+  const stored = response.data?.findings?.find((one) => one.id === job.id);
+  // The line is there from the start: what comes later moves little below it.
+  const hint = "Looking through what was measured for what is wrong …";
+  if (!stored) return <p class="findings none">{hint}</p>;
+  return (
+    <section class="findings" aria-label="Findings">
+      <p class={`finding stored ${stored.severity}`}>
+        <b>{stored.sentence}</b> <span class="severity">{stored.severity}</span>{" "}
+        {stored.start !== null && (
+          <span class="when">
+            since <Moment ms={stored.start} short />
+          </span>
+        )}
+      </p>
+      <p class="hint">{hint}</p>
+    </section>
+  );
+}
+
+function Found(given: Given & { found: readonly Finding[] }) {
+  const { found, choose, job, state } = given;
+  const [all, setAll] = useState(false);
+  const [sought, setSought] = useState<string | null>(null);
+  const rules = useRules(found.map((one) => one.advice));
+  const names = namesOf(found);
+  const chosen = found.find((one) => names.get(one) === given.chosen) ?? null;
+  const groups = grouped(found);
+  const open = groups.find((group) => chosen && group.includes(chosen)) ?? groups[0]!;
+  const few = all || groups.length <= SHOWN + 1 ? groups : groups.filter((group, at) => at < SHOWN || group === open);
+  useEffect(() => {
+    // A rule that advice names was followed: its finding is open now.
+    const button = sought && document.querySelector<HTMLElement>(`[data-rule="${sought}"] button`);
+    if (!button) return;
+    button.scrollIntoView({ block: "nearest" });
+    button.focus({ preventScroll: true });
+    setSought(null);
+  }, [sought, chosen]);
+  const show = (rule: string) => {
+    setSought(rule);
+    choose(names.get(found.find((one) => one.rule === rule)!)!);
+  };
+  const here = new Set(found.map((one) => one.rule));
+  const named = (one: Finding) => <Named one={one} chosen={one === chosen} choose={() => choose(one === chosen ? null : names.get(one)!)} />;
   return (
     <section class="findings" aria-label="Findings">
       <ol>
-        {alike(found).map(([first, ...others]) => (
-          <li key={keyOf(first)} data-rule={first.rule} class={`finding ${first.severity} ${first.role}`}>
-            <Named one={first} chosen={chosen === first} choose={choose} />
-            <Evidence one={first} />
-            <Advice text={first.advice} rules={rules} here={here} />
-            {others.length > 0 && (
-              <details>
-                <summary>
-                  The same {others.length === 1 ? "once more" : `${others.length} times more`}: {others.slice(0, FEW).map((one) => one.subject.name).join(", ")}
-                  {others.length > FEW && " …"}
-                </summary>
-                {others.map((one) => (
-                  <div key={keyOf(one)}>
-                    <Named one={one} chosen={chosen === one} choose={choose} />
-                    <Evidence one={one} />
-                  </div>
-                ))}
-              </details>
-            )}
-          </li>
-        ))}
+        {few.map((group) => {
+          const [first, ...others] = group;
+          const isOpen = group === open;
+          return (
+            <li key={names.get(first)} data-rule={first.rule} class={`finding ${first.severity} ${first.role} ${isOpen ? "open" : "line"}`}>
+              {named(first)}
+              {isOpen && (
+                <>
+                  <Evidence one={first} withLog={state !== "Failed"} />
+                  <Advice text={first.advice} rules={rules} here={here} show={show} />
+                  {state === "Failed" && <LogEnd key={names.get(first)} job={job} place={logPlaceOf(first, found)} open={given.openLog} />}
+                </>
+              )}
+              {others.length > 0 && (isOpen ? <Others others={others} named={named} isOpen={others.some((one) => one === chosen)} /> : <small>{alike(group)}</small>)}
+            </li>
+          );
+        })}
       </ol>
+      {few.length < groups.length && (
+        <button type="button" class="link" aria-expanded="false" onClick={() => setAll(true)}>
+          {groups.length - few.length} more
+        </button>
+      )}
     </section>
   );
-});
-
-const keyOf = (one: Finding): string => `${one.rule} ${one.subject.name} ${one.start}`;
-
-/** Findings of one rule with the same advice, where they follow each other, are read once. */
-function alike(found: readonly Finding[]): [Finding, ...Finding[]][] {
-  const groups: [Finding, ...Finding[]][] = [];
-  for (const one of found) {
-    const last = groups[groups.length - 1];
-    const same = last && (["rule", "role", "severity", "advice"] as const).every((field) => last[0][field] === one[field]);
-    if (same) last.push(one);
-    else groups.push([one]);
-  }
-  return groups;
 }
 
-function Named({ one, chosen, choose }: { one: Finding; chosen: boolean; choose: (one: Finding | null) => void }) {
+const alike = (group: FindingGroup): string => `and ${group.length - 1} alike`;
+
+function Others({ others, named, isOpen }: { others: readonly Finding[]; named: (one: Finding) => preact.JSX.Element; isOpen: boolean }) {
   return (
-    <button type="button" aria-pressed={chosen} onClick={() => choose(chosen ? null : one)} title="Mark it on every chart">
-      <b>{one.sentence || `${ruleTitle(one.rule)}: ${one.subject.name}`}</b>
+    <details open={isOpen}>
+      <summary>
+        The same {others.length === 1 ? "once more" : `${others.length} times more`}: {others.slice(0, FEW).map((one) => one.subject.name).join(", ")}
+        {others.length > FEW && " …"}
+      </summary>
+      {others.map((one, at) => (
+        <div key={at}>
+          {named(one)}
+          <Evidence one={one} withLog />
+        </div>
+      ))}
+    </details>
+  );
+}
+
+function Named({ one, chosen, choose }: { one: Finding; chosen: boolean; choose: () => void }) {
+  return (
+    <button type="button" aria-pressed={chosen} onClick={choose} title="Mark it on every chart">
+      <b>{one.sentence}</b>
       <span class="severity">{one.severity}</span>
       <code class="rule">{one.rule}</code>
-      {one.start !== null && (
-        <span class="when">
-          {one.end !== null && one.end > one.start ? "since " : "at "}
-          <Moment ms={one.start} short />
-          {one.end !== null && one.end > one.start ? `, for ${duration(one.end - one.start)}` : ""}
-        </span>
-      )}
+      <span class="when">
+        {one.end > one.start ? "since " : "at "}
+        <Moment ms={one.start} short />
+        {one.end > one.start ? `, for ${duration(one.end - one.start)}` : ""}
+      </span>
     </button>
   );
 }
 
-const Evidence = ({ one }: { one: Finding }) => (
+/** The reasons for a finding; lines of the log only where the end of the log is not shown below. */
+const Evidence = ({ one, withLog }: { one: Finding; withLog: boolean }) => (
   <ul>
-    {one.evidence.map(evidence).map((text, at) => !one.sentence?.includes(text) && <li key={at}>{text}</li>)}
+    {one.evidence.map(({ kind, text }, at) => !one.sentence.includes(text) && (withLog || kind !== "log") && <li key={at}>{text}</li>)}
   </ul>
 );
 
 /** That no rule fired is no promise that all is well: it says what was looked at. */
-function Nothing({ settled, measured, state, guest }: { settled: boolean; measured: boolean; state: Job["state"]; guest: boolean }) {
+function Nothing(given: Given) {
+  const { settled, measured, state, guest } = given;
   if (state === "Queued") return <p class="findings none">Nothing to look at yet: the job has not started.</p>;
   const bound = guest ? " What the logs of its nodes say is not shown by a link." : "";
-  if (!settled) return <p class="findings none">No rule fired.{bound}</p>;
-  if (!measured) return <p class="findings none">No rule fired, but there are no figures to look at: whether the job was well is not known.{bound}</p>;
-  return <p class={bound ? "findings none" : "findings well"}>No findings: nothing of what the rules look for was seen.{bound}</p>;
-}
-
-function evidence(piece: unknown): string {
-  if (typeof piece === "string") return piece;
-  if (piece === null || typeof piece !== "object") return String(piece);
-  const fields = piece as Record<string, unknown>;
-  if (typeof fields["text"] === "string") return fields["text"];
-  if (typeof fields["message"] === "string") return fields["message"];
-  return Object.entries(fields)
-    .map(([name, value]) => `${name} ${typeof value === "object" ? JSON.stringify(value) : String(value)}`)
-    .join(", ");
+  const end = state === "Failed" && <LogEnd job={given.job} place={logPlaceOf(null, [])} open={given.openLog} />;
+  const text = !settled
+    ? "No rule fired."
+    : !measured
+      ? "No rule fired, but there are no figures to look at: whether the job was well is not known."
+      : "No findings: nothing of what the rules look for was seen.";
+  return (
+    <>
+      <p class={settled && measured && !bound ? "findings well" : "findings none"}>
+        {text}
+        {bound}
+      </p>
+      {end}
+    </>
+  );
 }

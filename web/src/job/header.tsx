@@ -10,6 +10,7 @@ import { href } from "../router";
 export const Header = memo(function Header({ job, detail, idle, guest }: { job: Job; detail: JobDetail; idle: Idle | null; guest: boolean }) {
   const start = job.start ?? job.first_sample;
   const end = job.end ?? (job.state === "Running" ? Date.now() : job.last_sample);
+  const waited = job.created ?? job.updated;
   const replicas = new Set(detail.replicas.map((one) => one.name)).size;
   const devices = detail.devices.length;
   const nodes = detail.nodes;
@@ -28,10 +29,16 @@ export const Header = memo(function Header({ job, detail, idle, guest }: { job: 
       <p class="id">{job.id}</p>
       {job.error && <p class="error">{job.error}</p>}
       <dl class="facts">
-        <Fact name="Started">
-          <Moment ms={start} />
-        </Fact>
-        <Fact name={job.state === "Running" ? "Running for" : "Took"}>{start === null || end === null ? "–" : duration(end - start)}</Fact>
+        {job.state === "Queued" ? (
+          <Fact name="Waiting">{waited === null ? "–" : duration(Date.now() - waited)}</Fact>
+        ) : (
+          <>
+            <Fact name="Started">
+              <Moment ms={start} />
+            </Fact>
+            <Fact name={job.state === "Running" ? "Running for" : "Took"}>{start === null || end === null ? "–" : duration(end - start)}</Fact>
+          </>
+        )}
         {job.end !== null && (
           <Fact name="Ended">
             <Moment ms={job.end} />
@@ -42,16 +49,16 @@ export const Header = memo(function Header({ job, detail, idle, guest }: { job: 
         <Text name="Project" value={job.project} to={guest ? undefined : href([], { project: job.project })} />
         <Text name="Type" value={job.type} />
         <Text name="Resource group" value={job.resource_group} to={guest ? undefined : href([], { group: job.resource_group })} />
-        <Fact name="Replicas">{replicas || "–"}</Fact>
+        {(replicas > 0 || job.state !== "Queued") && <Fact name="Replicas">{replicas || "–"}</Fact>}
         {devices > 0 && <Fact name="Devices">{devices}</Fact>}
-        <Fact name={nodes.length === 1 ? "Node" : "Nodes"}>{nodes.length === 0 ? "–" : nodes.length > 3 ? <span title={nodes.join(", ")}>{nodes.length}</span> : guest ? nodes.join(", ") : nodes.map((node, at) => (
+        {(nodes.length > 0 || job.state !== "Queued") && <Fact name={nodes.length === 1 ? "Node" : "Nodes"}>{nodes.length === 0 ? "–" : nodes.length > 3 ? <span title={nodes.join(", ")}>{nodes.length}</span> : guest ? nodes.join(", ") : nodes.map((node, at) => (
             <>
               {at > 0 && ", "}
               <a href={href(["nodes", node])}>{node}</a>
             </>
-          ))}</Fact>
+          ))}</Fact>}
         {wasted && (
-          <Fact name="Idle devices">
+          <Fact name="Device time">
             <span class={wasted.wasted ? "wasted" : undefined} title={wasted.hint}>
               {wasted.text}
             </span>

@@ -1,81 +1,122 @@
 import { useMemo, useState } from "preact/hooks";
-import type { JobDetail, Line, Replica } from "../api/client";
+import type { JobDetail, Line } from "../api/client";
 import { METRICS } from "../catalog";
-import { duration, natural, quantity } from "../format";
+import { median } from "../charts/lines";
+import { duration, natural, plural, quantity } from "../format";
 import { memo } from "../parts/memo";
 import { Section, State } from "../parts/small";
+import { href } from "../router";
+import { difference, isApart } from "./compared";
+import { type MemberRow, latest, rowsOf } from "./member-rows";
 
 const SHOWN = 32;
 /** Network and disk have charts alone: a replica's row would not fit. */
 const COLUMNS = METRICS.filter((metric) => metric.column && ["cpu", "memory", "accelerators"].includes(metric.group));
 
+/** The column that sorts, and its direction. Without one the rows that findings name are first. */
+interface Order {
+  by: string;
+  down: boolean;
+}
+
+interface Column {
+  id: string;
+  title: string;
+  number?: boolean;
+  /** What sorts; null is last in both directions. */
+  key: (row: MemberRow) => string | number | null;
+}
+
 /** Every replica with its newest values in the range, its devices below it. A click shows it on every chart. */
 export const Members = memo(function Members(given: {
   detail: JobDetail;
   lines: ReadonlyMap<string, readonly Line[]>;
+  /** The replicas that findings name, and their statements; the worst first. */
+  named: ReadonlyMap<string, string>;
   chosen: string | null;
   choose: (member: string | null) => void;
+  guest: boolean;
 }) {
-  const { detail, lines, chosen, choose } = given;
+  const { detail, lines, named, chosen, choose, guest } = given;
   const [all, setAll] = useState(false);
+  const [order, setOrder] = useState<Order | null>(null);
   const newest = useMemo(() => latest(detail.replicas), [detail]);
   const rows = rowsOf(detail, newest);
   if (!rows.length) return null;
-  const columns = COLUMNS.filter(({ name }) => lines.has(name));
-  const values = new Map(columns.map(({ name }) => [name, byMember(lines.get(name) ?? [])]));
-  const states = rows.some((row) => row.state);
-  const pods = rows.some((row) => row.pod);
-  const shown = all ? rows : rows.slice(0, SHOWN);
+  const metrics = COLUMNS.filter(({ name }) => lines.has(name)).map(({ name, column }) => {
+    const mine = byMember(lines.get(name) ?? []);
+    const valueOf = (row: MemberRow) => newestOf(mine, row);
+    const values = rows.map(valueOf).filter((value): value is number => value !== null);
+    return { id: name, title: column, number: true, key: valueOf, unit: lines.get(name)?.[0]?.unit ?? "", middle: values.length > 2 ? median(values) : null };
+  });
+  const took = detail.job.state === "Running" ? "Running for" : "Took";
+  const columns: Column[] = [
+    { id: "rank", title: "Rank", number: true, key: (row) => row.rank },
+    { id: "replica", title: "Replica", key: (row) => row.replica },
+    { id: "device", title: "Device", key: (row) => row.device },
+    { id: "node", title: "Node", key: (row) => row.node },
+    ...(rows.some((row) => row.pod) ? [{ id: "pod", title: "Pod", key: (row: MemberRow) => row.pod }] : []),
+    ...(rows.some((row) => row.state) ? [{ id: "state", title: "State", key: (row: MemberRow) => row.state }] : []),
+    { id: "took", title: took, number: true, key: (row) => row.took },
+    ...metrics,
+  ];
+  const has = (id: string) => columns.some((column) => column.id === id);
+  const sorting = columns.find((column) => column.id === order?.by);
+  const sorted = sorting ? bySorting(rows, sorting.key, order!.down) : byFinding(rows, named);
+  const shown = all ? sorted : sorted.slice(0, SHOWN);
+  // Sorted otherwise a replica's rows are apart: then each says whose it is.
+  const isFirst = (row: MemberRow) => row.first || sorting !== undefined;
+  const turn = (id: string, number = false) => setOrder(order?.by !== id ? { by: id, down: number && id !== "rank" } : order.down === (number && id !== "rank") ? { by: id, down: !order.down } : null);
+  const [replicas, devices] = [newest.size || rows.length, detail.devices.length];
   return (
-    <Section id="replicas" title={`${newest.size || rows.length} ${newest.size === 1 ? "replica" : "replicas"}, ${detail.devices.length} ${detail.devices.length === 1 ? "device" : "devices"}`}>
+    <Section id="replicas" title={`${replicas} ${plural(replicas, "replica")}, ${devices} ${plural(devices, "device")}`}>
       <div class="wide" tabIndex={0} role="region" aria-label="Replicas and devices">
-        <table>
+        <table class="sortable">
           <thead>
             <tr>
-              <th scope="col" class="number rank">
-                Rank
-              </th>
-              <th scope="col">Replica</th>
-              <th scope="col">Device</th>
-              <th scope="col">Node</th>
-              {pods && <th scope="col">Pod</th>}
-              {states && <th scope="col">State</th>}
-              <th scope="col" class="number">
-                {detail.job.state === "Running" ? "Running for" : "Took"}
-              </th>
-              {columns.map(({ name, column }) => (
-                <th scope="col" class="number" key={name}>
-                  {column}
+              {columns.map(({ id, title, number }) => (
+                <th scope="col" key={id} class={`${number ? "number" : ""} ${id === "rank" ? "rank" : ""}`} aria-sort={order?.by !== id ? undefined : order.down ? "descending" : "ascending"}>
+                  <button type="button" onClick={() => turn(id, number)}>
+                    {title}
+                    {order?.by === id && (order.down ? " ↓" : " ↑")}
+                  </button>
                 </th>
               ))}
             </tr>
           </thead>
           <tbody>
-            {shown.map((row) => (
-              <tr key={`${row.replica} ${row.node} ${row.device}`} class={row.replica === chosen ? "chosen" : ""}>
-                <td class="number rank">{row.rank ?? ""}</td>
-                <th scope="row">
-                  {row.device === "" || row.first ? (
-                    <button type="button" class="link" aria-pressed={row.replica === chosen} onClick={() => choose(row.replica === chosen ? null : row.replica)}>
-                      {row.replica}
-                    </button>
-                  ) : (
-                    <span class="same">{row.replica}</span>
-                  )}
-                  {row.attempt > 0 && row.first && <small> attempt {row.attempt}</small>}
-                </th>
-                <td>{row.device}</td>
-                <td>{row.node}</td>
-                {pods && <td>{row.first ? row.pod : ""}</td>}
-                {states && <td>{row.state && row.first ? <State state={row.state} /> : ""}</td>}
-                <td class="number">{row.first && row.took !== null ? duration(row.took) : ""}</td>
-                {columns.map(({ name }) => (
-                  <td class="number" key={name}>
-                    {value(values.get(name), row)}
-                  </td>
-                ))}
-              </tr>
-            ))}
+            {shown.map((row) => {
+              const text = named.get(row.replica);
+              return (
+                <tr key={`${row.replica} ${row.node} ${row.device}`} class={`${row.replica === chosen ? "chosen" : ""} ${text ? "named" : ""}`}>
+                  <td class="number rank">{row.rank ?? ""}</td>
+                  <th scope="row">
+                    {row.device === "" || isFirst(row) ? (
+                      <button type="button" class="link" aria-pressed={row.replica === chosen} title={text} onClick={() => choose(row.replica === chosen ? null : row.replica)}>
+                        {row.replica}
+                      </button>
+                    ) : (
+                      <span class="same">{row.replica}</span>
+                    )}
+                    {row.attempt > 0 && isFirst(row) && <small> attempt {row.attempt}</small>}
+                  </th>
+                  <td>{row.device}</td>
+                  <td>{guest || !row.node ? row.node : <a href={href(["nodes", row.node])}>{row.node}</a>}</td>
+                  {has("pod") && <td>{isFirst(row) ? row.pod : ""}</td>}
+                  {has("state") && <td>{row.state && isFirst(row) ? <State state={row.state} /> : ""}</td>}
+                  <td class="number">{isFirst(row) && row.took !== null ? duration(row.took) : ""}</td>
+                  {metrics.map(({ id, key, unit, middle }) => {
+                    const own = key(row);
+                    return (
+                      <td class="number" key={id}>
+                        {own === null ? "" : quantity(own, unit)}
+                        {text && own !== null && middle !== null && isApart(own, middle) && <b class="apart"> {difference(own, middle, unit, true)}</b>}
+                      </td>
+                    );
+                  })}
+                </tr>
+              );
+            })}
           </tbody>
         </table>
       </div>
@@ -88,37 +129,20 @@ export const Members = memo(function Members(given: {
   );
 });
 
-interface MemberRow {
-  replica: string;
-  node: string;
-  device: string;
-  rank: number | null;
-  attempt: number;
-  pod: string;
-  state: Replica["state"];
-  took: number | null;
-  first: boolean;
+/** The rows that findings name first, the worst of them first; the others stay in their order. */
+function byFinding(rows: readonly MemberRow[], named: ReadonlyMap<string, string>): MemberRow[] {
+  const places = new Map([...named.keys()].map((name, at) => [name, at]));
+  const place = (row: MemberRow) => places.get(row.replica) ?? places.size;
+  return [...rows].sort((a, b) => place(a) - place(b));
 }
 
-function latest(replicas: readonly Replica[]): Map<string, Replica> {
-  const found = new Map<string, Replica>();
-  for (const one of replicas) if ((found.get(one.name)?.attempt ?? -1) <= one.attempt) found.set(one.name, one);
-  return found;
-}
-
-function rowsOf(detail: JobDetail, newest: ReadonlyMap<string, Replica>): MemberRow[] {
-  const rows: MemberRow[] = [];
-  const names = new Set([...newest.keys(), ...detail.devices.map((one) => one.replica)]);
-  for (const name of names) {
-    const replica = newest.get(name);
-    const devices = detail.devices.filter((one) => one.replica === name);
-    const start = replica?.start ?? null;
-    const end = replica?.end ?? detail.job.end ?? (detail.job.state === "Running" ? Date.now() : null);
-    const base = { replica: name, attempt: replica?.attempt ?? 0, pod: replica?.pod ?? "", state: replica?.state ?? null, took: start === null || end === null ? null : end - start };
-    if (!devices.length) rows.push({ ...base, node: replica?.node ?? "", device: "", rank: replica?.rank ?? null, first: true });
-    devices.forEach((one, at) => rows.push({ ...base, node: one.node, device: one.device, rank: one.rank ?? replica?.rank ?? null, first: at === 0 }));
-  }
-  return rows.sort((a, b) => (a.rank ?? 1e9) - (b.rank ?? 1e9) || natural(a.replica, b.replica) || natural(a.device, b.device));
+function bySorting(rows: readonly MemberRow[], key: Column["key"], down: boolean): MemberRow[] {
+  const compare = (a: string | number, b: string | number) => (typeof a === "number" && typeof b === "number" ? a - b : natural(String(a), String(b)));
+  return [...rows].sort((one, other) => {
+    const [a, b] = [key(one), key(other)];
+    if (a === null || b === null) return Number(a === null) - Number(b === null);
+    return down ? compare(b, a) : compare(a, b);
+  });
 }
 
 const memberKey = (replica: string, device: string): string => `${replica}\u0000${device}`;
@@ -133,7 +157,7 @@ function byMember(lines: readonly Line[]): Map<string, Line> {
   return found;
 }
 
-function value(lines: ReadonlyMap<string, Line> | undefined, row: MemberRow): string {
-  const own = lines?.get(memberKey(row.replica, row.device)) ?? (row.first ? lines?.get(memberKey(row.replica, "")) : undefined);
-  return own ? quantity(own.value[own.value.length - 1], own.unit) : "";
+function newestOf(lines: ReadonlyMap<string, Line>, row: MemberRow): number | null {
+  const own = lines.get(memberKey(row.replica, row.device)) ?? (row.first ? lines.get(memberKey(row.replica, "")) : undefined);
+  return own?.value[own.value.length - 1] ?? null;
 }

@@ -10,7 +10,9 @@ import { Alerts, useAlerts } from "./alerts";
 import { Charts } from "./charts";
 import { life, byOf, useLive, useMeasured } from "./data";
 import { Events } from "./events";
-import { type Finding, Findings, markOf, replicasOf } from "./findings";
+import { useBounds } from "./bounds";
+import { type Finding, flagsOf, markOf, namesOf, replicasOf } from "./finding";
+import { Findings } from "./findings";
 import { Header } from "./header";
 import { useIdle } from "./idle";
 import { Logs } from "./logs";
@@ -20,9 +22,12 @@ import { Marked } from "./marked";
 import { Phases, usePhases } from "./phases";
 import { RankPanel } from "./rank";
 import { Ranks, useRanks } from "./ranks";
+import { JobSkeleton, RanksSkeleton } from "./skeleton";
 import { TimeBar } from "./timebar";
 
 const HOUR = 3_600_000;
+const NO_NAMES: readonly string[] = [];
+const NO_FINDINGS: readonly Finding[] = [];
 /** Answers that come within so many milliseconds come together. */
 const TOGETHER = 250;
 /** How long what is read below the charts waits for them once another range is looked at, in milliseconds. */
@@ -35,7 +40,7 @@ export function JobPage({ id, query, guest = false }: { id: string; query: URLSe
   const response = useRead<JobDetail>(urls.record);
   const names = useRead<Schemas["MetricNames"]>(urls.names);
   if (response.error) return response.error.status === 404 ? <Missing id={id} /> : <Problem error={response.error} again={response.again} />;
-  if (!response.data) return <p class="waiting">…</p>;
+  if (!response.data) return <JobSkeleton />;
   return <Shown detail={response.data} names={names} query={query} again={response.again} guest={guest} />;
 }
 
@@ -62,7 +67,6 @@ function Shown({ detail, names, query, again, guest }: ShownGiven) {
   const ref = useMemo(() => ({ id: detail.job.id, project: detail.job.project }), [detail.job.id, detail.job.project]);
   const running = job.state === "Running" || job.state === "Queued";
   const cursor = useMemo(() => new Cursor(), []);
-  const [finding, setFinding] = useState<Finding | null>(null);
   const [event, setEvent] = useState<Mark | null>(null);
   const [alert, setAlert] = useState<Mark | null>(null);
   const [line, setLine] = useState<Mark | null>(null);
@@ -71,6 +75,14 @@ function Shown({ detail, names, query, again, guest }: ShownGiven) {
   const look = useCallback((from: string | null, to: string | null) => goOnceDrawn(placeOf({ from, to })), [ref.id]);
   const chosen = query.get("rank");
   const choose = useCallback((member: string | null) => set({ rank: member }), [set]);
+  const chooseFinding = useCallback((finding: string | null) => set({ finding }), [set]);
+  const openLog = useCallback(
+    (replica: string) => {
+      set({ rank: replica || null });
+      document.getElementById("logs")?.scrollIntoView({ block: "start" });
+    },
+    [set],
+  );
 
   // Of a job that runs, until its newest update: charts are not drawn anew for a moment that nothing is known of.
   const whole = useMemo(() => life(job), [job]);
@@ -91,8 +103,14 @@ function Shown({ detail, names, query, again, guest }: ShownGiven) {
   const measureAgain = () => setTurn((now) => now + 1);
   const measured = useMeasured(ref, found, by, detail.devices.length || detail.replicas.length, rested, turn);
   useAgain(measured.error, measureAgain);
-  const [findings, setFindings] = useState<readonly Finding[]>([]);
+  const [known, setFindings] = useState<readonly Finding[] | null>(null);
+  const findings = known ?? NO_FINDINGS;
   const named = useMemo(() => replicasOf(findings), [findings]);
+  const replicas = useMemo(() => new Set([...detail.replicas.map((one) => one.name), ...detail.devices.map((one) => one.replica)]).size, [detail]);
+  const flags = useMemo(() => flagsOf(findings, replicas), [findings, replicas]);
+  const spoken = useMemo(() => new Set(findings.flatMap((one) => one.evidence.map(({ metric }) => metric))), [findings]);
+  const called = query.get("finding");
+  const finding = useMemo(() => [...namesOf(findings)].find(([, name]) => name === called)?.[0] ?? null, [findings, called]);
   const ranks = useRanks(measured.lines, shown, measured.step, query.get("heat"), named);
   const metrics = useMemo(() => found.flatMap((group) => group.main), [found]);
   // The table is written once for all answers that come together, not with each.
@@ -107,6 +125,7 @@ function Shown({ detail, names, query, again, guest }: ShownGiven) {
   // What is read below the charts, and what costs the server much, waits until the first of them is there.
   const begun = useOnce(measured.lines.size > 0 || names.error !== null || (names.data !== null && (!metrics.length || !measured.busy)));
   const alerts = useAlerts(ref, begun && !guest);
+  const bounds = useBounds(detail.job, names.data?.metrics ?? NO_NAMES, by, whole, begun);
   // Of a span that is over only the job is followed: none of its lines grows. What is looked at next rests first.
   const over = isOver(zoomed, whole.end) || isOver(below, whole.end);
   const live = useLive(ref, over ? metrics.slice(0, 1) : metrics, over ? "job" : by, over ? null : measured.step, running && begun, take);
@@ -142,11 +161,11 @@ function Shown({ detail, names, query, again, guest }: ShownGiven) {
   // What came while a part was looked at is read with the rest.
   const reset = useCallback(() => aloneInTurn(() => (running ? follow(window) : look(null, null))), [running, follow, window, look]);
   const marks = useMemo(() => [finding && markOf(finding), alert, event, line].filter((one): one is Mark => one !== null), [finding, alert, event, line]);
-  const view = { range: shown, step: measured.step, cursor, marks, chosen, brush };
+  const view = { range: shown, step: measured.step, cursor, marks, chosen, flags, brush };
   return (
     <article class="job">
       <Header job={job} detail={detail} idle={idle} guest={guest} />
-      <Findings job={ref} chosen={finding} choose={setFinding} state={job.state} report={setFindings} settled={settled} measured={metrics.length > 0} guest={guest} ready={begun} />
+      <Findings job={ref} chosen={called} choose={chooseFinding} openLog={openLog} state={job.state} report={setFindings} settled={settled} measured={metrics.length > 0} guest={guest} ready={begun} />
       <Alerts found={alerts} job={ref.id} chosen={alert} choose={setAlert} />
       <TimeBar
         range={shown}
@@ -177,17 +196,20 @@ function Shown({ detail, names, query, again, guest }: ShownGiven) {
           whole={whole}
           brush={brush}
           clear={() => {
-            setFinding(null);
+            chooseFinding(null);
             setAlert(null);
             setEvent(null);
             setLine(null);
           }}
         />
       )}
-      {ranks && <Ranks ranks={ranks} {...view} choose={choose} setMetric={setMetric} />}
-      {chosen && <RankPanel member={chosen} detail={detail} lines={measured.lines} range={shown} choose={choose} order={ranks?.rows.lines} />}
-      <Charts groups={found} lines={measured.lines} {...view} busy={measured.busy} refused={measured.error !== null} job={ref} by={by ?? "device"} />
-      <Members detail={detail} lines={together} chosen={chosen} choose={choose} />
+      <div class={chosen && ranks ? "beside" : undefined}>
+        {ranks && <Ranks ranks={ranks} known={known !== null} {...view} choose={choose} setMetric={setMetric} />}
+        {!ranks && replicas > 1 && !settled && <RanksSkeleton ranks={replicas} />}
+        {chosen && <RankPanel member={chosen} detail={detail} lines={measured.lines} names={names.data?.metrics ?? NO_NAMES} text={named.get(chosen)} range={shown} choose={choose} order={ranks?.rows.lines} guest={guest} />}
+      </div>
+      <Charts groups={found} lines={measured.lines} {...view} busy={measured.busy} refused={measured.error !== null} job={ref} by={by ?? "device"} bounds={bounds} spoken={spoken} />
+      <Members detail={detail} lines={together} named={named} chosen={chosen} choose={choose} guest={guest} />
       <div class="pair">
       <Events job={ref} range={below} turn={job.updated ?? 0} chosen={event} choose={setEvent} cursor={cursor} ready={begun} />
       <Logs job={ref} range={below} running={running} replica={chosen} cursor={cursor} chosen={line} choose={setLine} ready={begun} />

@@ -1,14 +1,22 @@
 // One rank beside the others: what it used, what the median rank used, and how far apart they are.
 import { useEffect, useMemo, useRef } from "preact/hooks";
-import type { JobDetail, Line } from "../api/client";
+import { type JobDetail, type Line, type MetricLines, address, linesOf } from "../api/client";
 import type { Range } from "../charts/axis";
 import { byReplica, meanOf, median, place } from "../charts/lines";
+import { step as stepOf, stepText } from "../charts/steps";
+import { GROUPS, METRICS } from "../catalog";
 import { quantity } from "../format";
+import { useRead } from "../parts/hooks";
 import { memo } from "../parts/memo";
 import { State } from "../parts/small";
 import { named } from "../parts/titles";
+import { href } from "../router";
+import { difference, isApart } from "./compared";
 
-const APART = 0.08;
+/** What says why a device is slow, and has no chart at first. */
+const REASONS = /\.(clock\.sm|temperature|throttle\.[\w.]+)$/;
+/** A range is asked for in so many parts, so that what is shown live is not asked for with every update. */
+const PARTS = 20;
 
 interface Compared {
   metric: string;
@@ -21,13 +29,22 @@ export const RankPanel = memo(function RankPanel(given: {
   member: string;
   detail: JobDetail;
   lines: ReadonlyMap<string, readonly Line[]>;
+  /** The names of all metrics of the job. */
+  names: readonly string[];
+  /** The statement of the finding that names this rank. */
+  text: string | undefined;
   range: Range;
   choose: (member: string | null) => void;
   order: readonly Line[] | undefined;
+  guest: boolean;
 }) {
-  const { member, detail, lines, range, choose } = given;
+  const { member, detail, lines, names, text, range, choose, guest } = given;
   const panel = useRef<HTMLElement>(null);
-  const compared = useMemo(() => compare(member, lines, range), [member, lines, range.start, range.end]);
+  const reasons = useReasons(detail, names.filter((name) => REASONS.test(name) && !lines.has(name)), range);
+  const compared = useMemo(() => {
+    const found = [...compare(member, lines, range), ...compare(member, reasons, range).filter(isTelling)];
+    return found.sort((a, b) => placeOf(a.metric) - placeOf(b.metric));
+  }, [member, lines, reasons, range.start, range.end]);
   const members = (given.order ?? []).map((line) => line.replica || line.node);
   const at = members.indexOf(member);
   const own = detail.replicas.filter((one) => one.name === member).sort((a, b) => b.attempt - a.attempt)[0];
@@ -59,10 +76,6 @@ export const RankPanel = memo(function RankPanel(given: {
       <header>
         <h3 id="rank-title" tabIndex={-1}>{rank === null ? member : `Rank ${rank}: ${member}`}</h3>
         {own?.state && <State state={own.state} />}
-        {node && <span class="hint">on {node}</span>}
-        {own?.pod && <span class="hint">pod {own.pod}</span>}
-        {devices.length > 0 && <span class="hint">{devices.map((one) => one.device).join(", ")}</span>}
-        {own?.reason && <span class="hint">{own.reason}</span>}
         <span class="close">
           {at >= 0 && step(at - 1, "←", "Rank before")} {at >= 0 && step(at + 1, "→", "Next rank")}{" "}
           <button type="button" onClick={close}>
@@ -70,17 +83,24 @@ export const RankPanel = memo(function RankPanel(given: {
           </button>
         </span>
       </header>
+      <p class="where">
+        {devices.length > 0 && `${devices.map((one) => one.device).join(", ")} `}
+        {node && <>on {guest ? node : <a href={href(["nodes", node])}>{node}</a>} </>}
+        {own?.pod && <span class="hint">pod {own.pod} </span>}
+        {own?.reason && <span class="hint">{own.reason}</span>}
+      </p>
+      {text && <p class="apart">{text}</p>}
       {compared.length > 0 && (
         <div class="wide" tabIndex={0} role="region" aria-label="This rank and the median rank">
           <table>
             <thead>
               <tr>
-                <th scope="col">Mean over the time that is shown</th>
+                <th scope="col">Mean in the range</th>
                 <th scope="col" class="number">
                   {member}
                 </th>
                 <th scope="col" class="number">
-                  Median rank
+                  Median
                 </th>
                 <th scope="col" class="number">
                   Difference
@@ -88,14 +108,14 @@ export const RankPanel = memo(function RankPanel(given: {
               </tr>
             </thead>
             <tbody>
-              {compared.map((one) => (
-                <tr key={one.metric}>
-                  <th scope="row">
-                    {named(one.metric)} <small>{one.metric}</small>
+              {compared.map(({ metric, own, middle, unit }) => (
+                <tr key={metric} data-metric={metric}>
+                  <th scope="row" title={metric}>
+                    {named(metric)}
                   </th>
-                  <td class="number">{quantity(one.own, one.unit)}</td>
-                  <td class="number">{quantity(one.middle, one.unit)}</td>
-                  <td class={`number ${isApart(one) ? "apart" : ""}`}>{difference(one)}</td>
+                  <td class="number">{quantity(own, unit)}</td>
+                  <td class="number">{quantity(middle, unit)}</td>
+                  <td class={`number ${isApart(own, middle) ? "apart" : ""}`}>{own === null ? "not measured" : difference(own, middle, unit, true)}</td>
                 </tr>
               ))}
             </tbody>
@@ -106,6 +126,27 @@ export const RankPanel = memo(function RankPanel(given: {
     </section>
   );
 });
+
+/** Each of these metrics by rank, as one value over about the range. */
+function useReasons(detail: JobDetail, metrics: readonly string[], range: Range): ReadonlyMap<string, readonly Line[]> {
+  const part = Math.max((range.end - range.start) / PARTS, 1000);
+  const unit = 2 ** Math.ceil(Math.log2(part));
+  const [start, end] = [Math.floor(range.start / unit) * unit, Math.ceil(range.end / unit) * unit];
+  const query = { metric: metrics.slice(0, 90), by: "replica", start, end, step: stepText(stepOf(start, end, PARTS)), format: "columns", project: detail.job.project };
+  const response = useRead<MetricLines>(metrics.length ? address("/api/jobmeter/v1/jobs/{job}/metrics", { job: detail.job.id }, query) : null);
+  return useMemo(() => {
+    const found = new Map<string, Line[]>();
+    for (const line of response.data ? linesOf(response.data) : []) found.set(line.metric, [...(found.get(line.metric) ?? []), line]);
+    return found;
+  }, [response.data]);
+}
+
+/** A clock and a temperature always; that a device was slowed only where this one was and others were not. */
+const isTelling = ({ metric, own, middle }: Compared): boolean => !metric.includes(".throttle.") || isApart(own, middle);
+
+const order = new Map(GROUPS.flatMap(({ id }) => METRICS.filter(({ group }) => group === id)).map((metric, at) => [metric.name, at]));
+/** What is behind the charts stands beside its group: a clock comes after a temperature. */
+const placeOf = (metric: string): number => order.get(metric) ?? METRICS.length;
 
 function compare(member: string, lines: ReadonlyMap<string, readonly Line[]>, range: Range): Compared[] {
   const found: Compared[] = [];
@@ -122,14 +163,3 @@ function compare(member: string, lines: ReadonlyMap<string, readonly Line[]>, ra
 
 /** NaN where nothing was measured in the range. */
 const mean = (line: Line, range: Range): number => meanOf(line.value, place(line.time, range.start), place(line.time, range.end));
-
-const isApart = (one: Compared): boolean => one.own !== null && Math.abs(one.own - one.middle) > Math.max(Math.abs(one.middle) * APART, 1e-9);
-
-function difference(one: Compared): string {
-  if (one.own === null) return "not measured";
-  const apart = one.own - one.middle;
-  const sign = apart < 0 ? "−" : "+";
-  if (one.unit === "1") return `${sign}${(Math.abs(apart) * 100).toFixed(1)} points`;
-  const share = one.middle ? ` (${sign}${Math.abs((apart / one.middle) * 100).toFixed(0)} %)` : "";
-  return `${sign}${quantity(Math.abs(apart), one.unit)}${share}`;
-}

@@ -31,6 +31,8 @@ export function useRanks(lines: ReadonlyMap<string, readonly Line[]>, range: Ran
 /** The ranks over time, and by name those that a finding is about. */
 export const Ranks = memo(function Ranks(given: {
   ranks: RankView;
+  /** The findings are there. */
+  known: boolean;
   range: Range;
   cursor: Cursor;
   marks: readonly Mark[];
@@ -66,7 +68,7 @@ export const Ranks = memo(function Ranks(given: {
   return (
     <Section id="ranks" title={`${rows.lines.length} ranks over time`} aside={aside}>
       <p class="outliers">
-        {rows.outliers.length === 0 && rows.lines.length > 2 && <span class="hint">No finding names a rank.</span>}
+        {given.known && rows.outliers.length === 0 && rows.lines.length > 2 && <span class="hint">No finding names a rank.</span>}
         {rows.outliers.slice(0, FEW).map((one) => (
           <button
             type="button"

@@ -14,30 +14,29 @@ export function useRules(texts: readonly string[]): ReadonlySet<string> {
 }
 
 /** A sentence with the titles of the rules that it names. One that is among the findings is a way to it. */
-export function Advice({ text, rules, here }: { text: string; rules: ReadonlySet<string>; here: ReadonlySet<string> }) {
+export function Advice(given: { text: string; rules: ReadonlySet<string>; here: ReadonlySet<string>; show: (rule: string) => void }) {
+  const { text, rules, here, show } = given;
   const pieces = [];
   let at = 0;
   for (const match of text.matchAll(NAMES)) {
     const [name] = match;
     if (!rules.has(name)) continue;
-    pieces.push(text.slice(at, match.index), <Rule key={match.index} name={name} here={here.has(name)} />);
+    pieces.push(text.slice(at, match.index), <Rule key={match.index} name={name} here={here.has(name)} show={show} />);
     at = match.index + name.length;
   }
   pieces.push(text.slice(at));
   return <p>{pieces}</p>;
 }
 
-function Rule({ name, here }: { name: string; here: boolean }) {
+function Rule({ name, here, show }: { name: string; here: boolean; show: (rule: string) => void }) {
   const title = `“${ruleTitle(name)}”`;
   if (!here) return <abbr title={`rule ${name}`}>{title}</abbr>;
-  const show = (event: MouseEvent) => {
+  const follow = (event: MouseEvent) => {
     event.preventDefault();
-    const finding = document.querySelector(`[data-rule="${name}"]`);
-    finding?.scrollIntoView({ block: "center" });
-    finding?.querySelector("button")?.focus({ preventScroll: true });
+    show(name);
   };
   return (
-    <a href={location.hash} title={`rule ${name}`} onClick={show}>
+    <a href={location.hash} title={`rule ${name}`} onClick={follow}>
       {title}
     </a>
   );

@@ -15,7 +15,7 @@ const LENGTHS = [
   [365 * DAY, "1 year"],
 ] as const;
 
-export function Share({ job, close }: { job: Job; close: () => void }) {
+export function Share({ job }: { job: Job }) {
   const path = { job: job.id };
   const response = useRead<Schemas["LinkList"]>(address("/api/jobmeter/v1/jobs/{job}/links", path, { project: job.project }));
   const [length, setLength] = useState(7 * DAY);
@@ -39,11 +39,11 @@ export function Share({ job, close }: { job: Job; close: () => void }) {
   const end = (link: Link) => perform(() => change("DELETE", `${base}/${encodeURIComponent(link.id)}?${query}`));
   if (response.error) {
     const text = response.error.status === 403 ? "The key that you are signed in with may not share jobs: a writer or an administrator may." : null;
-    return <div class="panel share">{text ? <p>{text}</p> : <Problem error={response.error} again={response.again} />}</div>;
+    return <div class="share">{text ? <p>{text}</p> : <Problem error={response.error} again={response.again} />}</div>;
   }
   const links = response.data?.links ?? [];
   return (
-    <section class="panel share" aria-label="Links to this job" onKeyDown={(event) => event.key === "Escape" && close()}>
+    <section class="share" aria-label="Links to this job">
       <form
         class="line"
         onSubmit={(event) => {

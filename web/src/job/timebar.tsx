@@ -4,7 +4,7 @@ import type { Range } from "../charts/axis";
 import { duration, moment, zone } from "../format";
 import { useZone } from "../parts/hooks";
 import { memo } from "../parts/memo";
-import { Choice } from "../parts/small";
+import { Choice, Dialog } from "../parts/small";
 import { Export } from "./export";
 import { Share } from "./share";
 
@@ -39,8 +39,8 @@ export const TimeBar = memo(function TimeBar(given: {
 }) {
   useZone();
   const { range, whole, zoomed, live, running, brush } = given;
-  const [exporting, setExporting] = useState(false);
-  const [sharing, setSharing] = useState(false);
+  const [opened, setOpened] = useState<"export" | "share" | null>(null);
+  const close = () => setOpened(null);
   const length = range.end - range.start;
   const clip = (start: number, end: number) => brush({ start: Math.max(start, whole.start), end: Math.min(end, Math.max(whole.end, start + 1000)) });
   const state = live === "lost" ? "connection lost, trying again" : running && !zoomed ? "following live" : running ? "paused" : "";
@@ -77,16 +77,24 @@ export const TimeBar = memo(function TimeBar(given: {
           {given.chosen} ×
         </button>
       )}
-      <button type="button" aria-expanded={exporting} onClick={() => setExporting(!exporting)}>
+      <button type="button" aria-haspopup="dialog" onClick={() => setOpened("export")}>
         Export
       </button>
       {!given.guest && (
-        <button type="button" aria-expanded={sharing} onClick={() => setSharing(!sharing)}>
+        <button type="button" aria-haspopup="dialog" onClick={() => setOpened("share")}>
           Share
         </button>
       )}
-      {exporting && <Export key={zoomed ? "zoomed" : given.window} zoomed={zoomed} job={given.job} metrics={given.metrics} by={given.by} range={range} step={given.step} chosen={given.chosen} />}
-      {sharing && <Share job={given.job} close={() => setSharing(false)} />}
+      {opened === "export" && (
+        <Dialog title="Export" close={close}>
+          <Export zoomed={zoomed} job={given.job} metrics={given.metrics} by={given.by} range={range} step={given.step} chosen={given.chosen} />
+        </Dialog>
+      )}
+      {opened === "share" && (
+        <Dialog title="Share this job" close={close}>
+          <Share job={given.job} />
+        </Dialog>
+      )}
     </div>
   );
 });

@@ -2,6 +2,7 @@ import type { ComponentChildren } from "preact";
 import type { Job, Refusal } from "../api/client";
 import { briefly, iso, moment } from "../format";
 import { useZone } from "./hooks";
+import { useDialog } from "./keys";
 
 const SHAPES: Record<string, string> = {
   Running: "M2 6a4 4 0 1 0 8 0a4 4 0 1 0-8 0",
@@ -96,6 +97,22 @@ export function Problem({ error, again }: { error: Refusal; again?: () => void }
 
 /** A message as a sentence: with a capital and a stop. */
 const sentence = (text: string): string => `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`;
+
+/** A panel over the page. Escape, a click beside it, and its button close it. */
+export function Dialog({ title, close, children }: { title: string; close: () => void; children: ComponentChildren }) {
+  const dialog = useDialog(close);
+  return (
+    <dialog class="sheet" aria-label={title} {...dialog}>
+      <header class="section">
+        <h2>{title}</h2>
+        <button type="button" onClick={close}>
+          Close
+        </button>
+      </header>
+      {children}
+    </dialog>
+  );
+}
 
 export function Section(given: { id: string; title: string; kind?: string; aside?: ComponentChildren; children: ComponentChildren }) {
   return (

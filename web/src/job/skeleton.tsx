@@ -1,0 +1,31 @@
+// The shape of a job's page while its answers are on their way.
+import { heightOf } from "../charts/heatmap";
+
+const CHARTS = 3;
+
+const Bar = ({ width, height = 14 }: { width: string; height?: number }) => <span class="bar skeleton" style={{ width, height: `${height}px` }} />;
+
+export function JobSkeleton() {
+  return (
+    <div class="job-skeleton" role="status" aria-label="The job is being read">
+      <Bar width="240px" height={26} />
+      <Bar width="min(100%, 760px)" height={34} />
+      <Bar width="min(100%, 560px)" />
+      <div class="grid">
+        {Array.from({ length: CHARTS }, (_, at) => (
+          <Bar key={at} width="100%" height={170} />
+        ))}
+      </div>
+    </div>
+  );
+}
+
+/** As high as the map of so many ranks will be. */
+export const RanksSkeleton = ({ ranks }: { ranks: number }) => (
+  <section aria-hidden="true">
+    <header class="section">
+      <h2>{ranks} ranks over time</h2>
+    </header>
+    <Bar width="100%" height={heightOf(ranks) * ranks + 46} />
+  </section>
+);
