@@ -247,7 +247,7 @@ def test_views_are_saved_and_my_jobs_are_one_click_away(viewer):
     page.click("[aria-label^='Forget']")
     assert page.locator("[aria-label='Saved views']").count() == 0
     page.keyboard.press("Escape")
-    assert page.evaluate("document.querySelector('details.menu[open]')") is None
+    assert page.evaluate("document.querySelector('details[open]')") is None
 
 
 def test_signing_in_names_the_server_and_an_unknown_token(browser, server):
@@ -259,6 +259,33 @@ def test_signing_in_names_the_server_and_an_unknown_token(browser, server):
     page.fill("#token", "wrong")
     page.click("button[type=submit]")
     page.wait_for_selector("[role=alert]:has-text('This token belongs to no key of this server.')")
+    context.close()
+
+
+def test_a_key_of_one_project_sees_the_devices_of_its_jobs_alone(browser, server, tmp_path):
+    now = SystemClock().now_ms()
+    replica = {"name": "worker-0", "node": "node-1", "devices": ["gpu0"]}
+    job = {"job_id": "other", "project": "vision", "state": "Running", "start": now - MINUTE, "replicas": [replica]}
+    assert server.request("POST", "/jobs", job).status == 200
+    key = server.request("POST", "/keys", {"name": "vision", "role": "writer", "project": "vision"}).json()
+    line = f"other,worker-0,node-1,gpu0,gpu.utilization,{now},0.7"
+    (tmp_path / "one.csv").write_text(f"job_id,replica,node,device,metric,time,value\n{line}\n")
+    done = run_cli("import", str(tmp_path / "one.csv"), "--server", server.url, "--key", key["token"])
+    assert done.returncode == 0, done.stderr
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(f"{server.url}/#/nodes")
+    page.fill("#token", key["token"])
+    page.click("button[type=submit]")
+    page.wait_for_selector(".fleet .tile")
+    assert page.locator(".tile").evaluate_all("tiles => tiles.map(one => one.ariaLabel)") == [
+        "node-1: 1 device, 1 busy"
+    ]
+    page.goto(f"{server.url}/#/")
+    page.wait_for_selector(".states:has-text('Running 1')")
+    assert re.sub(r"\s+", " ", page.inner_text(".states")).endswith("Succeeded 0 Failed 0 Stopped 0 Unknown 0")
+    page.goto(f"{server.url}/#/findings")
+    page.wait_for_selector(".notice:has-text('No job that runs')")
     context.close()
 
 

@@ -7,7 +7,7 @@ import msgspec
 from rich.console import Console
 
 from jobmeter.cli import completion, local
-from jobmeter.cli.grouped import WHICH_SERVER, GroupedCommand
+from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.options import choice, examples, since_option
 from jobmeter.cli.output import cell, console, moment, print_json
@@ -62,11 +62,7 @@ def print_finding(out: Console, one: Finding) -> None:
 SHOWN, MOST = 50, 1_000
 """Default number of findings in the list, and the largest one."""
 _SPARE = ("user", "since", "rule", "state", "name")
-_GROUPS = {
-    "Filters": ("findings", "severities", "only_open", "since", "project"),
-    "Output": ("limit", "as_json"),
-    "Connection": WHICH_SERVER,
-}
+_GROUPS = {"Filters": ("findings", "severities", "only_open", "since", "project")}
 
 
 @click.command(

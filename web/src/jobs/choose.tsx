@@ -16,7 +16,7 @@ export function ChooseColumns(given: { chosen: readonly string[] | null; shown: 
           <label key={one.id}>
             <input type="checkbox" checked={now.includes(one.id)} onChange={(event) => toggle(one.id, event.currentTarget.checked)} />
             {one.text}
-            {now.includes(one.id) && !shown.includes(one) && <small>{empty.has(one.id) ? "nothing in it" : "no room here"}</small>}
+            {now.includes(one.id) && !shown.includes(one) && <small>{chosen === null && empty.has(one.id) ? "nothing in it" : "no room here"}</small>}
           </label>
         ))}
         <button type="button" disabled={chosen === null} onClick={() => change(keepColumns(null))}>

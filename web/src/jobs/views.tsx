@@ -61,7 +61,7 @@ export function Views({ query }: { query: URLSearchParams }) {
     go(to);
   };
   return (
-    <details class="menu" ref={menu.ref}>
+    <details class="views" ref={menu.ref}>
       <summary class="button">Views</summary>
       <div class="sheet">
         <form onSubmit={mine}>
