@@ -113,7 +113,8 @@ pins: $(VENV)/.ready  ## compile the requirement files again
 	@$(COMPILE) pyproject.toml --extra server -o requirements/server.txt
 	@$(COMPILE) pyproject.toml --extra kubernetes -o requirements/kubernetes.txt
 	@$(COMPILE) pyproject.toml --extra stacks -o requirements/stacks.txt
-	@$(COMPILE) pyproject.toml --extra server --extra kubernetes --extra stacks --group lint --group test --group demo --group bench --group package -o requirements/dev.txt
+	@$(COMPILE) pyproject.toml --extra apprise -o requirements/apprise.txt
+	@$(COMPILE) pyproject.toml --extra server --extra kubernetes --extra stacks --extra apprise --group lint --group test --group demo --group bench --group package -o requirements/dev.txt
 	@$(COMPILE) --group docs -o requirements/docs.txt
 	@for sdk in $(SDKS) flink; do $(COMPILE) --group sdk-$$sdk -o requirements/sdk-$$sdk.txt || exit 1; done
 	@echo uv | $(COMPILE) - -o requirements/uv.txt

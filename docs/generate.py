@@ -190,6 +190,7 @@ here.
 
 _HTTP = """\
 Everything is below `/api/jobmeter/v1`; [OpenAPI](https://www.openapis.org/) of it at `/api/jobmeter/v1/openapi.json`.
+The same as a page for people is at `/api/jobmeter/v1/docs`. Neither needs a key.
 
 **Credentials.** The token of a key, in one of `Authorization: Bearer TOKEN`, `Authorization: Api-Key TOKEN`,
 `Api-Key: TOKEN`, `X-Auth-Token: TOKEN`. A reader may read, a writer may also write and share, an administrator

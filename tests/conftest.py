@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 # changed. `make search` looks for new ones: it asks for the profile "search" on pytest's command line.
 settings.register_profile("search", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=False)
 settings.register_profile("repeat", settings.get_profile("search"), derandomize=True, database=None)
+settings.register_profile("few", settings.get_profile("repeat"), max_examples=25)
 settings.load_profile("repeat")
 
 # A shell has what it starts in the background ignore these, and so would all that tests start and interrupt.

@@ -25,11 +25,10 @@ from jobmeter.model.job import (
 from jobmeter.model.record import Records
 from jobmeter.model.retention import Retention
 from jobmeter.model.time import TimeRange
-from jobmeter.model.usage import Usage
 from jobmeter.registry.base import Registry
 from jobmeter.registry.memory import CachedAnswers
 from jobmeter.registry.shippers import Shippers
-from jobmeter.registry.stored import Observation, StoredKey
+from jobmeter.registry.stored import Observation
 
 WRITER = Principal(id="k1", name="writer", role=Role.WRITER)
 NOW = 1_767_225_600_000  # 2026-01-01T00:00:00Z
@@ -69,6 +68,9 @@ class FakeRegistry(Registry):
 
     shippers: Shippers
 
+    keys: Any = None
+    leases: Any = None
+    usage: Any = None
     tasks: Any = None
     pods: Any = None
     alerts: Any = None
@@ -135,7 +137,7 @@ class FakeRegistry(Registry):
         found = {project for project, _ in self.views if names is None or project in names}
         return [Project(name=name) for name in sorted(found)]
 
-    def sizes(self, jobs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], JobSize]:
+    def sizes(self, jobs: Iterable[tuple[str, str]], *, places: bool = False) -> dict[tuple[str, str], JobSize]:
         return {job: JobSize(replicas=len(self.views[job].replicas)) for job in jobs if job in self.views}
 
     def findings(self, jobs: Iterable[tuple[str, str]]) -> list[FindingSummary]:
@@ -206,41 +208,6 @@ class FakeRegistry(Registry):
 
     def recorded_since(self, mark: tuple[int, int] | None) -> tuple[list[tuple[str, str]] | None, tuple[int, int]]:
         return [], (0, 0)
-
-    def take_lease(self, name: str, owner: str, now_ms: int, until_ms: int) -> bool:
-        return True
-
-    def give_back_lease(self, name: str, owner: str) -> None: ...
-
-    def add_key(self, key: StoredKey) -> None: ...
-
-    def keys(self, projects: frozenset[str] | None = None) -> list[StoredKey]:
-        return []
-
-    def links(self, project: str, job: str) -> list[StoredKey]:
-        return []
-
-    def delete_keys(self, key_ids: Sequence[str]) -> None: ...
-
-    def key_by_token(self, token_hash: bytes) -> StoredKey | None:
-        return None
-
-    def key_by_access_key(self, access_key_id: str) -> StoredKey | None:
-        return None
-
-    def revoke_key(self, key_id: str, now_ms: int) -> bool:
-        return False
-
-    def set_policies(self, key_id: str, policies: str) -> bool:
-        return False
-
-    def add_usage(self, writer: str, batch: int, rows: Sequence[Usage], now_ms: int) -> None:
-        raise NotImplementedError
-
-    def usage(self, month: str, accounts: frozenset[str] | None = None) -> list[Usage]:
-        raise NotImplementedError
-
-    def key_used(self, key_id: str, now_ms: int) -> None: ...
 
     def backup(self, directory: Path) -> None: ...
 

@@ -1,45 +1,27 @@
 """Commands in the documentation: those of the quickstart are run as a newcomer types them, all others exist."""
 
-import os
 import re
 import shlex
-import signal
-import subprocess
-import sys
 import textwrap
-from contextlib import suppress
-from pathlib import Path
+from itertools import pairwise
 
 import click
 import pytest
+from tests.documents import PAGES, PROGRAM, ROOT, blocks, commands, end_server, type_in
 
 from jobmeter.cli.main import cli
+from jobmeter.diagnose.registry import rules
 
-ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 GENERATED = {"cli.md", "catalog.md", "dialects.md", "http-api.md", "settings.md"}
-PROGRAM = "print(sum(range(10**7)))\n"
-_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-
-
-def blocks(page, *languages):
-    return [text for language, text in _BLOCK.findall(page.read_text(encoding="utf-8")) if language in languages]
 
 
 def command_lines():
     """(page, words after ``jobmeter``) of every command line in a block."""
     for page in PAGES:
-        for block in blocks(page, "", "sh") if page.name not in GENERATED else ():
-            for line in block.replace("\\\n", " ").splitlines():
-                found = re.match(r"\s*(?:\$ )?(?:[A-Z_]+=\S+ )*jobmeter (.+)", line)
-                if found and not re.match(r"[\w-]+-\d{8}-\w{6} ", found[1]):
-                    yield page.name, shlex.split(found[1], comments=True)
-
-
-def environment(home):
-    own = {name: value for name, value in os.environ.items() if not name.startswith(("JOBMETER_", "XDG_"))}
-    path = f"{Path(sys.executable).parent}{os.pathsep}{own['PATH']}"
-    return {**own, "HOME": str(home), "PATH": path, "TERM": "dumb"}
+        for command in commands(page) if page.name not in GENERATED else ():
+            found = re.match(r"(?:[A-Z_]+=\S+ )*jobmeter ([\w-].*)", command)
+            if found:
+                yield page.name, shlex.split(found[1])
 
 
 @pytest.fixture
@@ -47,29 +29,14 @@ def home(tmp_path):
     """A newcomer's home. The server that the commands start is ended."""
     (tmp_path / "train.py").write_text(PROGRAM)
     yield tmp_path
-    note = tmp_path / ".local/share/jobmeter/server.json"
-    with suppress(FileNotFoundError, ProcessLookupError):
-        found = re.search(r'"pid": ?(\d+)', note.read_text())
-        assert found
-        os.kill(int(found[1]), signal.SIGTERM)
+    end_server(tmp_path)
 
 
 def typed(page, home):
     """The output of a page's commands, typed one after the other. A command that fails ends them."""
     script = "".join(blocks(ROOT / "docs" / page, "sh"))
     assert script.count("\n") >= 10
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", script],
-        cwd=home,
-        env=environment(home),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return type_in(script, home)
 
 
 @pytest.mark.slow
@@ -117,6 +84,13 @@ def test_every_command_on_a_page_exists_with_its_options(page, words):
     documented = {word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)}
     accepted = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
     assert documented <= accepted | {"--help", "--version"}
+
+
+def test_rules_that_commands_on_a_page_name_exist():
+    pairs = [pair for _, words in command_lines() for pair in pairwise(words)]
+    named = {name for option, name in pairs if option == "--finding"}
+    assert named
+    assert named <= {rule.name for rule in rules()}
 
 
 def documented_options(page):

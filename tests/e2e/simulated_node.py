@@ -175,8 +175,8 @@ def install(plan: Plan, number: int, life: int, machine: Machine) -> None:
         nvidia = AcceleratorCollector(place, names, PynvmlLibrary(proc_root=proc), table)
         return JobCollectors(table, jobs, [nvidia])
 
-    def reporter(place: NodeIdentity, devices: Any, *, interval_ms: int) -> NodeReporter:
-        return NodeReporter(place, devices, proc, interval_ms)
+    def reporter(place: NodeIdentity, devices: Any, *, interval_ms: int, state: Path | None) -> NodeReporter:
+        return NodeReporter(place, devices, proc, interval_ms, state)
 
     def counted(samples: Sequence[Sample]) -> bytes:
         if samples:

@@ -131,3 +131,17 @@ def test_an_agent_measures_what_is_left_and_what_comes_back(node: Node) -> None:
         device.answer()
     wait_until(lambda: node.is_measured(*EVERY_GPU), "the new library is loaded")
     assert node.agent.poll() is None, "it was never started again"
+
+
+def test_a_signal_releases_the_driver_of_a_running_agent(node: Node) -> None:
+    node.driver.install()
+    wait_until(lambda: node.is_measured(*EVERY_GPU), "the GPUs are measured")
+    maps = Path(f"/proc/{node.agent.pid}/maps")
+    assert str(node.driver.folder) in maps.read_text()
+    pid = int((node.driver.file.parent / "spool/lock").read_text())
+    assert pid == node.agent.pid
+    os.kill(pid, signal.SIGUSR2)
+    wait_until(lambda: str(node.driver.folder) not in maps.read_text(), "the library is closed")
+    wait_until(node.is_measured, "the host is measured, and no GPU")
+    assert "DriverReleased" in node.cli("events", "--node", "n1")
+    assert node.agent.poll() is None

@@ -27,6 +27,7 @@ SHOWN = {
     "events": "j1",
     "compare": "j1 j2",
     "diagnose": "j1",
+    "findings": "",
     "top": "j1 --once",
     "nodes": "",
     "status": "",
@@ -40,7 +41,9 @@ SHOWN = {
     "key": "list",
     "delete": "j2 --yes",
 }
-NOTHING_OF_OTHERS = {"run", "demo", "serve", "agent", "scheduler", "import", "open", "doctor", "backup", "restore"}
+NOTHING_OF_OTHERS = {
+    *("run", "demo", "serve", "agent", "scheduler", "import", "open", "doctor", "backup", "restore", "size"),
+}
 """Verbs that show nothing that was stored."""
 MORE = ("logs j1", "logs --node n1", "logs --node n1 --json", "jobs --json", "show j1 --json", "key list --json")
 

@@ -61,6 +61,7 @@ class Call(IntEnum):
     LINK = 29
     MAX_LINK = 30
     PCI = 31
+    SERIAL = 32
 
 
 class LibraryCall(IntEnum):
@@ -102,6 +103,7 @@ class _Device(ctypes.Structure):
         ("uuid", ctypes.c_char * 96),
         ("pci", ctypes.c_char * 32),
         ("name", ctypes.c_char * 96),
+        ("serial", ctypes.c_char * 32),
         ("codes", ctypes.c_int32 * len(Call)),
         ("blocks", ctypes.c_uint32 * len(Call)),
         ("counts", ctypes.c_uint32 * len(Call)),
@@ -157,6 +159,7 @@ class FakeDevice:
             uuid=f"GPU-{index:08x}-1d1c-d9ed-fe37-18b8466a78ad",
             pci=f"00000000:{index + 0x1B:02X}:00.0",
             name="NVIDIA H200",
+            serial=f"165{index:010d}",
             minor=index,
             gpm_supported=1,
             utilization=(83, 41),

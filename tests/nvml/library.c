@@ -27,7 +27,7 @@ enum { SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, 
 /* The calls of a device, in the order of `Call` in __init__.py. EVERY stands for all that take a handle. */
 enum { EVERY, HANDLE, UUID, MINOR, NAME, UTILIZATION, MEMORY, MEMORY_V2, POWER, POWER_LIMIT, ENERGY, TEMPERATURE, FAN,
        CLOCK, MAX_CLOCK, P_STATE, ENCODER, DECODER, ECC, REMAPPED, REPLAYS, FIELD_VALUES, GPM_SUPPORT, GPM_SAMPLE,
-       PROCESS_LIST, MPS_LIST, PROCESS_UTILIZATION, PROCESS_LIST_V2, MPS_LIST_V2, LINK, MAX_LINK, PCI, CALLS };
+       PROCESS_LIST, MPS_LIST, PROCESS_UTILIZATION, PROCESS_LIST_V2, MPS_LIST_V2, LINK, MAX_LINK, PCI, SERIAL, CALLS };
 /* Calls of the library itself. */
 enum { INIT, SHUTDOWN, COUNT, GPM_METRICS, LIBRARY_CALLS };
 
@@ -35,7 +35,7 @@ struct process { uint32_t pid, mps, busy, share; uint64_t memory, stamp; };
 struct field { uint32_t id, scope; int32_t type, code; union { double d; uint32_t ui; uint64_t ull; int64_t sll; int32_t si; } value; };
 struct metric { double value; int32_t code, pad; };
 struct device {
-    char uuid[96], pci[32], name[96];
+    char uuid[96], pci[32], name[96], serial[32];
     int32_t codes[CALLS];
     uint32_t blocks[CALLS], counts[CALLS];
     uint32_t minor, gpm_supported, utilization[2], power, power_limit, temperature, fan, clock[2], max_clock, p_state;
@@ -153,6 +153,20 @@ EXPORT int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **found) {
     }
 TEXT(nvmlDeviceGetUUID, UUID, uuid)
 TEXT(nvmlDeviceGetName, NAME, name)
+
+EXPORT int nvmlDeviceGetSerial(struct handle *handle, char *text, unsigned length) {
+    ENTER(SERIAL);
+    if (!device->serial[0]) return NOT_SUPPORTED;
+    if (length < 30) return INSUFFICIENT_SIZE;
+    strncpy(text, device->serial, 29);
+    return SUCCESS;
+}
+EXPORT int nvmlSystemGetDriverVersion(char *text, unsigned length) {
+    if (!control || !open_count) return UNINITIALIZED;
+    if (length < sizeof control->driver) return INSUFFICIENT_SIZE;
+    memcpy(text, control->driver, sizeof control->driver);
+    return SUCCESS;
+}
 
 struct pci { char legacy[16]; uint32_t domain, bus, device, id, subsystem; char address[32]; };
 EXPORT int nvmlDeviceGetPciInfo_v3(struct handle *handle, struct pci *value) {

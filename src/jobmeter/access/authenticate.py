@@ -20,7 +20,7 @@ from jobmeter.access.trace import read as read_trace
 from jobmeter.access.vault import Vault
 from jobmeter.errors import UnauthenticatedError, UnavailableError
 from jobmeter.model.time import MINUTE, Clock
-from jobmeter.registry.base import Registry
+from jobmeter.registry.keys import KeyTable
 from jobmeter.registry.stored import StoredKey
 
 REMEMBER_SECONDS = 1.0
@@ -75,14 +75,14 @@ class Authenticator:
 
     def __init__(
         self,
-        registry: Registry,
+        keys: KeyTable,
         vault: Vault,
         clock: Clock,
         nonces: NonceMemory | None = None,
         sessions: Sessions | None = None,
     ) -> None:
         """``nonces`` should have a file; by default they are in memory only."""
-        self._registry = registry
+        self._stored = keys
         self._vault = vault
         self._clock = clock
         self._nonces = nonces or NonceMemory(clock)
@@ -263,9 +263,7 @@ class Authenticator:
         """Load the key from the registry; during an outage use ``_confirmed_recently``."""
         now = self._clock.monotonic()
         try:
-            key = (
-                self._registry.key_by_token(name) if isinstance(name, bytes) else self._registry.key_by_access_key(name)
-            )
+            key = self._stored.by_token(name) if isinstance(name, bytes) else self._stored.by_access_key(name)
             fresh = _CachedKey(key, now, now + REMEMBER_SECONDS)
         except UnavailableError:
             confirmed = self._confirmed_recently(name, now)
@@ -310,7 +308,7 @@ class Authenticator:
                 self._used.popitem(last=False)
         # A read-only registry still serves readers.
         with suppress(UnavailableError):
-            self._registry.key_used(key.id, now_ms)
+            self._stored.mark_used(key.id, now_ms)
 
 
 def _principal(key: StoredKey) -> Principal:

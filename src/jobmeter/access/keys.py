@@ -91,7 +91,7 @@ def create_key(
         created=clock.now_ms(),
         policies=policies,
     )
-    registry.add_key(key)
+    registry.keys.add(key)
     _emit(registry, key, "KeyCreated", f"was made{_with(policies)}", clock, actor)
     return created
 
@@ -110,7 +110,7 @@ def list_keys(registry: Registry, projects: frozenset[str] | None = None) -> Seq
             last_used=key.last_used,
             policies=tuple(policy for policy, _ in documents(key.policies)),
         )
-        for key in registry.keys(projects)
+        for key in registry.keys.all(projects)
         if not key.job
     ]
 
@@ -133,7 +133,7 @@ def revoke_key(
 ) -> None:
     """Revoke a key. Raises NotFoundError when those projects (None: all) have no such valid key."""
     key = _find(registry, key_id, projects)
-    if key is None or not registry.revoke_key(key_id, clock.now_ms()):
+    if key is None or not registry.keys.revoke(key_id, clock.now_ms()):
         raise NotFoundError(f"there is no valid key {key_id[:64]!r}", "key", key_id[:64])
     _emit(registry, key, "KeyRevoked", "was revoked", clock, actor)
 
@@ -157,7 +157,7 @@ def change_policies(
             "a key without policies may do everything that its role allows: give at least one policy", "policies"
         )
     key = _find(registry, key_id, projects)
-    if key is None or not registry.set_policies(key_id, policies):
+    if key is None or not registry.keys.set_policies(key_id, policies):
         raise NotFoundError(f"there is no valid key {key_id[:64]!r}", "key", key_id[:64])
     before = ", ".join(name for name, _ in documents(key.policies)) or "none"
     _emit(registry, key, "KeyPoliciesChanged", f"has other policies{_with(policies)}; before: {before}", clock, actor)
@@ -165,7 +165,7 @@ def change_policies(
 
 
 def _find(registry: Registry, key_id: str, projects: frozenset[str] | None) -> StoredKey | None:
-    return next((key for key in registry.keys(projects) if key.id == key_id), None)
+    return next((key for key in registry.keys.all(projects) if key.id == key_id), None)
 
 
 def _emit(registry: Registry, key: StoredKey, reason: str, what: str, clock: Clock, actor: str) -> None:

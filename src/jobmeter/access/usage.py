@@ -16,10 +16,10 @@ _Counts = dict[tuple[str, str, str, str, bool], int]
 
 
 class UsageStore(Protocol):
-    """Part of ``Registry`` that adds up counts."""
+    """The table of the registry that adds up counts."""
 
-    def add_usage(self, writer: str, batch: int, rows: Sequence[Usage], now_ms: int) -> None:
-        """Add counts of calls; see ``Registry.add_usage``."""
+    def add(self, writer: str, batch: int, rows: Sequence[Usage], now_ms: int) -> None:
+        """Add counts of calls; see ``UsageTable.add``."""
         ...
 
 
@@ -76,7 +76,7 @@ class UsageMeter:
         """
         number, counts = self._batch
         if counts:
-            self._store.add_usage(self._writer, number, _rows(counts), self._clock.now_ms())
+            self._store.add(self._writer, number, _rows(counts), self._clock.now_ms())
             self._batch = number, {}
 
 

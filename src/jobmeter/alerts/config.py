@@ -7,7 +7,9 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec.structs import replace
 
+from jobmeter.alerts.apprise_process import is_installed, unknown_urls
 from jobmeter.alerts.duration import read_duration
+from jobmeter.alerts.intervals import TimeInterval, read_intervals
 from jobmeter.alerts.muting import CASCADES, Inhibition, check_matcher, parse_matcher
 from jobmeter.alerts.yaml_file import Field, load_file
 from jobmeter.errors import ConfigurationError, InvalidRequestError
@@ -15,6 +17,7 @@ from jobmeter.model.alert import LabelMatcher
 from jobmeter.model.time import DAY, MINUTE, SECOND
 from jobmeter.ship.guard import DestinationPolicy
 from jobmeter.ship.http import SinkEndpoint
+from jobmeter.ship.sink import SinkError
 
 MOST_DESTINATIONS, MOST_ROUTES = 64, 1_000
 ALL = "..."
@@ -26,8 +29,9 @@ _GLOBAL = ("resolve_timeout", *(f"smtp_{name}" for name in _SMTP))
 _EMAIL, _OWNER = ("to", "send_resolved", *_SMTP), ("domain", *_SMTP)
 _WEBHOOK = ("url", "url_file", "send_resolved", "http_config", "max_alerts")
 _TIMES = {"wait_ms": "group_wait", "interval_ms": "group_interval", "repeat_ms": "repeat_interval"}
-_ROUTE = ("receiver", "group_by", *_TIMES.values(), "match", "match_re", "matchers", "continue", "routes")
-_NO_TIMES = dict.fromkeys(("mute_time_intervals", "active_time_intervals"), "time intervals are not supported")
+_MUTED, _ACTIVE = "mute_time_intervals", "active_time_intervals"
+_MATCHERS = ("match", "match_re", "matchers")
+_ROUTE = ("receiver", "group_by", *_TIMES.values(), *_MATCHERS, _MUTED, _ACTIVE, "continue", "routes")
 
 
 class Http(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,16 +57,23 @@ class Email(msgspec.Struct, frozen=True, kw_only=True):
     hello: str = "localhost"
 
 
-_Reader = Callable[[Field, Mapping[str, Field], str], tuple[Http | Email, bool | None]]
+class AppriseUrl(msgspec.Struct, frozen=True):
+    """A destination that apprise reaches, for example ``slack://...``."""
+
+    url: str
+
+
+Target = Http | Email | AppriseUrl
+_Reader = Callable[[Field, Mapping[str, Field], str], tuple[Target, bool | None]]
 
 
 class Destination(msgspec.Struct, frozen=True, kw_only=True):
-    """A place that messages of a receiver go to: ``kind`` is webhook, email, alertmanager or owner."""
+    """A place that messages of a receiver go to: ``kind`` is webhook, email, alertmanager, apprise or owner."""
 
     name: str
     receiver: str
     kind: str
-    target: Http | Email
+    target: Target
     send_resolved: bool
 
     def __repr__(self) -> str:
@@ -80,7 +91,17 @@ class AlertRoute(msgspec.Struct, frozen=True, kw_only=True):
     interval_ms: int = 5 * MINUTE
     repeat_ms: int = DAY // 6
     goes_on: bool = False
+    muted: tuple[TimeInterval, ...] = ()
+    """Times in which the route sends nothing."""
+    active: tuple[TimeInterval, ...] | None = None
+    """Times outside of which the route sends nothing; None for no such limit."""
     routes: "tuple[AlertRoute, ...]" = ()
+
+    def is_muted(self, now_ms: int) -> bool:
+        """Return True at a time in epoch ms at which the route sends nothing; its alerts are sent afterwards."""
+        if any(one.contains(now_ms) for one in self.muted):
+            return True
+        return self.active is not None and not any(one.contains(now_ms) for one in self.active)
 
 
 class AlertConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,9 +121,8 @@ def load_config(path: str) -> AlertConfig:
 
 def read_config(content: Field) -> AlertConfig:
     """Return the settings of a file. Raises as ``load_config``."""
-    refused = dict.fromkeys(("time_intervals", "mute_time_intervals"), "time intervals are not supported")
-    refused["templates"] = _TEMPLATED
-    fields = content.fields(("global", "route", "receivers", "inhibit_rules", "allow"), refused)
+    known = ("global", "route", "receivers", "inhibit_rules", "time_intervals", _MUTED, "allow")
+    fields = content.fields(known, {"templates": _TEMPLATED})
     common = fields["global"].fields(_GLOBAL) if "global" in fields else {}
     destinations: list[Destination] = []
     names: list[str] = []
@@ -112,10 +132,15 @@ def read_config(content: Field) -> AlertConfig:
             entry.fail(f"the receiver {names[-1]!r} is defined twice")
     if len(destinations) > MOST_DESTINATIONS:
         fields["receivers"].fail(f"there are {len(destinations)} destinations; the limit is {MOST_DESTINATIONS}")
+    _check_apprise(fields.get("receivers", content), destinations)
     if "route" not in fields:
         content.fail("a route is needed, with the receiver of every alert")
+    # The field of Alertmanager before 0.24 is read too.
+    intervals = dict(
+        read_intervals([one for name in ("time_intervals", _MUTED) if name in fields for one in fields[name].items()])
+    )
     return AlertConfig(
-        route=_route(fields["route"], AlertRoute(receiver=""), names, [0]),
+        route=_RouteReader(names, intervals).read(fields["route"], AlertRoute(receiver="")),
         destinations=tuple(destinations),
         receivers=tuple(names),
         inhibitions=(CASCADES, *map(_inhibition, fields["inhibit_rules"].items() if "inhibit_rules" in fields else ())),
@@ -123,29 +148,55 @@ def read_config(content: Field) -> AlertConfig:
     )
 
 
-def _route(entry: Field, parent: AlertRoute, receivers: Sequence[str], count: list[int]) -> AlertRoute:
-    fields = entry.fields(_ROUTE, _NO_TIMES)
-    count[0] += 1
-    if count[0] > MOST_ROUTES:
-        entry.fail(f"there are more than {MOST_ROUTES} routes")
-    receiver = fields["receiver"].text(200) if "receiver" in fields else parent.receiver
-    if receiver not in receivers:
-        fields.get("receiver", entry).fail(f"the receiver {receiver!r} is not defined")
-    matchers = _matchers(fields)
-    if not parent.receiver and matchers:
-        entry.fail("the first route matches every alert: it has no matchers")
-    group_by = tuple(one.text(200) for one in fields["group_by"].items()) if "group_by" in fields else parent.group_by
-    times = {name: read_duration(fields[field]) for name, field in _TIMES.items() if field in fields}
-    plain = replace(parent, matchers=(), goes_on=False, routes=())
-    route = replace(plain, receiver=receiver, group_by=group_by, **times)
-    return replace(
-        route,
-        matchers=matchers,
-        goes_on=fields["continue"].truth() if "continue" in fields else False,
-        routes=tuple(_route(one, route, receivers, count) for one in fields["routes"].items())
-        if "routes" in fields
-        else (),
-    )
+class _RouteReader:
+    """Reads the tree of routes, which name receivers and time intervals."""
+
+    def __init__(self, receivers: Sequence[str], intervals: Mapping[str, tuple[TimeInterval, ...]]) -> None:
+        self._receivers = receivers
+        self._intervals = intervals
+        self._count = 0
+
+    def read(self, entry: Field, parent: AlertRoute) -> AlertRoute:
+        """Read a route and those below it. Raises ConfigurationError."""
+        fields = entry.fields(_ROUTE)
+        self._count += 1
+        if self._count > MOST_ROUTES:
+            entry.fail(f"there are more than {MOST_ROUTES} routes")
+        receiver = fields["receiver"].text(200) if "receiver" in fields else parent.receiver
+        if receiver not in self._receivers:
+            fields.get("receiver", entry).fail(f"the receiver {receiver!r} is not defined")
+        matchers = _matchers(fields)
+        if not parent.receiver and matchers:
+            entry.fail("the first route matches every alert: it has no matchers")
+        for name in (_MUTED, _ACTIVE) if not parent.receiver else ():
+            if name in fields:
+                fields[name].fail("the first route is for every alert at all times: give time intervals to its routes")
+        names = fields["group_by"].items() if "group_by" in fields else None
+        times = {name: read_duration(fields[field]) for name, field in _TIMES.items() if field in fields}
+        inherited = AlertRoute(
+            receiver=receiver,
+            group_by=parent.group_by if names is None else tuple(one.text(200) for one in names),
+            **({name: getattr(parent, name) for name in _TIMES} | times),
+        )
+        below = fields["routes"].items() if "routes" in fields else ()
+        return replace(
+            inherited,
+            matchers=matchers,
+            goes_on=fields["continue"].truth() if "continue" in fields else False,
+            muted=self._named(fields[_MUTED]) if _MUTED in fields else (),
+            active=self._named(fields[_ACTIVE]) or None if _ACTIVE in fields else None,
+            routes=tuple(self.read(one, inherited) for one in below),
+        )
+
+    def _named(self, entry: Field) -> tuple[TimeInterval, ...]:
+        found: list[TimeInterval] = []
+        for one in entry.items():
+            if (name := one.text(200)) not in self._intervals:
+                one.fail(
+                    f"the time interval {name!r} is not defined; defined are {', '.join(self._intervals) or 'none'}"
+                )
+            found += self._intervals[name]
+        return tuple(found)
 
 
 def _matchers(fields: Mapping[str, Field], prefix: str = "") -> tuple[LabelMatcher, ...]:
@@ -186,10 +237,10 @@ def _receiver(entry: Field, common: Mapping[str, Field], destinations: list[Dest
         "webhook": _webhook,
         "email": _email,
         "alertmanager": _webhook,
+        "apprise": _apprise,
         "owner": _email,
     }
-    unsupported = {"apprise_configs": "apprise_configs is not supported yet: use webhook_configs"}
-    fields = entry.fields(("name", *(f"{kind}_configs" for kind in kinds)), unsupported)
+    fields = entry.fields(("name", *(f"{kind}_configs" for kind in kinds)))
     if "name" not in fields or not (name := fields["name"].text(200)):
         entry.fail("a receiver needs a name")
     for kind, read in kinds.items():
@@ -221,6 +272,26 @@ def _webhook(entry: Field, common: Mapping[str, Field], kind: str) -> tuple[Http
     authorization = _authorization(fields["http_config"]) if "http_config" in fields else ""
     resolved = fields["send_resolved"].truth() if "send_resolved" in fields else None
     return Http(url=url, authorization=authorization, most=most), resolved
+
+
+def _apprise(entry: Field, common: Mapping[str, Field], kind: str) -> tuple[AppriseUrl, bool | None]:  # noqa: ARG001 - as the other
+    fields = entry.fields(("url", "url_file", "send_resolved"), dict.fromkeys(("title", "message"), _TEMPLATED))
+    url = _secret(entry, fields, "url", needed=True)
+    if not is_installed():
+        entry.fail("the package apprise is not installed: install jobmeter[apprise]")
+    return AppriseUrl(url), fields["send_resolved"].truth() if "send_resolved" in fields else None
+
+
+def _check_apprise(entry: Field, destinations: Sequence[Destination]) -> None:
+    """Refuse addresses that apprise does not understand."""
+    found = {one.name: one.target.url for one in destinations if isinstance(one.target, AppriseUrl)}
+    try:
+        wrong = unknown_urls([*found.values()]) if found else []
+    except SinkError as error:
+        entry.fail(error.message)
+    if wrong:
+        names = ", ".join([*found][at] for at in wrong)
+        entry.fail(f"apprise does not understand the url of {names}; see https://appriseit.com/services/")
 
 
 def _authorization(entry: Field) -> str:

@@ -10,7 +10,8 @@ from email.utils import formatdate, make_msgid
 
 import msgspec
 
-from jobmeter.alerts.config import Destination, Email, Http
+from jobmeter.alerts.apprise_process import notify
+from jobmeter.alerts.config import AppriseUrl, Destination, Email, Http
 from jobmeter.alerts.messages import Mail
 from jobmeter.model.alert import Message
 from jobmeter.ship.guard import DestinationPolicy
@@ -29,8 +30,12 @@ def deliver(destination: Destination, message: Message, guard: DestinationPolicy
     """Deliver a message. Raises SinkRefusedError for a final refusal, else SinkError."""
     if isinstance(destination.target, Http):
         _post(destination.target, message, guard)
+        return
+    mail = msgspec.json.decode(message.body, type=Mail)
+    if isinstance(destination.target, AppriseUrl):
+        notify(destination.target.url, " ".join(mail.subject.split())[:_MOST_SUBJECT], mail.text, guard)
     else:
-        _send_mail(destination.target, msgspec.json.decode(message.body, type=Mail), message, guard, user_of)
+        _send_mail(destination.target, mail, message, guard, user_of)
 
 
 def _post(target: Http, message: Message, guard: DestinationPolicy) -> None:

@@ -103,6 +103,8 @@ def _group(place: str, route: AlertRoute, destination: Destination, alert: Alert
 
 
 def _decide(group: _Group, old: NotificationGroup | None, now_ms: int, url: str, made: Decision) -> None:
+    if group.route.is_muted(now_ms):
+        return
     states = {one.fingerprint: one.state for one in group.alerts}
     fresh, ended = _changes(group, old)
     firing = [one for one in group.alerts if one.firing]

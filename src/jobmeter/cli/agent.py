@@ -2,6 +2,7 @@
 
 import logging
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -156,7 +157,7 @@ def command(  # noqa: PLR0913 - one for each option
         if problem := agent.once():
             raise ConfigurationError(problem)
         return
-    stop = stopped()
+    stop = stopped({signal.SIGUSR2: agent.release_devices})
     logging.getLogger("jobmeter").info("measuring %s every %s for %s", place.node, interval, server)
     if not agent.run(stop):
         logging.getLogger("jobmeter").info("undelivered data stays in the spool until the next start")

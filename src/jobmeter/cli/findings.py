@@ -1,10 +1,18 @@
-"""Findings as text on a terminal."""
+"""``jobmeter findings``, and findings as text on a terminal."""
 
 from collections.abc import Sequence
 
+import click
+import msgspec
 from rich.console import Console
 
-from jobmeter.cli.output import cell, moment
+from jobmeter.cli import completion, local
+from jobmeter.cli.grouped import GroupedCommand
+from jobmeter.cli.listing import show_listing
+from jobmeter.cli.options import choice, examples, since_option
+from jobmeter.cli.output import cell, console, moment, print_json
+from jobmeter.client.searches import FindingSearch
+from jobmeter.model.answers import FindingEntry
 from jobmeter.model.finding import Finding, FindingSummary, Severity
 
 STYLES = {Severity.CRITICAL: "bold red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
@@ -49,3 +57,65 @@ def print_finding(out: Console, one: Finding) -> None:
     for name, text in (*details(one), ("rule from", one.source)):
         out.print(f"  {cell(name):<12}{cell(text)}")
     out.print()
+
+
+SHOWN, MOST = 50, 1_000
+"""Default number of findings in the list, and the largest one."""
+_SPARE = ("user", "since", "rule", "state", "name")
+_GROUPS = {
+    "Filters": ("findings", "severities", "only_open", "since", "project"),
+    "Output": ("limit", "as_json"),
+}
+
+
+@click.command(
+    cls=GroupedCommand,
+    groups=_GROUPS,
+    epilog=examples("jobmeter findings --open", "jobmeter findings --severity critical --since 7d"),
+)
+@click.option(
+    "--finding",
+    "findings",
+    multiple=True,
+    metavar="RULE",
+    shell_complete=completion.rules,
+    help="Only findings of this rule.",
+)
+@click.option("--severity", "severities", multiple=True, type=choice(Severity), help="Only findings of this severity.")
+@click.option("--open", "only_open", is_flag=True, help="Only open findings of running jobs, the worst first.")
+@since_option("Reported at most this long ago, such as 30m or 7d.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, MOST),
+    default=SHOWN,
+    show_default=True,
+    metavar="N",
+    help="Show at most N findings.",
+)
+@click.option("--json", "as_json", is_flag=True, help="An array of objects.")
+@local.connection_options
+def command(limit: int, only_open: bool, as_json: bool, connection: local.LocalConnection, **options: object) -> None:
+    """List the findings of all jobs, the newest first.
+
+    `jobmeter diagnose JOB` shows the evidence of the findings of one job.
+
+    An option given several times matches any of its values.
+    """
+    given = {"limit": limit, "open": "true" if only_open else None, "project": connection.project, **options}
+    search = FindingSearch(**given)  # type: ignore[arg-type]
+    page = connection.open().all_findings(search)
+    if as_json:
+        print_json([msgspec.to_builtins(one) for one in page.findings])
+    elif page.findings:
+        columns = ("severity", "job", "name", "state", "user", "since", "finding", "rule")
+        show_listing(console(), columns, [_row(one) for one in page.findings], spare=_SPARE, folded="finding")
+        if page.more:
+            console().print(f"the first {len(page.findings)} shown: use --limit for more, or filter with --severity")
+    else:
+        narrowed = search != FindingSearch(limit=limit, project=connection.project)
+        console().print("no finding matches" if narrowed else "no findings yet", markup=False)
+
+
+def _row(one: FindingEntry) -> tuple[str, ...]:
+    state = f"{one.state}, open" if one.open else str(one.state)
+    return str(one.severity), one.job, one.name, state, one.user, moment(one.start), one.sentence, one.rule

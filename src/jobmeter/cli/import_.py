@@ -66,9 +66,10 @@ def command(
 ) -> None:
     """Import samples and job records from CSV, JSON lines, Parquet or offline files of W&B; - is standard input.
 
-    Columns: job_id, replica, node, device, metric, time, value and optionally cluster. time is ISO 8601 or epoch
-    milliseconds; value is in the metric's unit, see `jobmeter catalog`. A JSON line may also be a job record: an object
-    with job_id and no metric. Repeating an import changes nothing. The status is 1 if the server accepted no row.
+    Columns: job_id, replica, node, device, metric, time, value and optionally cluster and project. time is ISO 8601 or
+    epoch milliseconds; value is in the metric's unit, see `jobmeter catalog`. A JSON line may also be a job record: an
+    object with job_id and no metric. Repeating an import changes nothing. The status is 1 if the server accepted no
+    row.
     """
     if not all(importlib.util.find_spec(name) for name in ("numpy", "pyarrow", "zstandard")):
         raise ConfigurationError("importing needs the server extra: pip install 'jobmeter[server]'")

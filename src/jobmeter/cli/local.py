@@ -22,6 +22,7 @@ from jobmeter.cli.options import ca_file_option, data_folder, data_option, key_o
 from jobmeter.client.api import PAGE, Api
 from jobmeter.client.searches import JobSearch
 from jobmeter.client.transport import Transport
+from jobmeter.collect.files import make_folder
 from jobmeter.errors import ConfigurationError, JobmeterError, NotFoundError, UnavailableError
 from jobmeter.model.nearest import choices
 
@@ -235,7 +236,7 @@ def _started(folder: Path, ca_file: str | None) -> str:
 
     require()
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(folder)
         with _only_one(folder / "starting.lock"):
             return _listening(folder, ca_file) or _launch(folder, ca_file)
     except OSError as error:
@@ -263,7 +264,8 @@ def _only_one(lock: Path) -> Iterator[None]:
 def _launch(folder: Path, ca_file: str | None) -> str:
     log = folder / "server.log"
     command = [sys.executable, "-m", "jobmeter", "serve", "--data", str(folder), "--port", "0"]
-    with log.open("ab") as output:
+    # Commands and addresses of jobs stand in it: for the owner alone, as everything in the folder.
+    with open(log, "ab", opener=functools.partial(os.open, mode=0o600)) as output:
         begin = output.tell()
         process = subprocess.Popen(
             [*command, "--idle-exit", str(IDLE_EXIT_SECONDS)],

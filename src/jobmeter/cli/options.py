@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from pathlib import Path
 from threading import Event, Thread
-from types import FrameType
+from types import FrameType, MappingProxyType
 from typing import Any, TypeVar
 
 import click
@@ -155,9 +155,10 @@ def checked(check: Callable[[str, str], _Checked], value: str, option: str) -> _
         raise click.UsageError(error.message) from error
 
 
-def stopped() -> Event:
-    """Return an event that SIGTERM and SIGINT set. For the main thread.
+def stopped(on: Mapping[int, Callable[[], None]] = MappingProxyType({})) -> Event:
+    """Return an event that SIGTERM and SIGINT set. ``on``: calls for other signals, which return at once.
 
+    For the main thread.
     It works whichever thread gets the signal. The interpreter's own handlers run in the main thread, which a signal to
     another thread does not wake from a long wait.
     """
@@ -165,12 +166,13 @@ def stopped() -> Event:
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-    for number in stopping:
+    for number in (*stopping, *on):
         signal.signal(number, _ignored)
 
     def read() -> None:
-        while not stopping.intersection(os.read(reading, 1)):
-            pass
+        while (number := os.read(reading, 1)[0]) not in stopping:
+            if number in on:
+                on[number]()
         stop.set()
 
     Thread(target=read, name="signals", daemon=True).start()

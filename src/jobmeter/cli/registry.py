@@ -30,6 +30,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "catalog": "List all metrics.",
     },
     "Diagnose": {
+        "findings": "List the findings of all jobs.",
         "diagnose": "Find out why a job is slow or failed.",
         "compare": "Compare jobs side by side.",
     },
@@ -42,6 +43,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "delete": "Delete jobs and their data.",
         "backup": "Back up a running server.",
         "restore": "Restore a backup into an empty data folder.",
+        "size": "Compute the server that a number of nodes needs.",
     },
     "Share": {
         "key": "Create, list and revoke keys.",

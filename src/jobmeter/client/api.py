@@ -8,10 +8,11 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from jobmeter.client.bodies import Comparison, IngestReceipt, JobDetail, JobList, LogEntry, MetricAnswer, TimelineMoment
-from jobmeter.client.searches import EventSearch, JobSearch, LogSearch, MetricSearch, given
+from jobmeter.client.searches import EventSearch, FindingSearch, JobSearch, LogSearch, MetricSearch, given
 from jobmeter.client.transport import API, FRAMES, Response, Transport
 from jobmeter.errors import JobmeterError
 from jobmeter.model.answers import (
+    FindingList,
     LatestValue,
     NodeFaults,
     RuleBody,
@@ -99,6 +100,10 @@ class Api:
     def findings(self, job: str, project: str | None = None) -> list[Finding]:
         """Read the findings about a job, worst first. Raises NotFoundError."""
         return self.get(f"{_of(job)}/findings", given(project=project), list[Finding])
+
+    def all_findings(self, search: FindingSearch) -> FindingList:
+        """Read stored findings of all jobs: the newest first, or the worst first if only open ones are wanted."""
+        return self.get("/findings", search.parameters(), FindingList)
 
     def rules(self) -> list[RuleBody]:
         """List the diagnostic rules of the server."""

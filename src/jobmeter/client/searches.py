@@ -50,6 +50,18 @@ class JobSearch(Search):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FindingSearch(Search):
+    """Search for stored findings of all jobs."""
+
+    findings: Sequence[str] = ()
+    severities: Sequence[str] = ()
+    open: str | None = None
+    since: str | None = None
+    project: str | None = None
+    limit: int = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EventSearch(Search):
     """Search for events, of one job or all. ``level`` is the least."""
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 
 from jobmeter.collect.base import NodeIdentity, Owner, RecordSource
 from jobmeter.collect.checks.node import NodeChecks
@@ -73,7 +73,7 @@ class Agent:
         reads_kernel = logs is None or logs.kernel
         incidents, kills = IncidentWatch(), NodeKills(place, KernelWatch(place) if reads_kernel else None)
         sources: list[RecordSource] = [
-            NodeReporter(place, jobs.devices, interval_ms=interval_ms),
+            NodeReporter(place, jobs.devices, interval_ms=interval_ms, state=state),
             JobReporter(place, jobs.table.processes, clock.at_elapsed_ms),
             OwnerReporter(place, owners, jobs.table.processes),
             ClockReporter(place, clock),
@@ -119,6 +119,11 @@ class Agent:
         self._loop.tick(force=True, longest=_LAST_TURN)
         self._jobs.stop()
         return self._finish()
+
+    def release_devices(self) -> None:
+        """Close the drivers of accelerators for a minute, each in its own thread. Returns at once; for any thread."""
+        for one in self._jobs.accelerators:
+            Thread(target=one.release, name=f"release {one.name}", daemon=True).start()
 
     def once(self) -> str:
         """Measure once. Returns the reason of a failed delivery, else an empty text."""

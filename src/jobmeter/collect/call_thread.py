@@ -11,17 +11,16 @@ T = TypeVar("T")
 class CallThread(Generic[T]):
     """A daemon thread that runs one call at a time. A call that blocks holds up no caller.
 
-    For one calling thread. The thread starts with the first call.
+    For one calling thread at a time. The thread starts with the first call, also with the first after ``close``.
     """
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._calls: SimpleQueue[Callable[[], T] | None] = SimpleQueue()
+        self._calls: SimpleQueue[Callable[[], T] | None] | None = None
         self._done = Event()
         self._done.set()
         self._value: T | None = None
         self._error: BaseException | None = None
-        self._thread: Thread | None = None
 
     @property
     def busy(self) -> bool:
@@ -32,9 +31,9 @@ class CallThread(Generic[T]):
         """Start a call. False, without a start, while the previous one has not returned."""
         if self.busy:
             return False
-        if self._thread is None:
-            self._thread = Thread(target=self._work, name=self._name, daemon=True)
-            self._thread.start()
+        if self._calls is None:
+            self._calls = SimpleQueue()
+            Thread(target=self._work, args=(self._calls,), name=self._name, daemon=True).start()
         self._value = self._error = None
         self._done.clear()
         self._calls.put(call)
@@ -52,11 +51,12 @@ class CallThread(Generic[T]):
 
     def close(self) -> None:
         """End the thread, once its call has returned."""
-        if self._thread is not None:
+        if self._calls is not None:
             self._calls.put(None)
+            self._calls = None
 
-    def _work(self) -> None:
-        while (call := self._calls.get()) is not None:
+    def _work(self, calls: "SimpleQueue[Callable[[], T] | None]") -> None:
+        while (call := calls.get()) is not None:
             try:
                 self._value = call()
             except BaseException as error:  # noqa: BLE001 - the caller gets whatever it was

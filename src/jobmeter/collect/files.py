@@ -4,6 +4,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 _CHUNK = 65_536
@@ -29,6 +30,13 @@ def read(path: str, most: int = sys.maxsize) -> bytes | None:
         return None
     finally:
         os.close(descriptor)
+
+
+def make_folder(directory: Path) -> None:
+    """Create a folder and its missing parents, all for their owner alone. Raises OSError."""
+    for one in (*reversed(directory.parents), directory):
+        if not one.exists():
+            one.mkdir(mode=0o700, exist_ok=True)
 
 
 def required(*paths: str) -> bytes:

@@ -204,7 +204,7 @@ def accelerator_collectors(
         if not alone:
             allocated.append(KubeletAllocations(vendor, PodResources.of(machine), table.members, pods_folder(machine)))
         if job_mapping:
-            allocated.append(PrologAllocations(job_mapping, table.members, own.are_numbers_of_node))
+            allocated.append(PrologAllocations(job_mapping, table.members, own.are_plain))
         collectors.append(
             AcceleratorCollector(
                 place,

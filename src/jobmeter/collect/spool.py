@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 
+from jobmeter.collect.files import make_folder
 from jobmeter.errors import ConflictError, InvalidRequestError
 from jobmeter.wire.native.encode import count_samples
 from jobmeter.wire.native.frame import MAGIC, Frame, read_frame
@@ -51,8 +52,11 @@ class Spool:
     """
 
     def __init__(self, directory: Path, max_bytes: int = 256 * 2**20, segment_bytes: int = 2**20) -> None:
-        """Open the folder, created if missing. Raises ConflictError when another process has it open."""
-        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        """Open the folder, created if missing. Its file ``lock`` has the number of this process.
+
+        Raises ConflictError when another process has it open.
+        """
+        make_folder(directory)
         self.directory = directory
         self.dropped: dict[str, int] = {"spool.full": 0, "refused": 0}
         self.dropped_lines = 0
@@ -66,6 +70,8 @@ class Spool:
         except OSError as error:
             os.close(self._guard)
             raise ConflictError(f"another process uses the spool {directory}") from error
+        os.ftruncate(self._guard, 0)
+        os.write(self._guard, b"%d\n" % os.getpid())
         self._sizes = self._recover()
         self._read = SpoolPosition(min(self._sizes, default=0), 0)
         self._next = max(self._sizes, default=0) + 1

@@ -7,7 +7,7 @@ from functools import cached_property
 import msgspec
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.lives import Death, deaths
+from jobmeter.diagnose.lives import Death, deaths, plain
 from jobmeter.diagnose.rule import MOST_LINES, Findings, Rule, Weight, quoted
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.model.event import FINDING, Event
@@ -136,7 +136,7 @@ def _matcher(patterns: Sequence[str]) -> Callable[[str], bool]:
         return lambda _text: False
     compiled = re.compile("|".join(patterns), re.IGNORECASE)
     # The text is untrusted: an overlong line is not searched to its end.
-    return lambda text: compiled.search(text[:4_000]) is not None
+    return lambda text: compiled.search(plain(text[:4_000])) is not None
 
 
 def _events(case: Case, death: Death) -> list[Event]:

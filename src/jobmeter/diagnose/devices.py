@@ -1,13 +1,13 @@
 """Shared by rules about accelerators."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from msgspec.structs import replace
 
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.rule import Findings, Rule
-from jobmeter.diagnose.signal import Signal, device
+from jobmeter.diagnose.signal import Member, Signal, device
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.model.batch import Bools, Float64s
 from jobmeter.model.finding import Severity
@@ -126,6 +126,25 @@ def of_replica(signals: list[Signal], replica: str) -> Signal | None:
     values = np.vstack([signal.at(time) for signal in own])
     valid = ~np.isnan(values).all(axis=0)
     return replace(own[0], device="", time=time[valid], value=np.nanmean(values[:, valid], axis=0))
+
+
+def models(case: Case, metrics: Sequence[str], least: float) -> dict[Member, tuple[int, ...]]:
+    """Return what tells devices of different models apart: the group of each device in each of some limits.
+
+    Limits of one group differ by less than the share ``least`` from the next. A device without a limit counts for the
+    largest group.
+    """
+    members = {one.member: None for metric in metrics for one in case.means.get(metric, ())}
+    groups = []
+    for metric in metrics:
+        own = case.by_member(metric)
+        level = np.array([np.median(own[one].value) if one in own and len(own[one]) else np.nan for one in members])
+        known = np.sort(level[~np.isnan(level)])
+        edges = known[1:][known[1:] > (1 + least) * known[:-1]]
+        group = np.searchsorted(edges, level, side="right")
+        group[np.isnan(level)] = np.argmax(np.bincount(group[~np.isnan(level)], minlength=1))
+        groups.append(group.tolist())
+    return dict(zip(members, zip(*groups, strict=True), strict=True))
 
 
 def bound(signal: Signal, true: Bools, numbers: Numbers) -> Stretch | None:

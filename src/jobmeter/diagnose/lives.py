@@ -19,6 +19,9 @@ _TAIL = 60
 """Lines before an end in which a cause may stand that no exception names."""
 _RANK = re.compile(r"^\s*(?:\[\w*rank\s*\d+\]|\[\d+\]|\d+):\s?", re.IGNORECASE)
 _HEADER = "Traceback (most recent call last):"
+_LONGEST_MARK = 200
+_MARK = re.compile(r"(?:[|>\])\d]|\dZ|:) ?$", re.ASCII)
+"""End of what a logger or launcher puts before each line, equally long in all lines: a time, a name, a separator."""
 _CHAIN = ("During handling of the above exception", "The above exception was the direct cause")
 _EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?::\s|$)")
 
@@ -119,22 +122,33 @@ def plain(text: str) -> str:
     return _RANK.sub("", text, count=1)
 
 
+def _mark_length(text: str) -> int | None:
+    """Return the length of the mark before the header of a traceback, 0 for indentation; None for another line."""
+    text = text.rstrip()
+    if len(text) > _LONGEST_MARK or not text.endswith(_HEADER):
+        return None
+    mark = text[: -len(_HEADER)]
+    if not mark.strip():
+        return 0
+    return len(mark) if _MARK.search(mark) else None
+
+
 def _raised(lines: Sequence[LogLine]) -> Raised | None:
     """The exception of the last traceback; of a chain of them that of the first."""
     # Two streams of a replica interleave: a traceback is read in its own.
     texts = [(plain(line.text), line) for line in lines]
-    headers = [at for at, (text, _) in enumerate(texts) if text.strip() == _HEADER]
+    headers = [at for at, (text, _) in enumerate(texts) if _mark_length(text) is not None]
     if not headers:
         return None
     first = len(headers) - 1
     while first > 0 and any(
-        text.startswith(_CHAIN) for text, _ in texts[headers[first - 1] : headers[first]]
+        one in text for text, _ in texts[headers[first - 1] : headers[first]] for one in _CHAIN
     ):  # it was raised while another one was handled
         first -= 1
     begin = headers[first]
     end = headers[first + 1] if first + 1 < len(headers) else len(texts)
     stream = texts[begin][1].stream
-    own = [(text, line) for text, line in texts[begin:end] if line.stream == stream]
+    own = _without_marks([one for one in texts[begin:end] if one[1].stream == stream])
     for at, (text, line) in enumerate(own[1:], 1):
         if text and not text[0].isspace() and _EXCEPTION.match(text):
             message = [other for other, _ in own[at : at + 12]]
@@ -142,6 +156,15 @@ def _raised(lines: Sequence[LogLine]) -> Raised | None:
             shown = (line, *(one for _, one in own[max(0, at - 4) : at]))
             return Raised("\n".join(_until_chain(message)), shown, line.time_ns // NS_PER_MS)
     return None
+
+
+def _without_marks(traceback: list[tuple[str, LogLine]]) -> list[tuple[str, LogLine]]:
+    """Cut the mark before the header of a traceback off all of its lines, unless the header alone has that mark."""
+    header = traceback[0][0]
+    length = _mark_length(header) or 0
+    if not length or (len(traceback) > 1 and traceback[1][0][:1].isspace() > header[:1].isspace()):
+        return traceback
+    return [(text[length:], line) for text, line in traceback]
 
 
 def _until_chain(message: Sequence[str]) -> Sequence[str]:

@@ -7,8 +7,9 @@ ones noise averages out, and small differences show.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from types import MappingProxyType
 
 import msgspec
 import numpy as np
@@ -32,6 +33,8 @@ _TAIL = 0.05
 """Share of the members at either end that do not count for what the members span."""
 _ALIKE = 1 / 3
 """A member was like the others before where it differed by less than this share of what it differs now."""
+_TURNS = 0.25
+"""A member takes turns with others where it differs the other way for this share of the rest of the time."""
 _PAUSE = 0.5
 """Members pause together where their median falls below this share of its usual level."""
 
@@ -135,6 +138,9 @@ class Peers(msgspec.Struct, frozen=True, eq=False):
         one = last if last.last >= len(self.time) - 1 - half else longest
         windows = np.zeros(len(self.time), np.bool_)
         windows[one.first : one.last + 1] = apart[row, one.first : one.last + 1]
+        rest = np.arange(len(windows))
+        if self._takes_turns(row, windows, (rest < one.first) | (rest > one.last)):
+            return None
         start, end = int(self.time[one.first]), int(self.time[one.last]) + self.length
         signal = self.signals[row]
         before = (np.arange(len(self.time)) < one.first) & (self.time >= signal.time[0])
@@ -143,9 +149,20 @@ class Peers(msgspec.Struct, frozen=True, eq=False):
 
     def _was_alike(self, row: int, windows: Bools, before: Bools) -> bool:
         """True where a member was near the others before, in the metric in which it is farthest in some windows."""
+        relative = self._farthest(row, windows)
+        return float(np.abs(relative[before]).mean()) < _ALIKE * abs(float(relative[windows].mean()))
+
+    def _takes_turns(self, row: int, windows: Bools, rest: Bools) -> bool:
+        """True where a member differs the other way for much of the rest of the windows, and for half as long."""
+        relative = self._farthest(row, windows)
+        distance = float(relative[windows].mean())
+        reverse = rest & (relative * np.sign(distance) < -_ALIKE * abs(distance))
+        return int(reverse.sum()) >= max(int(windows.sum()) / 2, _TURNS * int(rest.sum()))
+
+    def _farthest(self, row: int, windows: Bools) -> Float64s:
+        """Return a member's relative distances from the others, in the metric in which these are largest in windows."""
         relative = [one.relative[row] for one in self.metrics.values()]
-        farthest = max(relative, key=lambda one: abs(float(one[windows].mean())))
-        return abs(float(farthest[before].mean())) < _ALIKE * abs(float(farthest[windows].mean()))
+        return max(relative, key=lambda one: abs(float(one[windows].mean())))
 
     def coarser(self) -> "Peers | None":
         """Return the same in windows of several times the length, as long as there are enough of these."""
@@ -192,16 +209,18 @@ def peers_of(
     least: float,
     floors: Mapping[str, float],
     numbers: Numbers,
+    models: Mapping[Member, Hashable] = MappingProxyType({}),
 ) -> Iterator[list[Peers]]:
     """Yield the members of each role that are to be compared, in all their metrics, in shorter and longer windows.
 
     ``load`` are the metrics that say how busy members are, the first that there is decides about pauses. A role has
-    ``least`` members. ``floors`` are the least spreads of metrics.
+    ``least`` members. ``floors`` are the least spreads of metrics. Members of different ``models`` are not compared.
     """
-    by_role: dict[str, dict[str, list[Signal]]] = {}
+    by_role: dict[Hashable, dict[str, list[Signal]]] = {}
     for metric, some in signals.items():
         for signal in some:
-            by_role.setdefault(role(signal), {}).setdefault(metric, []).append(signal)
+            like = role(signal), models.get(signal.member)
+            by_role.setdefault(like, {}).setdefault(metric, []).append(signal)
     for own in by_role.values():
         everything = [signal for some in own.values() for signal in some]
         one_of_each = list({signal.member: signal for signal in everything}.values())

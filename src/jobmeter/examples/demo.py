@@ -43,7 +43,9 @@ def command(seconds: float) -> None:
     with own_server() as server:
         api = server.api
         click.echo(f"  it listens at {api.transport.server}")
-        click.echo(f"  the page, signed in (once): {api.page_link()}")
+        if sys.stdout.isatty():
+            # In a file the link would be a secret, and dead as soon as the server is stopped.
+            click.echo(f"  the page, signed in (once): {api.page_link()}")
         train = ["python", "-m", "jobmeter.examples.train", "--seconds", f"{seconds:g}"]
         run = ["run", "--name", NAME, "--type", "PyTorchJob", "--replicas", "2"]
         _say(2, "a training job of two replicas, measured every second", ["jobmeter", *run, "--", *train])

@@ -8,6 +8,9 @@ from typing import Any
 
 import msgspec
 
+from jobmeter.model.finding import Severity
+from jobmeter.model.job import JobState
+
 
 class DeviceBody(msgspec.Struct, frozen=True, kw_only=True):
     """A device that a replica of a job has or had."""
@@ -329,3 +332,29 @@ class SpanList(msgspec.Struct, frozen=True, kw_only=True):
     trace: str = ""
     spans: list[SpanBody] = []
     next: str | None = None
+
+
+class FindingEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A stored finding with its job. The fault began at ``start`` and was last reported at ``time``.
+
+    ``open``: the job runs, and the finding has not ended.
+    """
+
+    project: str
+    job: str
+    name: str = ""
+    user: str = ""
+    state: JobState = JobState.UNKNOWN
+    rule: str = ""
+    severity: Severity = Severity.INFO
+    sentence: str = ""
+    start: int = 0
+    time: int = 0
+    open: bool = False
+
+
+class FindingList(msgspec.Struct, frozen=True, kw_only=True):
+    """Findings; ``more``: others follow them."""
+
+    findings: list[FindingEntry] = []
+    more: bool = False

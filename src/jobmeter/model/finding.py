@@ -121,6 +121,22 @@ def count_subjects(sentence: str) -> int:
     return 1 + (int(more[1]) if more else 0)
 
 
+class ListedFinding(msgspec.Struct, frozen=True, kw_only=True):
+    """A stored finding of a job: its rule, when its fault began (``start``) and when it was reported (``time``).
+
+    Times in epoch ms. ``open``: nothing has reported its end.
+    """
+
+    project: str
+    job: str
+    rule: str
+    severity: Severity
+    sentence: str
+    start: int
+    time: int
+    open: bool
+
+
 class FindingSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Stored findings of a job: their number (counted to 200), the worst severity, and their rules, worst first.
 

@@ -193,10 +193,15 @@ class ProjectsQuestion(msgspec.Struct, Question[list[Project]], frozen=True, kw_
 
 
 class JobSize(msgspec.Struct, frozen=True, kw_only=True):
-    """Number of replicas of a job, and the most GPUs that one of them had on one node."""
+    """Number of replicas of a job, and the most GPUs that one of them had on one node.
+
+    ``devices`` and ``nodes`` count all that it had, if the question is for ``places``.
+    """
 
     replicas: int = 0
     gpus: int = 0
+    devices: int = 0
+    nodes: int = 0
 
 
 class SizesQuestion(msgspec.Struct, Question[list[JobSize]], frozen=True, kw_only=True):
@@ -205,6 +210,7 @@ class SizesQuestion(msgspec.Struct, Question[list[JobSize]], frozen=True, kw_onl
     by_resource = of_job = True
 
     jobs: tuple[tuple[str, str], ...]
+    places: bool = False
 
 
 class JobPage(msgspec.Struct, frozen=True):
@@ -269,6 +275,14 @@ class JobFilter(msgspec.Struct, Question[JobPage], frozen=True, kw_only=True):
     descending: bool = True
     offset: int = 0
     limit: int = 100
+
+
+class StateCountsQuestion(msgspec.Struct, Question[dict[JobState, int]], frozen=True, kw_only=True):
+    """Question for the number of visible jobs that match, by state. States without jobs are left out."""
+
+    by_resource = of_job = True
+
+    jobs: JobFilter
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True):

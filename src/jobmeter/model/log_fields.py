@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.event import Level
-from jobmeter.model.log_tree import Between, Every, Like, LogQuery, Property, Without, Words, is_pattern, words_of
+from jobmeter.model.log_tree import And, Between, Like, LogQuery, Not, Phrase, Property, is_pattern, words_of
 from jobmeter.model.syslog import FACILITIES, WORDS, level_of_severity
 from jobmeter.model.time import parse_time_ns
 
@@ -58,11 +58,11 @@ def words_condition(text: str, *, literal: bool = False) -> LogQuery:
     A single ``*`` finds every line. Raises InvalidRequestError for a text without a letter or a digit.
     """
     if not literal and text and not text.strip("*"):
-        return Every(())
+        return And(())
     found = words_of(text) if literal else [re.sub(r"\*+", "*", word) for word in _PATTERN_WORD.findall(text.lower())]
     if not found:
         raise _wrong(f"{text[:40]!r} has no letter or digit to search for")
-    return Words(tuple(found))
+    return Phrase(tuple(found))
 
 
 def field_condition(name: str, compared: str, text: str, *, literal: bool = False) -> LogQuery:
@@ -72,7 +72,7 @@ def field_condition(name: str, compared: str, text: str, *, literal: bool = Fals
     ``*`` and ``?`` are plain characters. Raises InvalidRequestError for a value that the field cannot have.
     """
     if compared == "!=":
-        return Without(field_condition(name, ":", text, literal=literal))
+        return Not(field_condition(name, ":", text, literal=literal))
     if not literal and text[:1] in {"[", "{"}:
         raise _wrong("write a range with >= and <=, such as severity>=3 and severity<=4")
     if name in {"attempt", "time", "time_ns"}:
@@ -92,14 +92,14 @@ def _equal(name: str, text: str, *, literal: bool) -> LogQuery:
     if name in _VALUES:
         return _chosen(name, _VALUES[name], text, pattern=pattern)
     if pattern and not text.strip("*"):
-        return Without(Property(name, ("",)))
+        return Not(Property(name, ("",)))
     return Like(name, text) if pattern else Property(name, (text,))
 
 
 def _path(text: str, *, pattern: bool) -> LogQuery:
     """Return the condition of a file path that lines were read from: a part of their stream."""
     if not text:
-        return Without(Like("stream", f"{_FILE}*"))
+        return Not(Like("stream", f"{_FILE}*"))
     return Like("stream", _FILE + text) if pattern else Property("stream", (_FILE + text,))
 
 
@@ -137,7 +137,7 @@ def _ordered(name: str, compared: str, text: str) -> LogQuery:
 def _number(name: str, compared: str, text: str) -> LogQuery:
     """Return the condition of a number, or of a moment with its written precision."""
     if compared == ":" and text and not text.strip("*"):
-        return Every(())
+        return And(())
     low, high = _attempt(text) if name == "attempt" else _moment(text, nanoseconds=name == "time_ns")
     name = "attempt" if name == "attempt" else "time_ns"
     match compared:

@@ -13,7 +13,7 @@ import msgspec
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.log_fields import CHOICES, FIELDS, field_condition, words_condition
-from jobmeter.model.log_tree import Either, Every, LogQuery, Without
+from jobmeter.model.log_tree import And, LogQuery, Not, Or
 from jobmeter.model.syslog import SEVERITIES, severity_of
 
 MAX_QUERY = 4_096
@@ -100,7 +100,7 @@ class _Parser:
         while (token := self._next(group)).kind == "OR":
             self._at = token.end
             parts.append(self._every(depth, group))
-        return parts[0] if len(parts) == 1 else Either(tuple(parts))
+        return parts[0] if len(parts) == 1 else Or(tuple(parts))
 
     def _every(self, depth: int, group: str) -> LogQuery:
         parts = [self._one(depth, group)]
@@ -110,7 +110,7 @@ class _Parser:
             elif group not in {"", "text"}:
                 raise _wrong(f"a line has one {group}: put OR between the values in the parentheses")
             parts.append(self._one(depth, group))
-        return parts[0] if len(parts) == 1 else Every(tuple(parts))
+        return parts[0] if len(parts) == 1 else And(tuple(parts))
 
     def _one(self, depth: int, group: str) -> LogQuery:
         if depth > MAX_DEPTH:
@@ -120,7 +120,7 @@ class _Parser:
             raise self._missing(token)
         self._at = token.end
         if token.kind == "NOT":
-            return Without(self._one(depth + 1, group))
+            return Not(self._one(depth + 1, group))
         if token.kind == "(":
             return self._closed(self._either(depth + 1, group))
         return self._field(depth, token) if token.kind == "field" else self._value(group, token)
@@ -147,13 +147,13 @@ class _Parser:
                 raise _wrong(f"{token.text}{token.compared} takes one value without parentheses")
             self._at = value.end
             found = self._closed(self._either(depth + 1, token.text))
-            return Without(found) if token.compared == "!=" else found
+            return Not(found) if token.compared == "!=" else found
         values = [self._compared(token, value)]
         while self._text.startswith("|", self._at) and _continues(self._text, self._at + 1):
             self._at += 1
             values.append(self._compared(token, self._next(token.text)))
-        found = values[0] if len(values) == 1 else Either(tuple(values))
-        return Without(found) if token.compared == "!=" else found
+        found = values[0] if len(values) == 1 else Or(tuple(values))
+        return Not(found) if token.compared == "!=" else found
 
     def _compared(self, field: _Token, value: _Token) -> LogQuery:
         if value.kind not in {"word", "phrase", *_OPERATORS} or value.text in {"|", "||", "&&"}:

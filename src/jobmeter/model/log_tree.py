@@ -19,7 +19,7 @@ from jobmeter.model.syslog import level_of_severity, severity_of_level
 _WORD = re.compile(r"[^\x00-/:-`{-\x7f]+")
 
 
-class Words(msgspec.Struct, frozen=True, tag=True):
+class Phrase(msgspec.Struct, frozen=True, tag=True):
     """Condition: a line contains these words, adjacent and in order. A word with ``*`` or ``?`` is a pattern."""
 
     words: tuple[str, ...]
@@ -50,25 +50,25 @@ class Between(msgspec.Struct, frozen=True, tag=True):
     high: int
 
 
-class Without(msgspec.Struct, frozen=True, tag=True):
+class Not(msgspec.Struct, frozen=True, tag=True):
     """Condition: the part does not match."""
 
     part: "LogQuery"
 
 
-class Every(msgspec.Struct, frozen=True, tag=True):
+class And(msgspec.Struct, frozen=True, tag=True):
     """Condition: all parts match; without parts, every line does."""
 
     parts: tuple["LogQuery", ...]
 
 
-class Either(msgspec.Struct, frozen=True, tag=True):
+class Or(msgspec.Struct, frozen=True, tag=True):
     """Condition: at least one part matches."""
 
     parts: tuple["LogQuery", ...]
 
 
-LogQuery = Words | Property | Like | Between | Without | Every | Either
+LogQuery = Phrase | Property | Like | Between | Not | And | Or
 
 
 def effective_severity(line: LogLine) -> int | None:
@@ -116,7 +116,7 @@ def is_pattern(word: str) -> bool:
 def matches(query: LogQuery, line: LogLine) -> bool:
     """True if the query matches the line."""
     match query:
-        case Words(words):
+        case Phrase(words):
             return _has(words, words_of(line.text))
         case Property(field, values):
             return PROPERTIES[field](line) in values
@@ -124,11 +124,11 @@ def matches(query: LogQuery, line: LogLine) -> bool:
             return _glob(pattern).matches(PROPERTIES[field](line))
         case Between(field, low, high):
             return low <= NUMBERS[field](line) <= high
-        case Without(part):
+        case Not(part):
             return not matches(part, line)
-        case Every(parts):
+        case And(parts):
             return all(matches(part, line) for part in parts)
-        case Either(parts):
+        case Or(parts):
             return any(matches(part, line) for part in parts)
 
 

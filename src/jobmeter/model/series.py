@@ -175,6 +175,11 @@ def check_project(value: str, field: str = "project") -> str:
     return value
 
 
+def member_name(replica: str, node: str) -> str:
+    """Return the name of a job's member: the replica, else the node if samples name no replica, else ``worker-0``."""
+    return replica or node or "worker-0"
+
+
 def check_series(series: Series) -> Series:
     """Validate all names of a series. Raises InvalidRequestError naming the first invalid one."""
     if hasattr(series, "_checked"):

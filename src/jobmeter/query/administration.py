@@ -151,7 +151,7 @@ def damage(
 def probe(store: Store, registry: Registry, question: ProbeQuestion) -> bool:
     """Answer a ``ProbeQuestion``."""
     if question.part == "registry":
-        registry.key_by_token(b"")
+        registry.keys.by_token(b"")
     else:
         store.find(_PROBE)
     return True
@@ -182,7 +182,7 @@ def record_answers(store: Store, registry: Registry, clock: Clock, subjects: Sub
         KeysQuestion: lambda _, scope: list_keys(registry, scope.projects),
         KeyPoliciesQuestion: lambda question, scope: policies_of(registry, question.key, scope.projects),
         LinksQuestion: links,
-        UsageQuestion: lambda question, scope: registry.usage(question.month, scope.projects),
+        UsageQuestion: lambda question, scope: registry.usage.calls(question.month, scope.projects),
         RetentionQuestion: lambda question, scope: retentions(registry, question, scope),
         ShippersQuestion: lambda _, scope: shippers(registry, scope),
         StoredAlertsQuestion: lambda _, __: registry.alerts.all(),

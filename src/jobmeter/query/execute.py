@@ -12,9 +12,21 @@ from jobmeter.errors import ForbiddenError
 from jobmeter.model.answers import LatestValue
 from jobmeter.model.catalog import METRICS, with_derived
 from jobmeter.model.event import EventFilter, EventPage
-from jobmeter.model.job import Job, JobFilter, JobPage, JobSize, JobView, Node, Project, ProjectsQuestion, SizesQuestion
+from jobmeter.model.job import (
+    Job,
+    JobFilter,
+    JobPage,
+    JobSize,
+    JobState,
+    JobView,
+    Node,
+    Project,
+    ProjectsQuestion,
+    SizesQuestion,
+    StateCountsQuestion,
+)
 from jobmeter.model.log import LogLine, LogPage
-from jobmeter.model.log_tree import Every
+from jobmeter.model.log_tree import And
 from jobmeter.model.order import natural
 from jobmeter.model.phase import JobPhases
 from jobmeter.model.quality import JobQuality
@@ -23,12 +35,13 @@ from jobmeter.model.series import NO_JOB, NamePart, job_key
 from jobmeter.model.steps import SUMMARY_BUCKETS
 from jobmeter.model.time import MAX_TIME_MS, SECOND, Clock, TimeRange
 from jobmeter.model.trace_filter import SpanFilter, TraceFilter
-from jobmeter.query import gather, series, traces
+from jobmeter.query import selection, series, traces
 from jobmeter.query.administration import AllDamageQuestion, Answers, record_answers
+from jobmeter.query.buckets import BucketedSeries, read
 from jobmeter.query.defaults import CORE_METRICS, SUMMARY_METRICS, default_step, job_end, life
 from jobmeter.query.facts import JobFacts, JobFactsQuestion, NodeFacts, NodeFactsQuestion, job_facts, node_facts
+from jobmeter.query.findings import FindingListQuestion, list_findings
 from jobmeter.query.fleet import FleetQuestion, fleet
-from jobmeter.query.frame import BucketedSeries, read
 from jobmeter.query.group import (
     CapacityQuestion,
     GroupNodesQuestion,
@@ -54,6 +67,7 @@ from jobmeter.query.permitted import (
     permitted_names,
     permitted_projects,
     permitted_series,
+    permitted_states,
     projects_of_named,
 )
 from jobmeter.query.phase_facts import read_facts
@@ -143,6 +157,7 @@ class Executor:
             JobQuestion: lambda question, scope: opened(self._subjects.view(question.ref, scope), scope),
             JobViewsQuestion: self._views,
             JobFilter: self._list,
+            StateCountsQuestion: self._state_counts,
             ProjectsQuestion: self._list_projects,
             SizesQuestion: self._sizes,
             EventFilter: self._events,
@@ -152,6 +167,7 @@ class Executor:
             SpanFilter: lambda question, scope: traces.spans(store, question, scope, self._meter()),
             ReportedQuestion: self._reported,
             ReadingsQuestion: self._readings,
+            FindingListQuestion: lambda question, scope: list_findings(registry, question, scope, clock.now_ms()),
             FleetQuestion: lambda question, scope: fleet(registry, self._source, question, scope, self._meter()),
             NodesQuestion: lambda question, scope: find_nodes(registry, question, scope, clock.now_ms()),
             NodeFaultsQuestion: lambda question, scope: find_faults(registry, question, scope, clock.now_ms()),
@@ -201,9 +217,9 @@ class Executor:
         return reported(self._store, self._subjects.head(question.ref, scope), question, self._meter())
 
     def _readings(self, question: ReadingsQuestion, scope: Scope) -> Readings:
-        narrowing = gather.SeriesFilter(question.replicas, question.devices)
+        series_filter = selection.SeriesFilter(question.replicas, question.devices)
         view = self._subjects.view(question.ref, scope)
-        resolved = self._measurements.of_job(view, question.names, question.range, By.DEVICE, narrowing)
+        resolved = self._measurements.of_job(view, question.names, question.range, By.DEVICE, series_filter)
         return readings(self._store, question, resolved.layout.shape, self._meter())
 
     def _quality(self, question: QualityQuestion, scope: Scope) -> JobQuality:
@@ -253,7 +269,7 @@ class Executor:
             resolved = self._measurements.of_nodes(nodes, ref, scope, names, span, by)
             columns = newest(resolved.layout.shape, self._source, span, meter)
         layout = resolved.layout
-        found = values(BucketedSeries(layout.shape, columns, resolved.limits), rows, by, layout)
+        found = values(BucketedSeries(layout.shape, columns, resolved.limits), rows, question, layout)
         return sorted(found, key=lambda one: (one.metric, natural(one.replica), natural(one.node), natural(one.device)))
 
     def _measured_names(self, question: MeasuredNamesQuestion, scope: Scope) -> list[str]:
@@ -292,7 +308,7 @@ class Executor:
         nodes = self._subjects.nodes(question.ref, scope)
         about = permitted_about(self._registry, nodes, scope, self._clock.now_ms())
         if about is not None:
-            question = replace(question, query=about if question.query is None else Every((about, question.query)))
+            question = replace(question, query=about if question.query is None else And((about, question.query)))
         return selector_of(question, nodes)
 
     def _page(self, selector: LogSelector, budget: ReadBudget, meter: Meter) -> LogPage:
@@ -324,14 +340,14 @@ class Executor:
                 raise TypeError(f"no question about series: {question!r}")
 
     def _list(self, question: JobFilter, scope: Scope) -> JobPage:
-        if scope.job is not None:  # a filter could reveal the record of the shared job
+        narrowed = _visible_jobs(question, scope)
+        if narrowed is None:
             return JobPage([], 0)
-        visible = _narrowed(question.projects, question.ids, scope)
-        if visible is None:
-            return JobPage([], 0)
-        projects, ids = visible
-        narrowed = msgspec.structs.replace(question, projects=projects, ids=ids)
         return permitted_jobs(self._registry, narrowed, scope, self._clock.now_ms())
+
+    def _state_counts(self, question: StateCountsQuestion, scope: Scope) -> dict[JobState, int]:
+        narrowed = _visible_jobs(question.jobs, scope)
+        return {} if narrowed is None else permitted_states(self._registry, narrowed, scope, self._clock.now_ms())
 
     def _job_facts(self, question: JobFactsQuestion, scope: Scope) -> JobFacts:
         now_ms = self._clock.now_ms()
@@ -349,7 +365,8 @@ class Executor:
         return node_facts(self._registry, question, visible[0], scope, now_ms)
 
     def _sizes(self, question: SizesQuestion, scope: Scope) -> list[JobSize]:
-        found = self._registry.sizes(permitted_names(self._registry, question.jobs, scope, self._clock.now_ms()))
+        names = permitted_names(self._registry, question.jobs, scope, self._clock.now_ms())
+        found = self._registry.sizes(names, places=question.places)
         return [found.get(job, JobSize()) for job in question.jobs]
 
     def _views(self, question: JobViewsQuestion, scope: Scope) -> list[JobView]:
@@ -387,6 +404,14 @@ class Executor:
         visible = [node.last_seen for node in nodes if node.last_seen is not None]
         last = min(max(visible, default=now_ms), now_ms)
         return TimeRange(max(last - WINDOW_MS, 0), min(now_ms + self._limits.future_seconds * SECOND, MAX_TIME_MS))
+
+
+def _visible_jobs(question: JobFilter, scope: Scope) -> JobFilter | None:
+    """Narrow a filter to the scope. None if nothing is left."""
+    if scope.job is not None:  # a filter could reveal the record of the shared job
+        return None
+    visible = _narrowed(question.projects, question.ids, scope)
+    return None if visible is None else msgspec.structs.replace(question, projects=visible[0], ids=visible[1])
 
 
 def _narrowed(

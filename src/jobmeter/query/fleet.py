@@ -18,8 +18,8 @@ from jobmeter.model.order import natural
 from jobmeter.model.question import Question
 from jobmeter.model.series import Series
 from jobmeter.model.time import MINUTE, SECOND, TimeRange
+from jobmeter.query.buckets import BucketedSeries, read
 from jobmeter.query.faults import NodeFault, node_faults
-from jobmeter.query.frame import BucketedSeries, read
 from jobmeter.query.idle import HOLD_MS, IDLE
 from jobmeter.query.inventory import Inventory, device_states, named_devices
 from jobmeter.query.meter import Meter
@@ -27,7 +27,7 @@ from jobmeter.query.nodes import SILENT_MS, NodeState, machines, state_of, visib
 from jobmeter.query.permitted import permitted_jobs, permitted_series
 from jobmeter.query.plan import WHOLE_MS
 from jobmeter.query.request import Statistic, metrics_of, sources
-from jobmeter.query.shape import SelectedSeries, SeriesPart, SubjectKey
+from jobmeter.query.selected_series import SelectedSeries, SeriesPart, SubjectKey
 from jobmeter.query.source import Source
 from jobmeter.query.usage import DEVICES, UsageReadings
 from jobmeter.registry.base import Registry

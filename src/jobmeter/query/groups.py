@@ -12,8 +12,8 @@ from jobmeter.errors import LimitExceededError, NotFoundError
 from jobmeter.model.batch import References, SeriesKeys
 from jobmeter.model.job import JobFilter, JobState, JobView, Node
 from jobmeter.model.time import DAY, Clock, TimeRange
-from jobmeter.query import gather
-from jobmeter.query.frame import BucketedSeries, read
+from jobmeter.query import selection
+from jobmeter.query.buckets import BucketedSeries, read
 from jobmeter.query.group import (
     Amounts,
     CapacityQuestion,
@@ -35,7 +35,7 @@ from jobmeter.query.permitted import permitted_jobs
 from jobmeter.query.plan import WHOLE_MS
 from jobmeter.query.reduce import bucket
 from jobmeter.query.request import GroupRef, metrics_of, sources
-from jobmeter.query.shape import SelectedSeries
+from jobmeter.query.selected_series import SelectedSeries
 from jobmeter.query.source import Source
 from jobmeter.query.subjects import projects_of
 from jobmeter.query.usage import (
@@ -242,7 +242,7 @@ class Groups:
         most = _SERIES * self._limits.query_series
         metrics = sources(metrics_of(names))
         nodes = partial(self._registry.nodes, projects)
-        return SelectedSeries(gather.of_jobs(self._source.store, views, metrics, span, self._limits, nodes, most))
+        return SelectedSeries(selection.of_jobs(self._source.store, views, metrics, span, self._limits, nodes, most))
 
     def _capacities(
         self, nodes: Sequence[Node], parts: UsageParts, projects: frozenset[str] | None, span: TimeRange

@@ -8,18 +8,18 @@ from msgspec.structs import replace
 
 from jobmeter.model.answers import LatestValue
 from jobmeter.model.batch import Bools, BucketColumns, Int64s, References, SampleColumns, SeriesKeys
-from jobmeter.model.catalog import Metric
+from jobmeter.model.catalog import Aggregate, Metric
 from jobmeter.model.job import JobView
 from jobmeter.model.question import Question
 from jobmeter.model.time import MINUTE, TimeRange
-from jobmeter.query.frame import BucketedSeries, in_order
+from jobmeter.query.buckets import BucketedSeries, in_order
 from jobmeter.query.layout import Layout
 from jobmeter.query.lines import joined_by, unit_of
 from jobmeter.query.meter import Meter
 from jobmeter.query.reduce import bucket, merge, take
 from jobmeter.query.request import By, JobRef, NodeRef, Statistic, sources
 from jobmeter.query.restarts import join_restarts
-from jobmeter.query.shape import SelectedSeries
+from jobmeter.query.selected_series import SelectedSeries
 from jobmeter.query.source import Source
 from jobmeter.query.table import lines_of
 
@@ -31,7 +31,7 @@ _FINEST_MS = 1
 class LatestQuestion(msgspec.Struct, Question[list[LatestValue]], frozen=True):
     """Question for the newest value of each line, at most 5 minutes older than the subject's newest sample.
 
-    Sorted like lines. Without metrics: the core metrics.
+    Sorted like lines. Without metrics: the core metrics. ``aggregate`` None: lines combine members as in the catalogue.
     """
 
     by_resource = of_job = True
@@ -39,6 +39,7 @@ class LatestQuestion(msgspec.Struct, Question[list[LatestValue]], frozen=True):
     ref: JobRef | NodeRef
     metrics: tuple[str, ...] = ()
     by: By = By.REPLICA
+    aggregate: Aggregate | None = None
 
 
 def newest(shape: SelectedSeries, source: Source, span: TimeRange, meter: Meter) -> BucketColumns:
@@ -82,12 +83,14 @@ def _ends(columns: BucketColumns) -> BucketColumns:
     return take(columns, ended)
 
 
-def values(frame: BucketedSeries, metrics: Sequence[Metric], by: By, layout: Layout) -> Iterator[LatestValue]:
+def values(
+    frame: BucketedSeries, metrics: Sequence[Metric], question: LatestQuestion, layout: Layout
+) -> Iterator[LatestValue]:
     """Compute the latest values of metrics for the lines of a layout, from a frame of ``newest`` columns."""
     line, heads = layout.line, layout.heads
     for metric in metrics:
         unit = unit_of(metric, Statistic.MEAN)
-        table = lines_of(frame, metric, Statistic.MEAN, joined_by(metric, by), line)
+        table = lines_of(frame, metric, Statistic.MEAN, question.aggregate or joined_by(metric, question.by), line)
         times = _times(frame, metric, line, len(heads))
         for owner, value in zip(table.owner.tolist(), table.value.tolist(), strict=True):
             replica, node, device, rank = heads[owner]

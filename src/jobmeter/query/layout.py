@@ -10,10 +10,10 @@ from jobmeter.kernel import window as kernel
 from jobmeter.model.batch import Int64s, SeriesKeys
 from jobmeter.model.catalog import Aggregate, Metric, find
 from jobmeter.model.job import JobView
-from jobmeter.query.gather import devices_of
 from jobmeter.query.lines import LineLabels, Ranks, assign, joined_by, sort_key
 from jobmeter.query.request import By, LineName, MetricQuery, Statistic
-from jobmeter.query.shape import SelectedSeries, SubjectKey
+from jobmeter.query.selected_series import SelectedSeries, SubjectKey
+from jobmeter.query.selection import devices_of
 from jobmeter.store.base import StoreMemory
 from jobmeter.store.cache import Cache
 

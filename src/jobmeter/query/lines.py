@@ -11,7 +11,7 @@ from jobmeter.model.catalog import Aggregate, Kind, Metric
 from jobmeter.model.job import JobView
 from jobmeter.model.order import natural
 from jobmeter.query.request import By, Statistic
-from jobmeter.query.shape import SelectedSeries, SubjectKey
+from jobmeter.query.selected_series import SelectedSeries, SubjectKey
 
 
 class LineLabels(NamedTuple):

@@ -15,8 +15,8 @@ from jobmeter.model.catalog import Metric
 from jobmeter.model.job import Job, JobView, Node
 from jobmeter.model.series import NO_JOB, job_key
 from jobmeter.model.time import HOUR, Clock, TimeRange
-from jobmeter.query import gather
-from jobmeter.query.frame import BucketedSeries, read, read_memory
+from jobmeter.query import selection
+from jobmeter.query.buckets import BucketedSeries, read, read_memory
 from jobmeter.query.groups import Groups
 from jobmeter.query.layout import MOST_POINTS, Layout, Layouts, lay_out
 from jobmeter.query.lines import Ranks, joined_by, unit_of
@@ -45,7 +45,7 @@ from jobmeter.query.response_cache import ResponseCache, Validator
 from jobmeter.query.restarts import join_restarts
 from jobmeter.query.result_cache import Part, ResultCache, Tables, ends, interleave, middle
 from jobmeter.query.sampled import SampledLine, SampledQuestion, Sampling
-from jobmeter.query.shape import SelectedSeries
+from jobmeter.query.selected_series import SelectedSeries
 from jobmeter.query.source import RAW_IS_QUICK, Source
 from jobmeter.query.subjects import Subjects, projects_of, shown
 from jobmeter.query.table import EMPTY, ResultTable, lines_of
@@ -161,23 +161,23 @@ class Measurements:
         names: frozenset[str],
         span: TimeRange,
         by: By,
-        narrowing: gather.SeriesFilter = gather.EVERYTHING,
+        series_filter: selection.SeriesFilter = selection.EVERYTHING,
     ) -> ResolvedQuery:
         """Resolve some metrics of a job to series in lines."""
         job = view.job
-        key = (job.project, job.id, names, by, narrowing, series_since(span, self._limits))
+        key = (job.project, job.id, names, by, series_filter, series_since(span, self._limits))
         revision, unassigned = self._revisions(job)
         layout = None if revision is None else self._layouts.get(key, view, revision, unassigned)
         if layout is not None:
             return ResolvedQuery(job.project, layout, job.limits)
-        own = gather.own_series(self._store, job, names, self._limits, series_since(span, self._limits))
+        own = selection.own_series(self._store, job, names, self._limits, series_since(span, self._limits))
         validator = own if revision is None else revision
         layout = None if revision is not None else self._layouts.get(key, view, own, unassigned)
         if layout is None:
             nodes = partial(self._subjects.nodes_of, job.project)
-            found = gather.of_job(self._store, view, own, names, span, self._limits, nodes)
+            found = selection.of_job(self._store, view, own, names, span, self._limits, nodes)
             ranks, others = Ranks.of(view), unassigned if found.unassigned else None
-            joined = join_restarts(narrowing.filter(found.entries), view, by)
+            joined = join_restarts(series_filter.filter(found.entries), view, by)
             range_independent = (
                 found.range_independent and joined.range_independent and (others is not None or not found.unassigned)
             )
@@ -197,15 +197,15 @@ class Measurements:
         names: frozenset[str],
         span: TimeRange,
         by: By,
-        narrowing: gather.SeriesFilter = gather.EVERYTHING,
+        series_filter: selection.SeriesFilter = selection.EVERYTHING,
     ) -> ResolvedQuery:
         """Resolve some metrics of nodes to series in lines."""
         # A key that sees only some resources must not see another project's node of equal name.
         own = scope.grant is not None
         projects = frozenset(node.project for node in nodes) if own else projects_of(ref.project, scope)
-        found = gather.series_of_nodes(self._store, nodes, projects, names, span, self._limits)
-        entries = gather.of_nodes(permitted_series(self._registry, found, scope, self._clock.now_ms()))
-        layout = lay_out(SelectedSeries(narrowing.filter(entries)), by, Ranks.of(None), range_independent=False)
+        found = selection.series_of_nodes(self._store, nodes, projects, names, span, self._limits)
+        entries = selection.of_nodes(permitted_series(self._registry, found, scope, self._clock.now_ms()))
+        layout = lay_out(SelectedSeries(series_filter.filter(entries)), by, Ranks.of(None), range_independent=False)
         return ResolvedQuery(ref.project or "", layout, {})
 
     def _result_from_memory(
@@ -266,11 +266,11 @@ class Measurements:
             return None
         keys = resolved.layout.shape.keys if resolved.layout.range_independent else None
         in_memory = self._store.memory
-        written = None if keys is None or in_memory is None else in_memory.written(keys)
-        if written is None:
+        write_revision = None if keys is None or in_memory is None else in_memory.write_revision(keys)
+        if write_revision is None:
             return None
         revision = self._store.revision(resolved.layout.shape.jobs)
-        return Validator(resolved.layout, resolved.limits, written, self._clock.now_ms() // HOUR, revision)
+        return Validator(resolved.layout, resolved.limits, write_revision, self._clock.now_ms() // HOUR, revision)
 
     def _tables(self, query: MetricQuery, metrics: Sequence[Metric], resolved: ResolvedQuery, meter: Meter) -> Tables:
         """Compute the values of each metric by line; closed hours are cached."""
@@ -306,15 +306,15 @@ class Measurements:
         return lines_of(frame, metric, query.statistic, how, layout.line, one_line_per_series=one_line_per_series)
 
     def _resolve(self, query: MetricQuery, scope: Scope, names: frozenset[str]) -> ResolvedQuery:
-        narrowing = gather.SeriesFilter(query.replicas, query.devices, query.labels)
+        series_filter = selection.SeriesFilter(query.replicas, query.devices, query.labels)
         if not isinstance(query.subject, JobRef):
             if isinstance(query.subject, NodeRef):
                 nodes = self._subjects.nodes(query.subject, scope)
             else:
                 nodes = self._groups.members(query.subject, query.range, scope)
-            return self.of_nodes(nodes, query.subject, scope, names, query.range, query.by, narrowing)
+            return self.of_nodes(nodes, query.subject, scope, names, query.range, query.by, series_filter)
         view = self._subjects.view(query.subject, scope, alone=_needs_head_alone(query, names))
-        return self.of_job(view, names, query.range, query.by, narrowing)
+        return self.of_job(view, names, query.range, query.by, series_filter)
 
     def _resolve_cached(self, query: MetricQuery, scope: Scope, names: frozenset[str]) -> ResolvedQuery | None:
         """Resolve a query without waiting; None if the job, its series or their layout are not in memory."""
@@ -327,15 +327,15 @@ class Measurements:
         revision, unassigned = self._revisions(job)
         if revision is None:
             return None
-        narrowing = gather.SeriesFilter(query.replicas, query.devices, query.labels)
-        key = (job.project, job.id, names, query.by, narrowing, series_since(query.range, self._limits))
+        series_filter = selection.SeriesFilter(query.replicas, query.devices, query.labels)
+        key = (job.project, job.id, names, query.by, series_filter, series_since(query.range, self._limits))
         layout = self._layouts.get(key, view, revision, unassigned)
         return None if layout is None else ResolvedQuery(job.project, layout, job.limits)
 
 
 def _needs_head_alone(query: MetricQuery, names: frozenset[str]) -> bool:
     """True if neither ranks nor allocations matter: then the job is read without replicas, which is faster."""
-    return query.by is By.JOB and not gather.of_devices(names)
+    return query.by is By.JOB and not selection.of_devices(names)
 
 
 def _lines(metric: Metric, query: MetricQuery, table: ResultTable, layout: Layout) -> list[tuple[int, Line]]:

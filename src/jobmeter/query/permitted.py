@@ -3,6 +3,7 @@
 Totals, newest members and sums cover only the permitted jobs, as if no other jobs existed.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
@@ -11,7 +12,7 @@ from msgspec.structs import replace
 
 from jobmeter.access.principal import Scope
 from jobmeter.errors import ForbiddenError, LimitExceededError, NotFoundError
-from jobmeter.model.job import Condition, Job, JobFilter, JobPage, Node, Operator, Project
+from jobmeter.model.job import Condition, Job, JobFilter, JobPage, JobState, Node, Operator, Project
 from jobmeter.model.log_tree import LogQuery, Property
 from jobmeter.model.question import Question
 from jobmeter.model.series import Series
@@ -54,6 +55,13 @@ def permitted_jobs(registry: Registry, question: JobFilter, scope: Scope, now_ms
         return registry.jobs(question, now_ms)
     found = list(_every(registry, question, scope, now_ms))
     return JobPage(found[question.offset : question.offset + question.limit], len(found))
+
+
+def permitted_states(registry: Registry, question: JobFilter, scope: Scope, now_ms: int) -> dict[JobState, int]:
+    """Return the number of permitted jobs by state. Raises LimitExceededError if too many have to be checked."""
+    if scope.grant is None:
+        return registry.state_counts(question, now_ms)
+    return dict(Counter(job.state for job in _every(registry, question, scope, now_ms)))
 
 
 def permitted_names(registry: Registry, jobs: Iterable[JobName], scope: Scope, now_ms: int) -> AbstractSet[JobName]:

@@ -18,11 +18,11 @@ from jobmeter.model.time import NS_PER_MS, TimeRange
 from jobmeter.query.checkpoints import Saying, checkpoint_reports
 from jobmeter.query.course import Course
 from jobmeter.query.defaults import default_step, life
-from jobmeter.query.gather import own_series
 from jobmeter.query.meter import Meter
 from jobmeter.query.phases import PREPARING, SCHEDULED, PhaseFacts
 from jobmeter.query.request import By, JobRef, LogQuestion, MetricQuery
 from jobmeter.query.sampled import SampledQuestion
+from jobmeter.query.selection import own_series
 from jobmeter.query.source import Source, buckets
 
 STEPS = 720

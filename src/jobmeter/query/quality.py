@@ -19,10 +19,10 @@ from jobmeter.model.series import NO_JOB, NamePart, Series, job_key
 from jobmeter.model.time import MINUTE, TimeRange
 from jobmeter.query.defaults import default_step, life
 from jobmeter.query.gaps import Gaps, Presence, gaps
-from jobmeter.query.gather import own_series
 from jobmeter.query.meter import Meter
 from jobmeter.query.quality_text import sentences
 from jobmeter.query.request import JobRef
+from jobmeter.query.selection import own_series
 from jobmeter.query.source import Source, buckets
 from jobmeter.settings import Limits
 from jobmeter.store.base import SeriesSelector, Store

@@ -15,7 +15,7 @@ from jobmeter.model.question import Question
 from jobmeter.model.time import TimeRange
 from jobmeter.query.meter import Meter
 from jobmeter.query.request import JobRef, metrics_of, sources
-from jobmeter.query.shape import SelectedSeries, SeriesPart
+from jobmeter.query.selected_series import SelectedSeries, SeriesPart
 from jobmeter.query.source import expected
 from jobmeter.store.base import Store
 

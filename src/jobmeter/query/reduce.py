@@ -111,7 +111,7 @@ def _interleave(parts: Sequence[BucketColumns]) -> BucketColumns:
     Each part is sorted by series. If the parts follow each other in time, as they nearly always do, no sorting is
     needed.
     """
-    _, places = weave([part.index for part in parts])
+    _, places = merge_order([part.index for part in parts])
     size = sum(map(len, parts))
     columns = {}
     for name in FIELDS:
@@ -122,7 +122,7 @@ def _interleave(parts: Sequence[BucketColumns]) -> BucketColumns:
     return BucketColumns(**columns)
 
 
-def weave(owners: Sequence[Uint32s | Int64s]) -> tuple[Positions, list[Positions]]:
+def merge_order(owners: Sequence[Uint32s | Int64s]) -> tuple[Positions, list[Positions]]:
     """Positions that interleave several parts by owner, and within an owner in the order of the parts.
 
     Each part is sorted by owner and not empty. Returns the number of rows per owner, then the positions of each part's

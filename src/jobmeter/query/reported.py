@@ -13,9 +13,9 @@ from jobmeter.model.order import natural
 from jobmeter.model.question import Question
 from jobmeter.model.series import Series
 from jobmeter.model.time import SECOND, TimeRange
-from jobmeter.query.gather import own_series
 from jobmeter.query.meter import Meter
 from jobmeter.query.request import JobRef
+from jobmeter.query.selection import own_series
 from jobmeter.settings import Limits
 from jobmeter.store.base import Store
 

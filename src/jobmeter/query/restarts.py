@@ -18,7 +18,7 @@ from jobmeter.model.job import AllocationSource, JobView
 from jobmeter.model.order import natural
 from jobmeter.model.time import MAX_TIME_MS
 from jobmeter.query.request import By
-from jobmeter.query.shape import SeriesPart, SubjectKey
+from jobmeter.query.selected_series import SeriesPart, SubjectKey
 
 _Time = tuple[int, int]
 """Time in which a replica had something: start and exclusive end in ms."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from jobmeter.model.time import HOUR, TimeRange, whole_steps
 from jobmeter.query.layout import Layout
-from jobmeter.query.reduce import weave
+from jobmeter.query.reduce import merge_order
 from jobmeter.query.table import ResultTable
 from jobmeter.store.base import Tier
 from jobmeter.store.cache import Cache
@@ -80,7 +80,7 @@ def interleave(tables: Sequence[ResultTable]) -> ResultTable:
     filled = [table for table in tables if len(table)]
     if len(filled) < 2:
         return filled[0] if filled else tables[0]
-    total, places = weave([table.owner for table in filled])
+    total, places = merge_order([table.owner for table in filled])
     size = sum(map(len, filled))
     time, value = np.empty(size, np.int64), np.empty(size)
     for table, place in zip(filled, places, strict=True):

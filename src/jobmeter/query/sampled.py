@@ -13,7 +13,7 @@ from jobmeter.model.batch import Int64s
 from jobmeter.model.catalog import CATALOG
 from jobmeter.model.job import JobView
 from jobmeter.model.question import Question
-from jobmeter.query.frame import BucketedSeries
+from jobmeter.query.buckets import BucketedSeries
 from jobmeter.query.gaps import Presence
 from jobmeter.query.layout import Layout
 from jobmeter.query.request import Line, MetricQuery

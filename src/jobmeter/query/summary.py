@@ -11,8 +11,8 @@ from jobmeter.model.catalog import Aggregate, Kind, Metric, find
 from jobmeter.model.job import JobState, JobView
 from jobmeter.model.question import Question
 from jobmeter.model.time import TimeRange, ceil_to, floor_to
+from jobmeter.query.buckets import BucketedSeries
 from jobmeter.query.defaults import job_end, job_start
-from jobmeter.query.frame import BucketedSeries
 from jobmeter.query.plan import WHOLE_MS
 from jobmeter.query.reduce import coarsen
 from jobmeter.query.request import JobRef, Statistic

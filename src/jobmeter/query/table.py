@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from jobmeter.model.batch import Bools, BucketColumns, Float64s, Int64s
 from jobmeter.model.catalog import CATALOG, Aggregate, Kind, Metric, MetricScope
-from jobmeter.query.frame import BucketedSeries
+from jobmeter.query.buckets import BucketedSeries
 from jobmeter.query.reduce import is_sorted, relabel, take
 from jobmeter.query.request import Statistic, is_own
 

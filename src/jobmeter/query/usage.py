@@ -17,11 +17,11 @@ from jobmeter.model.catalog import CATALOG
 from jobmeter.model.job import Job, JobState, JobView, Replica
 from jobmeter.model.order import natural
 from jobmeter.model.time import MINUTE, TimeRange
-from jobmeter.query.frame import BucketedSeries
-from jobmeter.query.gather import owner_of
+from jobmeter.query.buckets import BucketedSeries
 from jobmeter.query.group import Amounts, ResourceUsage
 from jobmeter.query.inventory import Inventory
 from jobmeter.query.request import Statistic
+from jobmeter.query.selection import owner_of
 from jobmeter.query.table import lines_of
 
 METRICS = (

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from jobmeter.errors import UnavailableError
 from jobmeter.model.event import WHOLE_SERVER, Event, EventFilter, EventPage
-from jobmeter.model.finding import FindingSummary
-from jobmeter.model.job import Allocation, Job, JobFilter, JobGroup, JobPage, JobSize, JobView, Node, Project
+from jobmeter.model.finding import FindingSummary, ListedFinding
+from jobmeter.model.job import Allocation, Job, JobFilter, JobGroup, JobPage, JobSize, JobState, JobView, Node, Project
 from jobmeter.model.record import LeaseRecord, Records
 from jobmeter.model.retention import Retention
 from jobmeter.model.time import DAY, TimeRange
@@ -32,6 +32,7 @@ from jobmeter.registry.alerts import AlertTable
 from jobmeter.registry.breaker import OBSERVE_SECONDS, SHORT_SECONDS, SLOW_SECONDS
 from jobmeter.registry.columns.column_store import ColumnStore
 from jobmeter.registry.database import SQLITE, Database
+from jobmeter.registry.finding_list import EventsOfFindings, read_findings
 from jobmeter.registry.finding_summaries import finding_summaries
 from jobmeter.registry.interval_cache import IntervalCache
 from jobmeter.registry.keys import KeyTable
@@ -46,7 +47,7 @@ from jobmeter.registry.tasks import TaskTable
 from jobmeter.registry.usage import UsageTable
 
 
-class Registry(KeyTable, LeaseTable, UsageTable):
+class Registry:
     """The relational database of jobs, nodes and keys: SQLite or PostgreSQL.
 
     Every method may be called from any thread and is one transaction. A failure of the database is UnavailableError.
@@ -57,7 +58,6 @@ class Registry(KeyTable, LeaseTable, UsageTable):
         """Use a database, and bring its tables up to date. ``retention`` is for projects without a setting."""
         self._database = database
         self._retention = retention
-        self.shippers = Shippers(database)
         self._columns = ColumnStore(database)
         # A single process serves a SQLite database: nobody else writes its jobs.
         alone = database.kind == SQLITE
@@ -65,6 +65,10 @@ class Registry(KeyTable, LeaseTable, UsageTable):
         self._intervals = IntervalCache(alone=alone)
         self._counting = threading.Lock()
         self._events_dropped = 0
+        self.keys = KeyTable(database)
+        self.leases = LeaseTable(database)
+        self.usage = UsageTable(database)
+        self.shippers = Shippers(database)
         self.tasks = TaskTable(database)
         self.pods = PodTable(database)
         self.alerts = AlertTable(database)
@@ -105,7 +109,7 @@ class Registry(KeyTable, LeaseTable, UsageTable):
             dropped = events.add_events(connection, happened)
             changes.notify(connection, recorded=((project, name) for name in names))
         self._intervals.forget((project, name) for name in names)
-        self._written(names, dropped)
+        self._invalidate(names, dropped)
 
     def _renew(self, project: str, renewals: Sequence[LeaseRecord], now_ms: int) -> None:
         with self._database.write(key=project) as connection:
@@ -142,7 +146,7 @@ class Registry(KeyTable, LeaseTable, UsageTable):
     def _changed_states(self, changed: lease_expiry.StateChanges, dropped: int) -> None:
         if changed.jobs:
             self._intervals.forget(changed.jobs)
-            self._written({job for _, job in changed.jobs}, dropped)
+            self._invalidate({job for _, job in changed.jobs}, dropped)
 
     def observe(self, observations: Sequence[Observation], now_ms: int) -> None:
         """Create the jobs, replicas, nodes and allocations that samples name, and extend their times.
@@ -158,7 +162,7 @@ class Registry(KeyTable, LeaseTable, UsageTable):
                     connection, sampled=((sampled.project, sampled.job) for sampled in observations if sampled.job)
                 )
             self._intervals.commit(observed)
-            self._written({sampled.job for sampled in observations}, dropped)
+            self._invalidate({sampled.job for sampled in observations}, dropped)
 
     def mark_nodes(self, now_ms: int, heard_since_ms: int, least_ms: int) -> int:
         """Mark nodes down after ``least_ms`` of silence, and up when they send again. Return the number of events.
@@ -216,20 +220,29 @@ class Registry(KeyTable, LeaseTable, UsageTable):
         """
         return self._columns.jobs(question, now_ms)
 
+    def state_counts(self, question: JobFilter, now_ms: int) -> dict[JobState, int]:
+        """Return the number of jobs that match, by state; states without jobs are left out."""
+        return self._columns.state_counts(question, now_ms)
+
     def projects(self, names: frozenset[str] | None, now_ms: int) -> list[Project]:
         """Return the projects with these names (None: all) that have ever been written to, sorted."""
         with self._database.read() as connection:
             return projects.list_projects(connection, names, now_ms)
 
-    def sizes(self, jobs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], JobSize]:
-        """Return the sizes of these jobs, (project, id)."""
+    def sizes(self, jobs: Iterable[tuple[str, str]], *, places: bool = False) -> dict[tuple[str, str], JobSize]:
+        """Return the sizes of these jobs, (project, id); with ``places`` also their devices and nodes."""
         with self._database.read() as connection:
-            return sizes.job_sizes(connection, jobs)
+            return sizes.job_sizes(connection, jobs, places=places)
 
     def findings(self, jobs: Iterable[tuple[str, str]]) -> list[FindingSummary]:
         """Return the stored findings of these jobs, (project, id). Jobs without findings are left out."""
         with self._database.read() as connection:
             return finding_summaries(connection, jobs)
+
+    def listed_findings(self, question: EventsOfFindings) -> list[ListedFinding]:
+        """Return findings of jobs, the newest first."""
+        with self._database.read() as connection:
+            return read_findings(connection, question)
 
     def job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView]:
         """Return every job of that id in those projects (None: all).
@@ -280,10 +293,10 @@ class Registry(KeyTable, LeaseTable, UsageTable):
         with self._counting:
             self._events_dropped += events_dropped
 
-    def _written(self, changed: set[str], dropped: int = 0) -> None:
+    def _invalidate(self, changed: set[str], dropped: int = 0) -> None:
         self._drop(dropped)
-        self._columns.written()
-        self.memory.written(changed)
+        self._columns.read_soon()
+        self.memory.invalidate(changed)
 
     def allocations(self, project: str, job: str) -> list[Allocation]:
         """Return the allocations of one job, by start."""
@@ -298,7 +311,7 @@ class Registry(KeyTable, LeaseTable, UsageTable):
             found = jobs.forget_job(connection, project, job)
             changes.notify(connection, recorded=[(project, job)])
         self._intervals.forget([(project, job)])
-        self._written({job})
+        self._invalidate({job})
         return found
 
     def nodes(self, projects: frozenset[str] | None, names: frozenset[str] | None = None) -> list[Node]:
@@ -332,7 +345,7 @@ class Registry(KeyTable, LeaseTable, UsageTable):
         """Set the retention of a project; None removes its setting."""
         with self._database.write() as connection:
             nodes.set_project_retention(connection, project, retention)
-        self.memory.retentions.written([project])
+        self.memory.retentions.invalidate([project])
 
     def recorded_since(self, mark: tuple[int, int] | None) -> tuple[list[tuple[str, str]] | None, tuple[int, int]]:
         """Return the (project, id) of jobs that were recorded or deleted since a mark, and the next mark.
@@ -365,7 +378,7 @@ class Registry(KeyTable, LeaseTable, UsageTable):
         A server calls it at its start. Raises no error if the database does not answer.
         """
         with suppress(UnavailableError):
-            self.key_by_token(b"")
+            self.keys.by_token(b"")
             with self._database.read(SHORT_SECONDS) as connection:
                 jobs.prepare(connection)
         self._columns.prepare()

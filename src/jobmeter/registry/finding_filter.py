@@ -40,15 +40,22 @@ def values(severities: Iterable[Severity], rules: Iterable[str]) -> tuple[str, .
 
 def keys(given: Iterable[str]) -> sa.Select[tuple[str, str]]:
     """Select project and id of each job with a matching finding; ``conditions`` has checked the values."""
-    fits = [_fits(value) for value in given]
-    return sa.select(_column.project, _column.job).where(FOUND, sa.or_(sa.false(), *fits)).distinct()
+    return sa.select(_column.project, _column.job).where(FOUND, fitting(given)).distinct()
 
 
 def open_keys(given: Iterable[str]) -> sa.Select[tuple[str, str]]:
-    """Project and id of each job that has such a finding open: reported while the job runs, and not ended since."""
-    fits = [_fits(value) for value in given]
-    found = sa.and_(FOUND, _column.subject != "", ~_ended_since(), sa.or_(sa.false(), *fits))
-    return sa.select(_column.project, _column.job).where(found).distinct()
+    """Project and id of each job that has such a finding open."""
+    return sa.select(_column.project, _column.job).where(FOUND, is_open(), fitting(given)).distinct()
+
+
+def is_open() -> sa.ColumnElement[bool]:
+    """Reported while the job runs, and not ended since."""
+    return sa.and_(_column.subject != "", ~_ended_since())
+
+
+def fitting(given: Iterable[str]) -> sa.ColumnElement[bool]:
+    """Has one of the values of a condition."""
+    return sa.or_(sa.false(), *map(_fits, given))
 
 
 def of_jobs(project: str, ids: Sequence[str]) -> Sequence[sa.ColumnElement[bool]]:

@@ -18,7 +18,7 @@ _HEAD = 300
 """Characters read from a message: its rule and its subject."""
 _IDLE = "gpu_idle_allocated"
 _column = events.c
-_SEVERITIES = {level.value: severity for severity, level in LEVEL_OF.items()}
+SEVERITIES = {level.value: severity for severity, level in LEVEL_OF.items()}
 _BY_SEVERITY = sa.case(*((_column.level == LEVEL_OF[one].value, rank) for rank, one in enumerate(Severity)), else_=-1)
 
 _Key = tuple[str, str]
@@ -49,7 +49,7 @@ def _of_project(connection: sa.Connection, project: str, ids: Sequence[str]) -> 
             is_open = bool(row.subject) and ends.get((row.job, *key), -1) < row.time
             own = found.setdefault(row.job, {})
             if key not in own or (is_open and not own[key].open):
-                own[key] = _Found(row.id, _SEVERITIES.get(row.level, Severity.INFO), is_open)
+                own[key] = _Found(row.id, SEVERITIES.get(row.level, Severity.INFO), is_open)
     ordered = {job: sorted(own.items(), key=lambda one: not one[1].open) for job, own in found.items()}
     idle = {
         job: [one.row for (rule, _), one in findings if rule == _IDLE and one.open] for job, findings in ordered.items()

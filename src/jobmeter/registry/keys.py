@@ -16,39 +16,40 @@ _key = keys.c
 
 
 class KeyTable:
-    """The methods of ``Registry`` about keys."""
+    """The stored keys. Every method is one transaction; see ``Registry``."""
 
-    _database: Database
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
-    def add_key(self, key: StoredKey) -> None:
+    def add(self, key: StoredKey) -> None:
         """Store a new key."""
         with self._database.write() as connection:
             connection.execute(sa.insert(keys).values(msgspec.structs.asdict(key)))
 
-    def keys(self, projects: frozenset[str] | None = None) -> list[StoredKey]:
+    def all(self, projects: frozenset[str] | None = None) -> list[StoredKey]:
         """Return keys by creation, revoked keys included."""
-        return self._keys(within(_key.project, projects))
+        return self._select(within(_key.project, projects))
 
     def links(self, project: str, job: str) -> list[StoredKey]:
         """Return the keys that open that job alone, by creation, expired keys included."""
-        return self._keys(_key.project == project, _key.job == job, _key.job != "")
+        return self._select(_key.project == project, _key.job == job, _key.job != "")
 
-    def _keys(self, *conditions: sa.ColumnElement[bool]) -> list[StoredKey]:
+    def _select(self, *conditions: sa.ColumnElement[bool]) -> list[StoredKey]:
         question = sa.select(keys).where(*conditions).order_by(_key.created, _key.id)
         with self._database.read() as connection:
             return [_stored(row) for row in connection.execute(question)]
 
-    def delete_keys(self, key_ids: Sequence[str]) -> None:
+    def delete(self, key_ids: Sequence[str]) -> None:
         """Delete keys; a no-op for unknown ids."""
         with self._database.write() as connection:
             for some in chunks(key_ids):
                 connection.execute(sa.delete(keys).where(_key.id.in_(some)))
 
-    def key_by_token(self, token_hash: bytes) -> StoredKey | None:
+    def by_token(self, token_hash: bytes) -> StoredKey | None:
         """Return the key with that token digest, revoked or not."""
         return self._find(_key.token_hash == token_hash)
 
-    def key_by_access_key(self, access_key_id: str) -> StoredKey | None:
+    def by_access_key(self, access_key_id: str) -> StoredKey | None:
         """Return the key with that access key id, revoked or not."""
         return self._find(_key.access_key_id == access_key_id)
 
@@ -57,7 +58,7 @@ class KeyTable:
             row = connection.execute(sa.select(keys).where(condition)).one_or_none()
         return None if row is None else _stored(row)
 
-    def revoke_key(self, key_id: str, now_ms: int) -> bool:
+    def revoke(self, key_id: str, now_ms: int) -> bool:
         """Revoke a key. Return False if there is no valid key of that id."""
         return self._change_valid(key_id, revoked=now_ms)
 
@@ -73,7 +74,7 @@ class KeyTable:
         with self._database.write() as connection:
             return connection.execute(changed).rowcount > 0
 
-    def key_used(self, key_id: str, now_ms: int) -> None:
+    def mark_used(self, key_id: str, now_ms: int) -> None:
         """Store the time of a key's last use, unless a later one is stored."""
         later = sa.or_(_key.last_used.is_(None), _key.last_used < now_ms)
         with self._database.write(SHORT_SECONDS) as connection:

@@ -9,11 +9,12 @@ from jobmeter.registry.statements import insert
 
 
 class LeaseTable:
-    """The methods of ``Registry`` about leases of servers."""
+    """The leases of servers. Every method is one transaction; see ``Registry``."""
 
-    _database: Database
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
-    def take_lease(self, name: str, owner: str, now_ms: int, until_ms: int) -> bool:
+    def take(self, name: str, owner: str, now_ms: int, until_ms: int) -> bool:
         """Acquire or extend a lease. A single statement, so that a second caller sees the first one's write."""
         with self._database.write(SHORT_SECONDS) as connection:
             statement = insert(connection, leases).values(name=name, owner=owner, until=until_ms)
@@ -24,7 +25,7 @@ class LeaseTable:
             )
             return connection.execute(taken.returning(leases.c.name)).first() is not None
 
-    def give_back_lease(self, name: str, owner: str) -> None:
+    def release(self, name: str, owner: str) -> None:
         """Release a lease; a no-op if another owner has it."""
         with self._database.write() as connection:
             connection.execute(sa.delete(leases).where(leases.c.name == name, leases.c.owner == owner))

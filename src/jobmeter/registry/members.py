@@ -12,7 +12,7 @@ from jobmeter.model.time import iso
 from jobmeter.registry import merge
 from jobmeter.registry.events import state_row
 from jobmeter.registry.schema import replicas
-from jobmeter.registry.statements import add_missing, chunks, renamed, update_each
+from jobmeter.registry.statements import chunks, renamed, update_each
 
 _KEY = ("project", "job", "name", "attempt")
 _PLAIN = (*merge.LIFE, "reason")
@@ -30,24 +30,25 @@ def merge_replicas(
 
     Raises InvalidRequestError for a replica that starts again as an attempt that has ended.
     """
-    names = dict.fromkeys((job, replica.name, replica.attempt) for job, replica, _ in members)
-    keys = {name: dict(zip(_KEY, (project, *name), strict=True)) for name in names}
-    add_missing(connection, replicas, list(keys.values()))
-    stored = _stored(connection, project, sorted({(job, name) for job, name, _ in names}))
+    stored = _stored(connection, project, sorted({(job, replica.name) for job, replica, _ in members}))
+    existing = set(stored)
     changes: dict[_Name, dict[str, Any]] = {}
     happened = []
     for job, replica, values in members:
         name = (job, replica.name, replica.attempt)
-        before = stored[name]
+        before = stored.get(name, _UNKNOWN)
         life = merge.replica_life(before, values)
         if life is None:
             raise _ended(name, before)
-        change = renamed(keys[name], _KEY, "key_") | renamed({**values, **life}, _COLUMNS, "new_")
+        key = dict(zip(_KEY, (project, *name), strict=True))
+        change = renamed(key, _KEY, "key_") | renamed({**values, **life}, _COLUMNS, "new_")
         changes[name] = merge.joined(changes.get(name), change, _UPDATE.plain)
         if life["state"] is not None and life["state"] != before["reported"]:
             happened.append(_event(project, job, replica, {**values, **life}, now_ms))
         stored[name] = {**before, **life, "reported": life["state"] or before["reported"]}
-    _UPDATE.run(connection, changes.values())
+    # The jobs' rows are locked: nobody else inserts replicas of them.
+    _UPDATE.add(connection, [change for name, change in changes.items() if name not in existing])
+    _UPDATE.run(connection, [change for name, change in changes.items() if name in existing])
     return happened
 
 
@@ -101,4 +102,6 @@ def _stored(connection: sa.Connection, project: str, names: Sequence[tuple[str, 
     return found
 
 
+_UNKNOWN: Mapping[str, Any] = {**dict.fromkeys((*_PLAIN, "reported")), "reason": ""}
+"""The stored values of a replica that does not exist."""
 _UPDATE = update_each(replicas, _KEY, _COLUMNS, _PLAIN)

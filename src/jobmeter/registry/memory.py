@@ -101,7 +101,7 @@ class TtlCache(Generic[T]):
             self._parts = 0
             self._entries.clear()
 
-    def written(self, jobs: Iterable[str]) -> None:
+    def invalidate(self, jobs: Iterable[str]) -> None:
         """Drop these jobs. Call it after the commit of the change."""
         with self._lock:
             self._generation += 1
@@ -140,10 +140,10 @@ class CachedAnswers:
         """Return the cached retention of a project."""
         return self.retentions.get(project, None, 0)[0]
 
-    def written(self, jobs: Collection[str]) -> None:
+    def invalidate(self, jobs: Collection[str]) -> None:
         """Drop these jobs. Call it after the commit of the change."""
-        self.heads.written(jobs)
-        self.views.written(jobs)
+        self.heads.invalidate(jobs)
+        self.views.invalidate(jobs)
 
     def clear(self) -> None:
         """Drop everything."""

@@ -1,7 +1,7 @@
 """Merges records of jobs and their replicas into the tables, field by field."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -18,7 +18,7 @@ from jobmeter.registry.intervals import DeviceKey, Interval
 from jobmeter.registry.members import merge_replicas
 from jobmeter.registry.rows import checkpoint_of, job_values, replica_values
 from jobmeter.registry.schema import jobs, replicas
-from jobmeter.registry.statements import add_missing, chunks, renamed, update_each
+from jobmeter.registry.statements import chunks, renamed, update_each
 
 _MERGED = ("checkpoints", "extra")
 _PLAIN = (*merge.LIFE, *merge.LEASE, "lost")
@@ -65,9 +65,26 @@ def merge_jobs(
     """
     # The same order in every server, so that two servers never wait for each other's rows.
     entries = sorted(prepared, key=lambda entry: entry.record.job_id)
-    names = dict.fromkeys(entry.record.job_id for entry in entries)
-    add_missing(connection, jobs, [_new_job(project, name, now_ms) for name in names])
-    stored = _stored_jobs(connection, project, entries)
+    existing = _existing(connection, project, entries)
+    fresh = [entry for entry in entries if entry.record.job_id not in existing]
+    changes, added = _merged(project, fresh, defaultdict(_unknown_job), now_ms)
+    names = {job for _, job in _UPDATE_JOB.add(connection, changes, recorded=True, noticed=now_ms)}
+    # Another server may have inserted a job meanwhile.
+    known = [entry for entry in entries if entry.record.job_id not in names]
+    changes, updated = _merged(project, known, _stored_jobs(connection, project, known), now_ms)
+    _UPDATE_JOB.run(connection, changes)
+    happened = [row for row in added if row["job"] in names] + updated
+    members = [(entry.record.job_id, replica, values) for entry in entries for replica, values in entry.replicas]
+    if members:
+        happened += merge_replicas(connection, project, members, now_ms)
+    _merge_devices(connection, project, entries, now_ms)
+    return happened
+
+
+def _merged(
+    project: str, entries: Sequence[PreparedJob], stored: Mapping[str, dict[str, Any]], now_ms: int
+) -> tuple[Collection[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the parameters of ``_UPDATE_JOB`` for each job, and the events of state changes."""
     changes: dict[str, dict[str, Any]] = {}
     happened = []
     for entry in entries:
@@ -79,12 +96,7 @@ def merge_jobs(
         if _is_news(entry, merge.job_state(before), state):
             happened.append(_job_event(project, entry, merge.job_state(before), state, now_ms))
     _merge_documents(entries, stored, changes)
-    _UPDATE_JOB.run(connection, changes.values())
-    members = [(entry.record.job_id, replica, values) for entry in entries for replica, values in entry.replicas]
-    if members:
-        happened += merge_replicas(connection, project, members, now_ms)
-    _merge_devices(connection, project, entries, now_ms)
-    return happened
+    return changes.values(), happened
 
 
 def _merge_documents(
@@ -113,8 +125,9 @@ def _is_news(entry: PreparedJob, state: JobState, before: JobState | None) -> bo
     return state is not before and (state is not JobState.QUEUED or waits)
 
 
-def _new_job(project: str, job: str, now_ms: int) -> dict[str, Any]:
-    return {"project": project, "id": job, "recorded": True, "noticed": now_ms}
+def _unknown_job() -> dict[str, Any]:
+    """Return the stored values of a job that does not exist."""
+    return {**dict.fromkeys((*_STORED, *_MERGED)), "lease_owner": "", "updated": -1}
 
 
 def _state_before(stored: Mapping[str, Any]) -> JobState | None:
@@ -135,6 +148,14 @@ def _job_event(
         time_ms = values["end"] if state.finished else values["start"]
     message = values["error"] if state is JobState.FAILED else None
     return state_row(project, entry.record.job_id, state, now_ms if time_ms is None else time_ms, message or "")
+
+
+def _existing(connection: sa.Connection, project: str, entries: Sequence[PreparedJob]) -> set[str]:
+    """Return the ids of the jobs that exist."""
+    found: set[str] = set()
+    for some in chunks(sorted({entry.record.job_id for entry in entries})):
+        found.update(connection.scalars(sa.select(jobs.c.id).where(jobs.c.project == project, jobs.c.id.in_(some))))
+    return found
 
 
 def _stored_jobs(connection: sa.Connection, project: str, entries: Sequence[PreparedJob]) -> dict[str, dict[str, Any]]:

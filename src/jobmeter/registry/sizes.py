@@ -9,14 +9,24 @@ from jobmeter.model.job import JobSize
 from jobmeter.registry.schema import allocations, replicas
 from jobmeter.registry.statements import job_chunks
 
+_PLACES = {
+    "devices": (allocations.c.cluster, allocations.c.node, allocations.c.device),
+    "nodes": (replicas.c.cluster, replicas.c.node),
+}
+"""The columns that identify each kind of place."""
 
-def job_sizes(connection: sa.Connection, jobs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], JobSize]:
-    """Return the number of replicas and GPUs of each job."""
+
+def job_sizes(
+    connection: sa.Connection, jobs: Iterable[tuple[str, str]], *, places: bool = False
+) -> dict[tuple[str, str], JobSize]:
+    """Return the number of replicas and GPUs of each job; with ``places`` also of its devices and nodes."""
     found: dict[tuple[str, str], JobSize] = {}
     for project, ids in job_chunks(jobs):
-        members = _counted(connection, _replicas(project, ids))
-        gpus = _counted(connection, _gpus(project, ids))
-        found |= {(project, job): JobSize(replicas=members.get(job, 0), gpus=gpus.get(job, 0)) for job in ids}
+        statements = {"replicas": _replicas(project, ids), "gpus": _gpus(project, ids)}
+        if places:
+            statements |= {name: _distinct(columns, project, ids) for name, columns in _PLACES.items()}
+        counts = {name: _counted(connection, one) for name, one in statements.items()}
+        found |= {(project, job): JobSize(**{name: by.get(job, 0) for name, by in counts.items()}) for job in ids}
     return found
 
 
@@ -42,3 +52,11 @@ def _gpus(project: str, jobs: Sequence[str]) -> sa.Select[Any]:
         .subquery()
     )
     return sa.select(by_node.c.job, sa.func.max(by_node.c.number)).group_by(by_node.c.job)
+
+
+def _distinct(columns: Sequence[sa.Column[Any]], project: str, jobs: Sequence[str]) -> sa.Select[Any]:
+    one, name = columns[-1].table.c, columns[-1]
+    places = (
+        sa.select(one.job, *columns).where(one.project == project, one.job.in_(jobs), name != "").distinct().subquery()
+    )
+    return sa.select(places.c.job, sa.func.count()).group_by(places.c.job)

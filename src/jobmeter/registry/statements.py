@@ -78,15 +78,34 @@ def coalesce_to_stored(column: sa.Column[Any]) -> sa.ColumnElement[Any]:
 
 
 class RowUpdates(msgspec.Struct, frozen=True):
-    """An UPDATE of single rows, by parameters ``key_NAME`` and ``new_NAME``; ``plain`` are those that may be None."""
+    """Writes single rows by parameters ``key_NAME`` and ``new_NAME``; ``plain`` are those that may be None."""
 
+    table: sa.Table
     statement: sa.Update
     plain: frozenset[str]
+    names: Mapping[str, str]
+    """The column of each parameter."""
 
     def run(self, connection: sa.Connection, changes: Collection[Mapping[str, Any]]) -> None:
-        """Write the rows."""
+        """Update the rows."""
         if changes:
             connection.execute(self.statement, list(changes))
+
+    def add(
+        self, connection: sa.Connection, changes: Collection[Mapping[str, Any]], **fixed: object
+    ) -> set[tuple[Any, ...]]:
+        """Insert the rows that do not exist yet. Return the primary keys of the inserted rows.
+
+        ``fixed`` are the values of further columns.
+        """
+        if not changes:
+            return set()
+        # NULL stands for a value that is not given: a text without one is empty.
+        texts = {name for name in self.names.values() if not self.table.c[name].nullable}
+        named = ({self.names[name]: value for name, value in change.items()} for change in changes)
+        rows = [{**fixed, **row, **{name: "" for name in texts if row[name] is None}} for row in named]
+        statement = insert(connection, self.table).on_conflict_do_nothing().returning(*self.table.primary_key)
+        return {tuple(row) for row in connection.execute(statement, rows)}
 
 
 def update_each(
@@ -103,7 +122,10 @@ def update_each(
     changes = {name: given(table.c[name]) if name in plain else coalesce_to_stored(table.c[name]) for name in columns}
     named = (table.c[name] == sa.bindparam(f"key_{name}") for name in keys)
     return RowUpdates(
-        sa.update(table).where(*named).values({**changes, **fixed}), frozenset(f"new_{name}" for name in plain)
+        table,
+        sa.update(table).where(*named).values({**changes, **fixed}),
+        frozenset(f"new_{name}" for name in plain),
+        {**{f"key_{name}": name for name in keys}, **{f"new_{name}": name for name in columns}},
     )
 
 

@@ -9,7 +9,7 @@ from jobmeter.model.record import JobRecord
 from jobmeter.registry.records import PreparedJob
 from jobmeter.registry.statements import chunks
 
-MOST_ROWS = 500
+MOST_ROWS = 1_000
 """Most rows of jobs, replicas and allocations that one transaction of records writes, about 50 ms."""
 
 

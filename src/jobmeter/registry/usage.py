@@ -17,11 +17,12 @@ _NAMES = tuple(column.name for column in usage.primary_key)
 
 
 class UsageTable:
-    """The methods of ``Registry`` about counts of calls."""
+    """The counts of calls. Every method is one transaction; see ``Registry``."""
 
-    _database: Database
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
-    def add_usage(self, writer: str, batch: int, rows: Sequence[Usage], now_ms: int) -> None:
+    def add(self, writer: str, batch: int, rows: Sequence[Usage], now_ms: int) -> None:
         """Add counts of calls.
 
         ``writer`` names the process that counted, ``batch`` grows with each of its batches. A batch that was added
@@ -50,7 +51,7 @@ class UsageTable:
             if last is None:
                 connection.execute(sa.delete(usage_writers).where(usage_writers.c.written < now_ms - DAY))
 
-    def usage(self, month: str, accounts: frozenset[str] | None = None) -> list[Usage]:
+    def calls(self, month: str, accounts: frozenset[str] | None = None) -> list[Usage]:
         """Return the calls of a month by account (None: every account), API and operation, sorted."""
         question = sa.select(usage).where(usage.c.month == month, within(usage.c.account, accounts))
         with self._database.read() as connection:

@@ -53,7 +53,7 @@ class AlertDelivery:
         until = self._clock.monotonic() + _ROUND_SECONDS
         while self._clock.monotonic() < until:
             now_ms = self._clock.now_ms()
-            if self._shared and not self._registry.take_lease(self.name, self._owner, now_ms, now_ms + _LEASE_MS):
+            if self._shared and not self._registry.leases.take(self.name, self._owner, now_ms, now_ms + _LEASE_MS):
                 return
             waiting = self._executor.run(WaitingMessagesQuestion(), EVERYTHING)
             # A later try than the longest pause comes from a clock that was set back.

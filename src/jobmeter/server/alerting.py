@@ -125,7 +125,7 @@ class Alerting:
         """Return whether this server does the work; it extends the lease every ten seconds, or at once."""
         if not self._shared or (not at_once and now_ms - self._extended < _EXTEND_MS):
             return True
-        leased = self._registry.take_lease(self.name, self._owner, now_ms, now_ms + _LEASE_MS)
+        leased = self._registry.leases.take(self.name, self._owner, now_ms, now_ms + _LEASE_MS)
         self._extended = now_ms if leased else 0
         return leased
 

@@ -174,9 +174,9 @@ def assemble(
         vault=vault,
         nonces=nonces,
         sessions=sessions,
-        authenticator=Authenticator(registry, vault, clock, nonces, sessions),
+        authenticator=Authenticator(registry.keys, vault, clock, nonces, sessions),
         limiter=RateLimiter(clock, parse_rates(settings.rate_limits)),
-        usage=UsageMeter(registry, clock, calendar),
+        usage=UsageMeter(registry.usage, clock, calendar),
         calendar=calendar,
         prices=load_prices(settings.prices),
         audit=Audit(clock, settings.data / AUDIT),
@@ -227,7 +227,7 @@ def _works(services: Services, *, shared: bool) -> list[Work]:
         node_watch(registry, clock, settings.node_seconds),
     ]
     if shared:
-        works = [Leased(work, registry, clock) for work in works]
+        works = [Leased(work, registry.leases, clock) for work in works]
     alerting = services.alerting
     works += [alerting, AlertDelivery(alerting.config, executor, registry, clock, shared=shared)]
     works += [running, pruning(registry, clock), Tidying(), services.usage]

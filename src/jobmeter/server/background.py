@@ -14,6 +14,7 @@ from jobmeter.errors import JobmeterError
 from jobmeter.model.time import MINUTE, SECOND, Clock
 from jobmeter.query.meter import ACCOUNT, QueryCost
 from jobmeter.registry.base import Registry
+from jobmeter.registry.leases import LeaseTable
 from jobmeter.server.telemetry import Telemetry
 from jobmeter.store.base import Store
 from jobmeter.store.window.store import WindowedStore
@@ -129,7 +130,7 @@ class Leased:
     working when another one begins.
     """
 
-    def __init__(self, work: Work, leases: Registry, clock: Clock, length_ms: int = LEASE_MS) -> None:
+    def __init__(self, work: Work, leases: LeaseTable, clock: Clock, length_ms: int = LEASE_MS) -> None:
         self.name = work.name
         self.interval = work.interval
         self._work = work
@@ -151,11 +152,11 @@ class Leased:
             over.set()
             renewing.join()
             with suppress(JobmeterError):  # the lease expires without our help
-                self._leases.give_back_lease(self.name, self._owner)
+                self._leases.release(self.name, self._owner)
 
     def _take(self) -> bool:
         now_ms = self._clock.now_ms()
-        return self._leases.take_lease(self.name, self._owner, now_ms, now_ms + self._length_ms)
+        return self._leases.take(self.name, self._owner, now_ms, now_ms + self._length_ms)
 
     def _renew(self, over: threading.Event) -> None:
         while not over.wait(self._length_ms / SECOND / 4):

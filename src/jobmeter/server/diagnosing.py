@@ -2,6 +2,7 @@
 
 import logging
 from collections import OrderedDict
+from collections.abc import Iterable, Iterator
 
 from jobmeter.access.decide import EVERYTHING
 from jobmeter.diagnose.finding_events import ending, reported_findings
@@ -10,13 +11,14 @@ from jobmeter.diagnose.thresholds import Thresholds
 from jobmeter.errors import JobmeterError, NotFoundError
 from jobmeter.model.event import FINDING, LEVEL_OF, EventFilter, EventSource, EventType
 from jobmeter.model.finding import Finding
-from jobmeter.model.job import Job
+from jobmeter.model.job import Condition, Job, JobFilter, Operator
 from jobmeter.model.record import EventRecord, Records
 from jobmeter.model.time import HOUR, SECOND, Clock
 from jobmeter.query.execute import Executor
 from jobmeter.query.records import ChangedJobsQuestion
 from jobmeter.query.request import HeadQuestion, JobRef
 from jobmeter.registry.base import Registry
+from jobmeter.registry.statements import job_chunks
 from jobmeter.server.background import accounted
 
 _log = logging.getLogger("jobmeter.server")
@@ -71,15 +73,23 @@ class Diagnosing:
         if changed.jobs is None:
             self._mark = None  # read the events again from the current state
             return
-        for key in dict.fromkeys(changed.jobs):
-            job = self._head(key)
-            if job is None or not _ended_lately(job, now_ms) or self._done.get(key) == job.end:
-                continue
-            if not (first and self._stored(key)):
+        for job in self._ended_lately(changed.jobs, now_ms):
+            key = job.project, job.id
+            if self._done.get(key) != job.end and not (first and self._stored(key)):
                 self._waiting.setdefault(key, (now_ms, 0))
         self._mark = changed.mark  # after a failure above, the events are read again
         while len(self._waiting) > WAITING:
             self._waiting.popitem(last=False)
+
+    def _ended_lately(self, keys: Iterable[_Key], now_ms: int) -> Iterator[Job]:
+        """Yield the jobs that ended in the last hour. Thousands of imported jobs cost a few queries."""
+        lately = Condition("end", Operator.BETWEEN, (now_ms - RECENT_MS + 1, None))
+        for project, ids in job_chunks(dict.fromkeys(keys)):
+            question = JobFilter(
+                projects=frozenset({project}), ids=tuple(ids), conditions=(lately,), sort="id", limit=len(ids)
+            )
+            page = self._executor.run(question, EVERYTHING)
+            yield from (job for job in page.jobs if job.recorded and job.state.finished)
 
     def _head(self, key: _Key) -> Job | None:
         try:
@@ -114,10 +124,6 @@ class Diagnosing:
         self._done[key] = job.end
         while len(self._done) > WAITING:
             self._done.popitem(last=False)
-
-
-def _ended_lately(job: Job, now_ms: int) -> bool:
-    return job.recorded and job.state.finished and job.end is not None and job.end > now_ms - RECENT_MS
 
 
 def _event(job: Job, one: Finding) -> EventRecord:

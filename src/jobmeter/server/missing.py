@@ -30,7 +30,7 @@ class Recreate(msgspec.Struct, frozen=True, kw_only=True):
 
 def check_complete(settings: Settings, registry: Registry, store: Store, recreate: Recreate) -> None:
     """Raise ConfigurationError with the remedy if the registry or the secret key was lost."""
-    if registry.keys():
+    if registry.keys.all():
         _check_secret(settings, recreate)
     else:
         _check_registry(settings, store, recreate)

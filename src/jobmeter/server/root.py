@@ -33,7 +33,7 @@ _PAGE = b"""<!doctype html>
 <h1>Jobmeter</h1>
 <p>This server stores and serves measurements of jobs.</p>
 <ul>
-<li><a href="/api/jobmeter/v1/openapi.json">What its API offers</a></li>
+<li><a href="/api/jobmeter/v1/docs">What its API offers</a></li>
 <li><a href="/metrics">The server's own metrics</a></li>
 <li><a href="/readyz">Whether it is ready</a></li>
 </ul>

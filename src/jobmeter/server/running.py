@@ -140,7 +140,7 @@ class RunningJobs:
         """Evaluate the due jobs within the round's time limit."""
         now_ms, began = self._clock.now_ms(), self._clock.monotonic()
         is_over = self._budget(began)
-        if self._shared and not self._registry.take_lease(self.name, self._owner, now_ms, now_ms + _LEASE_MS):
+        if self._shared and not self._registry.leases.take(self.name, self._owner, now_ms, now_ms + _LEASE_MS):
             with self._lock:
                 self._jobs.clear()  # another server maintains the open findings
                 self._queue.clear()

@@ -7,7 +7,14 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import accumulate
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created_metrics, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
@@ -113,6 +120,7 @@ class Telemetry:
         self._in_flight = 0
         self.requests = RequestFigures()
         self._collectors.register(self.requests)
+        ProcessCollector(registry=self._collectors)
         self.rolled_until_ms: int | None = None
         counter, gauge = partial(Counter, registry=self._collectors), partial(Gauge, registry=self._collectors)
         self._accepted = counter("jobmeter_ingest_samples_accepted", "Samples accepted.")

@@ -105,7 +105,7 @@ class Pump:
             self._sink.close()
         self._events.flush(self._shipper, now=True)
         if self._renewed is not None:
-            self._registry.give_back_lease(self._lease_name, self._owner)
+            self._registry.leases.release(self._lease_name, self._owner)
 
     @property
     def _lease_name(self) -> str:
@@ -116,7 +116,7 @@ class Pump:
         if self._renewed is not None and now - self._renewed < LEASE_CHECK_SECONDS:
             return True
         had = self._renewed is not None
-        taken = self._registry.take_lease(self._lease_name, self._owner, now_ms, now_ms + LEASE_MS)
+        taken = self._registry.leases.take(self._lease_name, self._owner, now_ms, now_ms + LEASE_MS)
         self._renewed = now if taken else None
         if not taken or had:
             return taken

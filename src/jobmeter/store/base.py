@@ -176,7 +176,7 @@ class StoreMemory(Protocol):
         """Return the last samples before a time; None also if any series has none. See ``Store.previous``."""
         ...
 
-    def written(self, keys: SeriesKeys) -> int | None:
+    def write_revision(self, keys: SeriesKeys) -> int | None:
         """Return a number that grows with every write to one of these series, at any time."""
         ...
 

@@ -49,6 +49,6 @@ def registry(tmp_path: Path) -> Iterator[Registry]:
 def authenticator(registry: Registry, vault: Vault, clock: FixedClock) -> Authenticator:
     # The memory of nonces begins a day before, as that of a server that has run for a while.
     clock.ms -= 86_400_000
-    made = Authenticator(registry, vault, clock)
+    made = Authenticator(registry.keys, vault, clock)
     clock.ms += 86_400_000
     return made

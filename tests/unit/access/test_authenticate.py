@@ -20,6 +20,7 @@ from jobmeter.access.vault import Vault
 from jobmeter.errors import ConfigurationError, UnauthenticatedError, UnavailableError
 from jobmeter.model.time import iso
 from jobmeter.registry.base import Registry
+from jobmeter.registry.keys import KeyTable
 
 WITH_SHARE = (*ALIBABA, SHARE)
 
@@ -206,7 +207,7 @@ def test_the_last_use_is_written_down_now_and_then(
     used = []
     for _ in range(4):
         authenticator.authenticate(bearer(key.token), TOKENS)
-        used.append(registry.keys()[0].last_used)
+        used.append(registry.keys.all()[0].last_used)
         clock.ms += 300_000
     assert used == [NOW_MS, NOW_MS, NOW_MS + 600_000, NOW_MS + 600_000]
 
@@ -224,16 +225,16 @@ def test_the_last_uses_that_are_remembered_are_bounded(
         for one in keys:
             authenticator.authenticate(bearer(one.token), TOKENS)
     assert len(authenticator._used) == 3
-    assert [one.last_used for one in registry.keys(None)] == [NOW_MS] * 9
+    assert [one.last_used for one in registry.keys.all(None)] == [NOW_MS] * 9
     clock.ms += 600_000
     authenticator.authenticate(bearer(keys[0].token), TOKENS)
-    assert {one.name: one.last_used for one in registry.keys(None)}["k0"] == clock.ms
+    assert {one.name: one.last_used for one in registry.keys.all(None)}["k0"] == clock.ms
 
 
 class Failing:
-    """A registry whose reads or writes fail."""
+    """Keys whose reads or writes fail."""
 
-    def __init__(self, inner: Registry, *names: str) -> None:
+    def __init__(self, inner: KeyTable, *names: str) -> None:
         self._inner = inner
         self._names = names
 
@@ -253,15 +254,15 @@ class Failing:
 def test_a_registry_that_cannot_be_written_still_lets_readers_in(
     registry: Registry, vault: Vault, clock: FixedClock, key: CreatedKey
 ) -> None:
-    reading = Authenticator(Failing(registry, "key_used"), vault, clock)  # type: ignore[arg-type]
+    reading = Authenticator(Failing(registry.keys, "mark_used"), vault, clock)  # type: ignore[arg-type]
     assert reading.authenticate(bearer(key.token), TOKENS).id == key.id
-    broken = Authenticator(Failing(registry, "key_by_token"), vault, clock)  # type: ignore[arg-type]
+    broken = Authenticator(Failing(registry.keys, "by_token"), vault, clock)  # type: ignore[arg-type]
     with pytest.raises(UnavailableError):
         broken.authenticate(bearer(key.token), TOKENS)
 
 
 def test_a_lost_key_file_is_reported(registry: Registry, clock: FixedClock, key: CreatedKey) -> None:
-    other = Authenticator(registry, Vault(bytes(32)), clock)
+    other = Authenticator(registry.keys, Vault(bytes(32)), clock)
     assert other.authenticate(bearer(key.token), TOKENS).id == key.id
     with pytest.raises(ConfigurationError, match="another key file"):
         other.authenticate(signed(key), ALIBABA)
@@ -279,7 +280,7 @@ def test_strangers_tokens_are_not_remembered_without_bound(
 def test_keys_that_were_confirmed_lately_hold_while_the_registry_is_away(
     registry: Registry, vault: Vault, clock: FixedClock, key: CreatedKey
 ) -> None:
-    failing = Failing(registry)
+    failing = Failing(registry.keys)
     cached = Authenticator(failing, vault, clock)  # type: ignore[arg-type]
     other = create_key(registry, vault, clock, "other", "writer", "team-a")
     never = create_key(registry, vault, clock, "never", "writer", "team-a")
@@ -287,7 +288,7 @@ def test_keys_that_were_confirmed_lately_hold_while_the_registry_is_away(
         cached.authenticate(bearer(one.token), TOKENS)
     with pytest.raises(UnauthenticatedError):
         cached.authenticate(bearer("jm_nobody"), TOKENS)
-    failing.fail("key_by_token", "key_by_access_key", "key_used")
+    failing.fail("by_token", "by_access_key", "mark_used")
     for _ in range(int(OUTAGE_SECONDS)):
         clock.ms += 1000
         assert cached.authenticate(bearer(key.token), TOKENS).id == key.id

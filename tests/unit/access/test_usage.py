@@ -25,7 +25,7 @@ class Ledger:
         self.failed: Counter[tuple[str, str, str, str]] = Counter()
         self._last: dict[str, int] = {}
 
-    def add_usage(self, writer: str, batch: int, rows: Sequence[Usage], now_ms: int) -> None:
+    def add(self, writer: str, batch: int, rows: Sequence[Usage], now_ms: int) -> None:
         fate = self.failures.pop(0) if self.failures else ""
         if fate == "refused":
             raise UnavailableError("away")

@@ -279,8 +279,7 @@ def test_a_long_matcher_is_refused():
         (("match_re: {severity: warn.*}", "match_re: {severity: '('}"), "error parsing regexp"),
         (("allow: [hooks.example.org", "allow: [http://x"), "is not a host name"),
         (("group_by: [alertname]", "group_by: [alertname]\n  matchers: [a=b]"), "it has no matchers"),
-        (("alertmanager_configs", "apprise_configs"), "not supported yet"),
-        (("      continue: true", "      mute_time_intervals: [x]"), "time intervals are not supported"),
+        (("      continue: true", "      mute_time_intervals: [x]"), "'x' is not defined; defined are none"),
     ],
 )
 def test_wrong_settings_are_refused_with_their_place(change, problem):

@@ -49,7 +49,7 @@ def test_a_key_lives_from_creation_to_revocation(tmp_path: Path) -> None:
 
     settings = Settings(data=tmp_path)
     registry = open_registry(settings.registry_url, Retention())
-    authenticator = Authenticator(registry, Vault.load(settings), SystemClock())
+    authenticator = Authenticator(registry.keys, Vault.load(settings), SystemClock())
     call = Call("GET", "/", "", (("authorization", f"Bearer {key['token']}"),))
     principal = authenticator.authenticate(call, TOKENS)
     assert (principal.id, principal.role, principal.project) == (key["id"], Role.READER, "team-a")

@@ -11,6 +11,7 @@ import pytest
 from tests import certificates
 
 from jobmeter.cli import local
+from jobmeter.collect.spool import Spool
 from jobmeter.errors import ConfigurationError, UnauthenticatedError, UnavailableError
 
 SERVE = textwrap.dedent(
@@ -151,6 +152,20 @@ def test_one_is_started_when_there_is_none(startable):
     assert arguments == ["serve", "--data", str(startable), "--port", "0", "--idle-exit", "600"]
     assert local.connect(None, None, startable).server == transport.server
     assert (startable / "starts").read_text() == "x"
+
+
+def test_what_a_first_start_makes_is_for_its_owner_alone(startable):
+    startable.rmdir()
+    before = os.umask(0o022)
+    try:
+        # A run makes its spool before it asks for a server.
+        Spool(startable / "spool").close()
+        local.connect(None, None, startable)
+    finally:
+        os.umask(before)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (startable, startable / "spool")}
+    assert modes == {"data": 0o700, "spool": 0o700}
+    assert (startable / "server.log").stat().st_mode & 0o777 == 0o600
 
 
 def test_two_starters_share_one_server(startable):

@@ -27,3 +27,24 @@ def test_a_signal_ends_the_wait(number, blocked):
         process.send_signal(number)
         assert process.stdout.read() == b"True\n"
     assert process.returncode == 0
+
+
+ANSWERING = """
+import os, signal
+from jobmeter.cli.options import stopped
+stop = stopped({signal.SIGUSR2: lambda: os.write(1, b"asked\\n")})
+print("ready", flush=True)
+print(stop.wait(50), flush=True)
+"""
+
+
+def test_another_signal_makes_a_call_and_ends_nothing():
+    with subprocess.Popen([sys.executable, "-c", ANSWERING], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        for _ in range(2):
+            process.send_signal(signal.SIGUSR2)
+            assert process.stdout.readline() == b"asked\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout.read() == b"True\n"
+    assert process.returncode == 0

@@ -1,7 +1,7 @@
 """GPUs of tests: as records of what a device is, and measured by the real collector over the fake library."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ class Gpu:
     minor: int | None = None
     pci: str = ""
     state: DeviceState = DeviceState.MEASURED
+    details: dict[str, str | int] = field(default_factory=dict)
 
 
 class ManualClock:

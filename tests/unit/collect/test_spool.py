@@ -289,3 +289,10 @@ def test_a_short_write_leaves_no_half_frame(opened, monkeypatch):
 
 def test_positions_are_ordered_as_they_lie():
     assert SpoolPosition(1, 900) < SpoolPosition(2, 0) < SpoolPosition(2, 20)
+
+
+def test_the_lock_names_the_process_that_uses_the_folder(tmp_path):
+    (tmp_path / "lock").write_text("12345678\n")
+    spool = Spool(tmp_path)
+    assert (tmp_path / "lock").read_text() == f"{os.getpid()}\n"
+    spool.close()

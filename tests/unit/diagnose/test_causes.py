@@ -300,3 +300,29 @@ def test_a_job_of_which_no_replica_failed_by_record_names_the_rank_whose_line_sa
     [one] = [one for one in found(job) if one.rule == "cuda_oom"]
     assert (one.subject.kind, one.replicas) == ("job", ["worker-2"])
     assert one.sentence == "worker-2 (node-worker-2): RuntimeError: CUDA out of memory"
+
+
+MARKS = ["2026-11-26T10:00:0{}.25Z ", "2026-11-26 10:00:0{} | ", "[1,{}]<stderr>:", "worker-{}  | ", "(main pid=10{}) "]
+
+
+@pytest.mark.parametrize("mark", [*MARKS, "", "[rank{}]: ", "    | "])
+def test_the_marks_that_a_logger_or_launcher_puts_before_each_line_of_a_traceback_are_passed_over(mark):
+    job = made(replicas=1)
+    chain = "During handling of the above exception, another exception occurred:"
+    lines = [TRACE, '  File "a.py", line 1, in read', "PermissionError: [Errno 13] no: 'x'", "", chain, ""]
+    lines += [TRACE, '  File "b.py", line 2, in main', "    read()", "RuntimeError: cannot start"]
+    job.fail("worker-0", 1, *(mark.format(at % 10) + line for at, line in enumerate(lines)))
+    assert root(job).rule == "permission_denied"
+
+
+def test_a_word_before_the_header_of_a_traceback_alone_is_no_mark_of_its_lines():
+    job = made(replicas=1)
+    job.fail("worker-0", 1, f"it failed: {TRACE}", '  File "a.py", line 1', "PermissionError: [Errno 13] no: 'x'")
+    assert root(job).rule == "permission_denied"
+
+
+@pytest.mark.parametrize("mark", ["", "[rank1]: ", "3: "])
+def test_the_rank_before_any_other_line_is_passed_over_too(mark):
+    job = made(replicas=1)
+    job.fail("worker-0", 2, f"{mark}Usage: train [OPTIONS]", f"{mark}Error: No such option: --rate")
+    assert root(job).rule == "config_error"

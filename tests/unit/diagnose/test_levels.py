@@ -127,6 +127,20 @@ def test_a_healthy_job_has_no_finding(data, devices):
 
 
 @settings(max_examples=12, deadline=None)
+@given(st.data(), st.booleans())
+def test_replicas_that_got_as_much_cpu_as_one_of_their_role_needs_have_no_finding(data, all_rest):
+    job = drawn_job(data.draw)
+    busy = data.draw(st.integers(0, job.ranks - 1))
+
+    def change(metric, rank, _time, value):
+        rests = metric == "cpu.usage" and (all_rest or rank != busy)
+        return np.full(len(value), 1.0) if rests else value
+
+    own = [name for rule, name in found(job.sampled(change).findings()) if rule == "cpu_overrequest"]
+    assert sorted(own) == ([f"worker-{rank}" for rank in range(job.ranks)] if all_rest else [])
+
+
+@settings(max_examples=12, deadline=None)
 @given(st.data(), st.sampled_from(["memory.usage", "gpu.memory.usage"]))
 def test_memory_that_leaks_is_found_whenever_that_began(data, metric):
     job = drawn_job(data.draw)

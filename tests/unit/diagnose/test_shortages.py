@@ -60,6 +60,21 @@ def test_a_shortage_is_named_in_a_sentence_with_figures(rule, number, shape, see
             assert one.start >= made.began - 3 * MINUTE
 
 
+@settings(max_examples=10, deadline=None)
+@given(shapes(), st.integers(0, 2**32 - 1), st.booleans())
+def test_replicas_that_got_as_much_memory_as_one_of_their_role_needs_have_no_finding(shape, seed, other_role):
+    made = SHORTAGES["mem_overrequest"][0](np.random.default_rng(seed), shape)
+    name = made.names[seed % len(made.names)]
+    limit = made.series["memory.limit", name, ""]
+    made.series["memory.usage", name, ""] = 0.5 * limit
+    made.series["memory.utilization", name, ""] = np.full(len(limit), 0.5)
+    if other_role:
+        for key in [key for key in made.series if key[1] == name]:
+            made.series[key[0], "chief", key[2]] = made.series.pop(key)
+    wasted = {one.rule for one in examine(made.case(), THRESHOLDS)}
+    assert wasted == ({"mem_overrequest"} if other_role else set())
+
+
 @settings(max_examples=3, deadline=None)
 @given(shapes(), st.integers(0, 2**32 - 1))
 @pytest.mark.parametrize("name", NEAR_MISSES)

@@ -119,6 +119,51 @@ def test_healthy_jobs_have_no_straggler(data, kind):
         assert [one for one in found(sampled.findings_while_running()) if one[0].startswith("straggler")] == []
 
 
+@settings(max_examples=25, deadline=None)
+@given(
+    st.integers(0, 2**32 - 1),
+    st.sampled_from([2, 3, 5, 6, 7, 8, 9, 16, 64]),
+    st.integers(5, 60),
+    st.sampled_from([("gpu.memory.limit",), ("gpu.clock.sm.limit",), ("gpu.memory.limit", "gpu.clock.sm.limit")]),
+    st.floats(0.4, 0.85),
+    st.booleans(),
+)
+def test_devices_of_another_model_are_no_stragglers_and_a_slow_one_of_a_model_is(
+    seed, ranks, interval, limits, factor, is_slow
+):
+    """An older model draws less power at a lower clock. A slow device is compared with others of its model."""
+    random = np.random.default_rng(seed)
+    job = Training(random, ranks, max(interval, ranks // 4), 60, (*NVML, "gpu.power.limit", *limits))
+    older = set(random.choice(ranks, int(random.integers(1, ranks // 2 + 1)), replace=False).tolist())
+    slow = max(older) if is_slow and len(older) >= 4 else -1
+
+    def change(metric, rank, _time, value):
+        if rank == slow and metric in {"gpu.utilization", "gpu.power"}:
+            value = 0.6 * value
+        lower = {"gpu.power", "gpu.power.limit", "gpu.clock.sm", *limits}
+        return factor * value if rank in older and metric in lower else value
+
+    stragglers = [one for one in found(job.sampled(change).findings()) if one[0].startswith("straggler")]
+    assert stragglers == ([("straggler_gpu", f"node-{slow}/gpu0")] if slow >= 0 else [])
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.integers(0, 2**32 - 1), st.integers(2, 9), st.integers(15, 60), st.integers(12, 40), st.integers(0, 79),
+    st.floats(0.5, 0.8), st.sampled_from([JobState.RUNNING, JobState.SUCCEEDED]),
+)  # fmt: skip
+def test_devices_that_take_turns_at_having_less_to_do_are_no_stragglers(
+    seed, ranks, interval, period, phase, factor, state
+):
+    job = Training(np.random.default_rng(seed), ranks, interval, 6 * period, state=state)
+
+    def change(metric, rank, time, value):
+        rests = (((time - job.start) // MINUTE + phase) // period + rank) % 2 == 0
+        return np.where(rests & (metric in {"gpu.utilization", "gpu.power"}), factor * value, value)
+
+    assert "straggler_gpu" not in dict(found(job.sampled(change).findings()))
+
+
 @settings(max_examples=12, deadline=None)
 @given(st.data())
 def test_devices_that_hardly_work_are_no_stragglers(data):
@@ -197,6 +242,33 @@ def test_a_rank_is_named_beside_others_whose_traces_of_load_rise_and_fall(seed, 
     assert found(job.findings()) == [("straggler_rank", f"worker-{rank}")]
 
 
+@settings(max_examples=25, deadline=None)
+@given(
+    st.integers(0, 2**32 - 1),
+    st.sampled_from([2, 3, 4, 7, 8, 9, 16, 64]),
+    st.integers(5, 30),
+    st.floats(0.05, 0.4),
+    st.floats(4, 10),
+    st.sampled_from([0.0, 0.003, 0.05]),
+    st.sampled_from([JobState.RUNNING, JobState.SUCCEEDED]),
+)
+def test_a_rank_that_writes_checkpoints_or_evaluates_alone_is_no_straggler(
+    seed, ranks, interval, share, cycle, rest, state
+):
+    """The others rest meanwhile, with no CPU or traces of load, for less than half of the time."""
+    random = np.random.default_rng(seed)
+    alone, length = float(random.choice([0.9, 2.0])), int(random.integers(40, 90))
+
+    def level(rank, time):
+        saves = (time / MINUTE) % cycle < share * cycle
+        return np.where(saves, alone if rank == 0 else 2.0 * rest, 2.0)
+
+    job = batch(random, ranks, max(interval, ranks // 4), length, state, level)
+    assert found(job.findings()) == []
+    if state is JobState.RUNNING:
+        assert found(job.findings_while_running()) == []
+
+
 @settings(max_examples=12, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([2, 4, 8, 16, 64]), st.integers(5, 60), st.booleans())
 def test_ranks_that_differ_by_design_are_no_stragglers(seed, ranks, interval, halves):
@@ -204,6 +276,29 @@ def test_ranks_that_differ_by_design_are_no_stragglers(seed, ranks, interval, ha
     job = batch(random, ranks, interval, 60, JobState.SUCCEEDED,
                 lambda rank, time: np.full(len(time), 0.6 if halves and rank % 2 else 2.0))  # fmt: skip
     assert found(job.findings()) == []
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.integers(0, 2**32 - 1),
+    st.integers(3, 8),
+    st.sampled_from([1, 2, 8]),
+    st.integers(15, 60),
+    st.sampled_from([("gpu.utilization", "gpu.power", "gpu.memory.usage"), NVML, ALL_METRICS]),
+)
+def test_the_stages_of_a_pipeline_are_no_stragglers(seed, stages, replicas, interval, metrics):
+    """Each stage has its own amount of work, and of memory."""
+    random = np.random.default_rng(seed)
+    job = Training(random, stages * replicas, interval, 60, metrics)
+    work = random.uniform(0.55, 1, stages)
+    memory = random.permutation(np.linspace(0.4, 1, stages))
+
+    def change(metric, rank, _time, value):
+        if metric == "gpu.memory.usage":
+            return value * memory[rank // replicas]
+        return value if metric in {"gpu.clock.sm", "gpu.utilization"} else value * work[rank // replicas]
+
+    assert "straggler_gpu" not in dict(found(job.sampled(change).findings()))
 
 
 @pytest.mark.parametrize("ranks", [8, 64, 128])

@@ -70,9 +70,10 @@ def sanitized(tmp_path_factory):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_no_test_reads_or_writes_where_it_may_not(sanitized):
-    paths = [str(TESTS.parent / one) for one in COVERED]
-    done = run(sanitized, ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--ignore", __file__, *paths], 560)
+@pytest.mark.parametrize("tests", COVERED)
+def test_no_test_reads_or_writes_where_it_may_not(sanitized, tests):
+    options = ["-q", "-x", "-p", "no:cacheprovider", "--hypothesis-profile=few", "--ignore", __file__]
+    done = run(sanitized, ["-m", "pytest", *options, str(TESTS.parent / tests)], 560)
     assert done.returncode == 0, (done.stdout + done.stderr)[-6_000:]
     assert " passed" in done.stdout
 

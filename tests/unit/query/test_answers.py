@@ -7,7 +7,7 @@ from jobmeter.query.layout import lay_out
 from jobmeter.query.lines import Ranks
 from jobmeter.query.request import By, EncodedQuestion, JobRef, MetricQuery
 from jobmeter.query.response_cache import ResponseCache, Validator, size_of
-from jobmeter.query.shape import SelectedSeries
+from jobmeter.query.selected_series import SelectedSeries
 from jobmeter.store.cache import Cache
 
 LAYOUT = lay_out(SelectedSeries([]), By.JOB, Ranks.of(None), range_independent=True)

@@ -15,7 +15,7 @@ from jobmeter.errors import JobmeterError
 from jobmeter.model.alert import Silence, SilencesQuestion
 from jobmeter.model.batch import SampleBatch
 from jobmeter.model.event import FINDING, EventFilter, Level
-from jobmeter.model.job import JobFilter, JobState, ProjectsQuestion, SizesQuestion
+from jobmeter.model.job import JobFilter, JobState, ProjectsQuestion, SizesQuestion, StateCountsQuestion
 from jobmeter.model.log import LogLine
 from jobmeter.model.question import Question
 from jobmeter.model.record import AllocationRecord, EventRecord, JobRecord, NodeRecord, Records, ReplicaRecord
@@ -28,6 +28,7 @@ from jobmeter.model.trace_filter import SpanFilter, TraceFilter
 from jobmeter.query.administration import DamageQuestion
 from jobmeter.query.execute import Executor
 from jobmeter.query.facts import JobFactsQuestion, NodeFactsQuestion
+from jobmeter.query.findings import FindingListQuestion
 from jobmeter.query.fleet import FleetQuestion
 from jobmeter.query.group import (
     CapacityQuestion,
@@ -99,7 +100,13 @@ class World(NamedTuple):
 
 def series_of(project: str, job: str) -> list[Series]:
     device = "gpu0" if job == "open" else "gpu1"
-    places: dict[str, Any] = {"project": project, "job": job, "replica": "worker-0", "cluster": "c", "node": f"{project}-node"}
+    places: dict[str, Any] = {
+        "project": project,
+        "job": job,
+        "replica": "worker-0",
+        "cluster": "c",
+        "node": f"{project}-node",
+    }
     return [
         Series("cpu.usage", **places),
         Series("app.loss", **places, labels=(("of", job),)),
@@ -207,6 +214,7 @@ def questions() -> list[Question[Any]]:
         *(JobFilter(), JobFilter(ids=("secret", "open")), ProjectsQuestion(), EventFilter(), TaskFilter()),
         *(EventFilter(jobs=(job,)) for job in ("open", "secret")),
         SizesQuestion(jobs=(("p", "secret"), ("q", "open"), ("p", "open"))),
+        *(StateCountsQuestion(jobs=JobFilter()), FindingListQuestion()),
         JobViewsQuestion((("p", "secret"), ("q", "open"), ("p", "open")), SPAN),
         FindingsQuestion((("p", "secret"), ("q", "open"), ("p", "open"))),
         *(JobFactsQuestion(since_ms=0, findings=True), NodeFactsQuestion(since_ms=0)),

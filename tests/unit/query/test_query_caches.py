@@ -24,10 +24,10 @@ from jobmeter.model.job import Allocation, Node, Replica
 from jobmeter.model.series import Series
 from jobmeter.model.time import HOUR, MINUTE, SECOND, TimeRange, floor_to
 from jobmeter.query.execute import Executor
-from jobmeter.query.gather import member_of
 from jobmeter.query.layout import _Entry
 from jobmeter.query.request import By, EncodedQuestion, JobRef, MetricQuery, MetricResult
-from jobmeter.query.shape import SelectedSeries, SeriesPart, is_counter
+from jobmeter.query.selected_series import SelectedSeries, SeriesPart, is_counter
+from jobmeter.query.selection import member_of
 from jobmeter.settings import Limits
 from jobmeter.store.cache import Cache
 from jobmeter.store.window.store import WindowedStore

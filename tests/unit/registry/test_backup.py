@@ -54,7 +54,7 @@ def fill(registry: Registry) -> None:
     registry.observe([Observation(job=f"o{n}", first_ms=n, last_ms=n + 5, **names) for n in range(2500)], NOW)  # type: ignore[arg-type]
     registry.record("default", Records(jobs=[JobRecord(job_id="o7", name=jobs[0].name, error=jobs[0].error)]), NOW)
     registry.set_retention("p", Retention(raw_days=3))
-    registry.add_key(KEY)
+    registry.keys.add(KEY)
 
 
 def everything(registry: Registry) -> object:
@@ -62,7 +62,7 @@ def everything(registry: Registry) -> object:
     views = [registry.job(frozenset({job.project}), job.id, NOW) for job in page.jobs[::50] + page.jobs[:3]]
     own = registry.retention("p"), registry.retention("default")
     events = registry.events(EventFilter(limit=10_000))
-    return page.jobs, views, registry.job(None, "j", NOW), registry.nodes(None), registry.keys(), own, events
+    return page.jobs, views, registry.job(None, "j", NOW), registry.nodes(None), registry.keys.all(), own, events
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -9,22 +9,22 @@ from jobmeter.registry.open import open_registry
 
 
 def test_a_lease_has_one_owner_until_its_time_is_over(registry: Registry) -> None:
-    assert registry.take_lease("roll-up", "a", 100, 200)
-    assert not registry.take_lease("roll-up", "b", 199, 299)
-    assert registry.take_lease("prune", "b", 199, 299)
-    assert registry.take_lease("roll-up", "a", 199, 299)
-    assert not registry.take_lease("roll-up", "b", 298, 398)
-    assert registry.take_lease("roll-up", "b", 299, 399)
-    assert not registry.take_lease("roll-up", "a", 300, 400)
+    assert registry.leases.take("roll-up", "a", 100, 200)
+    assert not registry.leases.take("roll-up", "b", 199, 299)
+    assert registry.leases.take("prune", "b", 199, 299)
+    assert registry.leases.take("roll-up", "a", 199, 299)
+    assert not registry.leases.take("roll-up", "b", 298, 398)
+    assert registry.leases.take("roll-up", "b", 299, 399)
+    assert not registry.leases.take("roll-up", "a", 300, 400)
 
 
 def test_a_lease_that_is_given_back_is_free_at_once(registry: Registry) -> None:
-    assert registry.take_lease("roll-up", "a", 100, 200)
-    registry.give_back_lease("roll-up", "b")
-    assert not registry.take_lease("roll-up", "b", 150, 250)
-    registry.give_back_lease("roll-up", "a")
-    registry.give_back_lease("roll-up", "a")
-    assert registry.take_lease("roll-up", "b", 150, 250)
+    assert registry.leases.take("roll-up", "a", 100, 200)
+    registry.leases.release("roll-up", "b")
+    assert not registry.leases.take("roll-up", "b", 150, 250)
+    registry.leases.release("roll-up", "a")
+    registry.leases.release("roll-up", "a")
+    assert registry.leases.take("roll-up", "b", 150, 250)
 
 
 def test_of_servers_that_try_at_once_one_gets_it(url: str) -> None:
@@ -35,7 +35,7 @@ def test_of_servers_that_try_at_once_one_gets_it(url: str) -> None:
         taken = []
         for time in range(0, 1_000, 100):
             together.wait(60)
-            taken.append(servers[number].take_lease("roll-up", f"server-{number}", time, time + 100))
+            taken.append(servers[number].leases.take("roll-up", f"server-{number}", time, time + 100))
         return taken
 
     with ThreadPoolExecutor(len(servers)) as pool:

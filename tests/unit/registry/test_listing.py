@@ -1,5 +1,6 @@
 """Listings, on both databases, against a filter and a sort in plain Python."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from operator import attrgetter
 from typing import Any
@@ -149,6 +150,8 @@ def check(registry: Registry, every: list[Job], question: JobFilter) -> None:
     order = sorted((key(job) for job in expected), reverse=question.descending)
     window = slice(question.offset, question.offset + question.limit)
     assert [key(job) for job in page.jobs] == order[window]
+    states = Counter(job.state for job in expected)
+    assert registry.state_counts(question, NOW) == states
     identities = {(job.project, job.id) for job in page.jobs}
     assert len(identities) == len(page.jobs)
     assert identities <= {(job.project, job.id) for job in expected}

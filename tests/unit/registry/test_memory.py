@@ -92,7 +92,7 @@ def test_the_jobs_that_were_read_longest_ago_go_where_there_are_too_many() -> No
 def test_what_was_read_before_a_change_is_not_cached() -> None:
     cache = TtlCache[str](60.0)
     _, generation = cache.get("a", None, 0)
-    cache.written(["b"])
+    cache.invalidate(["b"])
     cache.put("a", None, Expiring("before"), generation)
     assert cache.get("a", None, 0)[0] is None
 

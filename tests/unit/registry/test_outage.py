@@ -34,7 +34,7 @@ def registry(server: PostgreSQL, monkeypatch: pytest.MonkeyPatch) -> Iterator[Re
 
 def fails(registry: Registry) -> str:
     with pytest.raises(UnavailableError) as failed:
-        registry.key_by_token(b"")
+        registry.keys.by_token(b"")
     return failed.value.message
 
 
@@ -42,7 +42,7 @@ def answers_again(registry: Registry) -> None:
     pause = threading.Event()
     for _ in range(600):
         try:
-            registry.key_by_token(b"")
+            registry.keys.by_token(b"")
         except UnavailableError:
             pause.wait(0.1)
         else:

@@ -63,6 +63,9 @@ def test_the_size_of_many_jobs_is_counted_at_once(registry):
     assert found["p-1", "big"] == JobSize(replicas=2, gpus=3)
     assert found["p-2", "big"] == JobSize(replicas=3, gpus=0)
     assert [found.get(job, JobSize()) for job in asked[2:]] == [JobSize()] * 3
+    placed = registry.sizes(asked, places=True)
+    assert placed["p-1", "big"] == JobSize(replicas=2, gpus=3, devices=8, nodes=2)
+    assert placed["p-2", "big"] == JobSize(replicas=3)
     many = [("p-1", f"j{number}") for number in range(3000)]
     assert set(registry.sizes([*many, asked[0]]).values()) == {JobSize(), JobSize(replicas=2, gpus=3)}
     assert registry.sizes([]) == {}

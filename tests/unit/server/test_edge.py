@@ -24,7 +24,7 @@ from jobmeter.server.telemetry import Telemetry
 
 
 class _Counts:
-    def add_usage(self, writer, batch, rows, now_ms):
+    def add(self, writer, batch, rows, now_ms):
         pass
 
 

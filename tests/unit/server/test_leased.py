@@ -13,7 +13,7 @@ from tests.memory_store import MemoryStore
 from jobmeter.errors import UnavailableError
 from jobmeter.model.retention import Retention
 from jobmeter.model.time import HOUR
-from jobmeter.registry.base import Registry
+from jobmeter.registry.leases import LeaseTable
 from jobmeter.registry.open import open_registry
 from jobmeter.server import app
 from jobmeter.server.background import Leased
@@ -37,23 +37,23 @@ class Slow:
 
 
 class Counting:
-    """A registry that tells when a lease was renewed."""
+    """Leases that tell when a lease was renewed."""
 
-    def __init__(self, registry: Registry) -> None:
-        self.registry = registry
+    def __init__(self, leases: LeaseTable) -> None:
+        self.leases = leases
         self.failing: Exception | None = None
         self.asked = threading.Semaphore(0)
 
-    def take_lease(self, name: str, owner: str, now_ms: int, until_ms: int) -> bool:
+    def take(self, name: str, owner: str, now_ms: int, until_ms: int) -> bool:
         try:
             if self.failing is not None:
                 raise self.failing
-            return self.registry.take_lease(name, owner, now_ms, until_ms)
+            return self.leases.take(name, owner, now_ms, until_ms)
         finally:
             self.asked.release()
 
-    def give_back_lease(self, name: str, owner: str) -> None:
-        self.registry.give_back_lease(name, owner)
+    def release(self, name: str, owner: str) -> None:
+        self.leases.release(name, owner)
 
     def asked_twice(self) -> None:
         while self.asked.acquire(blocking=False):
@@ -64,12 +64,12 @@ class Counting:
 
 @pytest.fixture
 def servers(tmp_path: Path):
-    """Two registries on one database, and the clock of all."""
+    """The leases of two registries on one database, and the clock of both."""
     with ExitStack() as stack:
         both = [open_registry(f"sqlite:///{tmp_path / 'registry.db'}", Retention()) for _ in range(2)]
         for one in both:
             stack.callback(one.close)
-        yield *both, SetClock()
+        yield *(one.leases for one in both), SetClock()
 
 
 def test_one_server_works_and_the_others_wait_for_the_end_of_its_round(servers) -> None:
@@ -93,7 +93,7 @@ def test_a_long_round_keeps_its_lease(servers) -> None:
     first, second, clock = servers
     work, other, counting = Slow(), Slow(), Counting(first)
     other.free.set()
-    one, two = Leased(work, cast("Registry", counting), clock, length_ms=20), Leased(other, second, clock)
+    one, two = Leased(work, cast("LeaseTable", counting), clock, length_ms=20), Leased(other, second, clock)
     thread = threading.Thread(target=one.round)
     thread.start()
     for _ in range(10):
@@ -113,7 +113,7 @@ def test_a_server_that_does_not_renew_loses_its_lease_and_says_so(servers, caplo
     first, second, clock = servers
     work, other, counting = Slow(), Slow(), Counting(first)
     other.free.set()
-    one, two = Leased(work, cast("Registry", counting), clock, length_ms=20), Leased(other, second, clock)
+    one, two = Leased(work, cast("LeaseTable", counting), clock, length_ms=20), Leased(other, second, clock)
     with caplog.at_level(logging.WARNING, "jobmeter.server"):
         thread = threading.Thread(target=one.round)
         thread.start()
@@ -123,7 +123,7 @@ def test_a_server_that_does_not_renew_loses_its_lease_and_says_so(servers, caplo
         clock.time_ms += 30
         two.round()
         assert other.rounds == 1
-        second.take_lease("roll-up", "a third one", clock.time_ms, clock.time_ms + 1_000)
+        second.take("roll-up", "a third one", clock.time_ms, clock.time_ms + 1_000)
         counting.failing = None
         counting.asked_twice()
         work.free.set()
@@ -132,12 +132,12 @@ def test_a_server_that_does_not_renew_loses_its_lease_and_says_so(servers, caplo
     said = "the lease for roll-up was not renewed"
     assert (f"{said}: the registry is away" if failure is AWAY else said) in logged
     assert "another server started roll-up while this server was still working on it" in logged
-    assert not second.take_lease("roll-up", "b", clock.time_ms, clock.time_ms + 1)
+    assert not second.take("roll-up", "b", clock.time_ms, clock.time_ms + 1)
 
 
 def test_a_server_that_died_is_followed_when_its_time_is_over(servers) -> None:
     first, second, clock = servers
-    first.take_lease("roll-up", "a server that is no more", clock.time_ms, clock.time_ms + 1_000)
+    first.take("roll-up", "a server that is no more", clock.time_ms, clock.time_ms + 1_000)
     work = Slow()
     work.free.set()
     leased = Leased(work, second, clock)

@@ -9,6 +9,7 @@ import pytest
 import jobmeter
 from jobmeter.registry.alerts import AlertTable
 from jobmeter.registry.base import Registry
+from jobmeter.registry.leases import LeaseTable
 from jobmeter.registry.tasks import TaskTable
 from jobmeter.store.window.store import WindowedStore
 
@@ -17,8 +18,8 @@ MODULES = sorted(path for part in ("server", "dialects") for path in (SOURCE / p
 NAMES = {"registry", "_registry", "store", "_store"}
 """Names under which code has the registry or the store."""
 COMMANDS = {
-    *("backup", "close", "delete_job", "fill", "give_back_lease", "mark_lost", "mark_nodes", "prepare", "prune"),
-    *("record", "restore", "roll_up", "set_retention", "take_lease", "tasks.add", "tasks.answer", "tasks.save"),
+    *("backup", "close", "delete_job", "fill", "leases.release", "mark_lost", "mark_nodes", "prepare", "prune"),
+    *("record", "restore", "roll_up", "set_retention", "leases.take", "tasks.add", "tasks.answer", "tasks.save"),
     *("alerts.decide", "alerts.delivered", "alerts.put", "alerts.put_silence", "alerts.retry"),
 }
 """Methods that write, or that begin or end the use of a registry or store."""
@@ -97,6 +98,6 @@ def test_a_read_is_found(line, taken):
 
 
 def test_every_command_is_a_method():
-    tables = {"alerts": AlertTable, "tasks": TaskTable}
+    tables = {"alerts": AlertTable, "leases": LeaseTable, "tasks": TaskTable}
     methods = {f"{table}.{name}" for table, kind in tables.items() for name in vars(kind)}
     assert methods | {*dir(Registry), *dir(WindowedStore)} >= COMMANDS

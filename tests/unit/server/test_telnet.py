@@ -155,7 +155,7 @@ def test_a_key_that_is_revoked_stops_a_connection(telnet):
     line.send(f"auth {key.token}\n{put()}")
     assert line.ask("version\n")
     services = telnet.application.application.services
-    services.registry.revoke_key(key.id, NOW)
+    services.registry.keys.revoke(key.id, NOW)
     services.authenticator.forget(key.id)
     assert line.ask(put(at=T - 1)).startswith("put: not authorized: the key was revoked")
     assert line.ask(put(at=T - 2)) == "put: not authorized: send `auth TOKEN' first\n"

@@ -213,7 +213,7 @@ def test_a_trace_token_that_is_changed_expired_or_of_a_revoked_key_is_refused(se
     assert status(token) == 401
     server.clock.time_ms -= LIFE_MS
     services = server.application.services
-    services.registry.revoke_key(key.id, server.clock.now_ms())
+    services.registry.keys.revoke(key.id, server.clock.now_ms())
     services.authenticator.forget(key.id)
     assert status(token) == 401
 

@@ -6,7 +6,7 @@ from msgspec import Meta
 
 from jobmeter.access.call import Call
 from jobmeter.access.signatures import BEARER
-from jobmeter.dialects.base import Answer, Context, Steps, execute
+from jobmeter.dialects.base import Answer, Context, Steps, ask
 from jobmeter.dialects.base.path_dialect import PathDialect
 from jobmeter.dialects.base.request import Operations, Request
 from jobmeter.errors import ForbiddenError, JobmeterError, NotFoundError, UnauthenticatedError, UnavailableError
@@ -30,7 +30,7 @@ class ShowJob(Request, frozen=True, kw_only=True):
     job: Annotated[str, Meta(description="The job's id.")]
 
     def _steps(self) -> Steps:
-        view = yield from execute(JobQuestion(JobRef(self.job)))
+        view = yield from ask(JobQuestion(JobRef(self.job)))
         return _text(200, f"{view.job.id} is {view.job.state}")
 
 

@@ -11,7 +11,7 @@ import zstandard
 from jobmeter.cli.loading.rows import NAME_COLUMNS, BadRowError, Int32s, Rows
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.batch import Int64s
-from jobmeter.model.series import DEFAULT_PROJECT, Series, check_series
+from jobmeter.model.series import DEFAULT_PROJECT, Series, check_series, member_name
 from jobmeter.wire.native.encode import descriptor
 from jobmeter.wire.native.frame import HEADER, MAGIC, VERSION, Codec, FrameKind
 
@@ -59,24 +59,30 @@ class Encoder:
                 yield from self.chunks(part)
             return
         texts = [text for text in descriptors if isinstance(text, bytes)]
-        payload = _payload(texts, codes, rows)
+        # Rows with and without the name of a replica may be one series.
+        numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+        if len(numbers) < len(texts):
+            codes = np.array([numbers[text] for text in texts], np.int64)[codes]
+        payload = _payload(list(numbers), codes, rows)
         jobs = frozenset(key[NAME_COLUMNS.index("job_id")] for key in keys) - {""}
-        yield Chunk(payload, rows, jobs, len(keys))
+        yield Chunk(payload, rows, jobs, len(numbers))
 
     def _describe(self, key: tuple[str, ...]) -> bytes | InvalidRequestError:
         number = self._numbers.get(key)
         if number is not None:
             return number
-        metric, cluster, node, device, job, replica = key
+        metric, project, cluster, node, device, job, replica = key
+        project = project or self._project
+        replica = member_name(replica, node) if job else replica
         try:
-            check_series(Series(metric, self._project or DEFAULT_PROJECT, cluster, node, device, job, replica))
+            check_series(Series(metric, project or DEFAULT_PROJECT, cluster, node, device, job, replica))
         except InvalidRequestError as error:
             return error
         if not job and not node:
             return InvalidRequestError("a sample needs a job or a node, but both are empty", "job_id")
         if len(self._numbers) > 1_000_000:
             self._numbers.clear()
-        own = Series(metric, self._project, cluster, node, device, job, replica)
+        own = Series(metric, project, cluster, node, device, job, replica)
         text = self._numbers[key] = descriptor(own)
         return text
 

@@ -11,10 +11,10 @@ from jobmeter.errors import InvalidRequestError
 from jobmeter.model.batch import Float64s, Int64s
 from jobmeter.model.record import JobRecord
 
-NAME_COLUMNS = ("metric", "cluster", "node", "device", "job_id", "replica")
+NAME_COLUMNS = ("metric", "project", "cluster", "node", "device", "job_id", "replica")
 """Columns of names, in the order of a series descriptor."""
 REQUIRED = ("job_id", "metric", "time", "value")
-COLUMNS = ("job_id", "replica", "node", "device", "metric", "time", "value", "cluster")
+COLUMNS = ("job_id", "replica", "node", "device", "metric", "time", "value", "cluster", "project")
 """Every column that a file may have."""
 
 Int32s = NDArray[np.int32]

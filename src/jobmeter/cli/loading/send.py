@@ -13,7 +13,7 @@ from jobmeter.cli.loading.frames import Chunk
 from jobmeter.cli.loading.rows import NAME_COLUMNS, BadRowError, Rows
 from jobmeter.client.api import Api
 from jobmeter.client.bodies import IngestReceipt
-from jobmeter.errors import InvalidRequestError, ThrottledError, UnavailableError
+from jobmeter.errors import ForbiddenError, InvalidRequestError, JobmeterError, ThrottledError, UnavailableError
 from jobmeter.model import catalog
 
 IN_FLIGHT = 2
@@ -85,6 +85,8 @@ class Sender:
             _refuse_unknown(receipt)
         except InvalidRequestError as error:
             raise _located(error, rows) from error
+        except ForbiddenError as error:
+            raise _forbidden(error, rows) from error
 
     def _deliver(self, body: bytes) -> IngestReceipt:
         deadline = time.monotonic() + PATIENCE_SECONDS
@@ -112,6 +114,18 @@ def _refuse_unknown(receipt: IngestReceipt) -> None:
     if receipt.unknown:
         names = ", ".join(map(repr, receipt.unknown))
         raise InvalidRequestError(f"{names}: unknown to the server (`jobmeter catalog` lists all)", "metric")
+
+
+def _forbidden(error: ForbiddenError, rows: Rows | None) -> JobmeterError:
+    """Name the first row of the project that the key may not write to, if a row names one."""
+    if rows is None or "project" not in rows.names:
+        return error
+    projects = rows.names["project"]
+    for code, name in enumerate(projects.values):
+        named = np.flatnonzero(projects.codes == code)
+        if name and len(named) and error.message.endswith(f" {name}"):
+            return BadRowError(rows.place(int(named[0])), "project", error.message)
+    return error
 
 
 def _located(error: InvalidRequestError, rows: Rows | None) -> InvalidRequestError:

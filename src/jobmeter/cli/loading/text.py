@@ -134,6 +134,7 @@ class _SampleLine(msgspec.Struct, forbid_unknown_fields=True):
     node: str | None = None
     device: str | None = None
     cluster: str | None = None
+    project: str | None = None
 
 
 _SAMPLES = msgspec.json.Decoder(list[_SampleLine])

@@ -17,6 +17,9 @@ def check_accelerators(
 ) -> list[TaskCheck]:
     """Check the devices of a collector. Without any, the check says so unless one of the others has devices."""
     vendor = collector.vendor
+    if collector.released:
+        text = f"the driver of {vendor.title} is released on request; check again in a minute"
+        return [TaskCheck(_NAME, CheckStatus.UNAVAILABLE, text)]
     checks = [_check_device(vendor, device, collector.device_name) for device in collector.devices]
     if checks or any(other.devices for other in others):
         return checks

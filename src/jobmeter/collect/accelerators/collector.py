@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from threading import Lock
 from typing import Generic, TypeVar
 
 from jobmeter.collect.accelerators.names import VendorNames
@@ -37,6 +38,8 @@ from jobmeter.model.time import SystemClock
 T = TypeVar("T")
 
 _SLOW_MS = 60_000
+RELEASE_MS = 60_000
+"""Milliseconds for which a request releases the driver: enough to reset a device or to change its partitions."""
 PATIENCE = 1.0
 """Seconds that each question of a collection waits for the devices."""
 
@@ -84,6 +87,9 @@ class AcceleratorCollector(Generic[D]):
         self._allocated = allocated
         self._groups = groups
         self._clock = SystemClock()
+        self._turn = Lock()
+        self._asked = False
+        self._opens_ms: int | None = None
         self._patience = patience
         self._slow_ms: dict[int, int] = {}
         self._working: dict[int, list[Member]] = {}
@@ -95,13 +101,44 @@ class AcceleratorCollector(Generic[D]):
         """Name of the vendor."""
         return self.vendor.name
 
+    @property
+    def released(self) -> bool:
+        """True while the driver is released on request: nothing is measured."""
+        return self._asked or self._opens_ms is not None
+
+    def release(self) -> bool:
+        """Close the driver, because open files block resets and changes of partitions.
+
+        The driver is opened again by the first collection that is ``RELEASE_MS`` later than the next one. For any
+        thread. Waits for a collection in progress. False if a call of the driver does not return.
+        """
+        with self._turn:
+            self._asked = True
+            return self._driver.close()
+
     def collect(self, now_ms: int) -> Samples:
-        """Read all devices. Unavailable values are absent.
+        """Read all devices. Unavailable values are absent; all of them are while the driver is released.
 
         A device that is lost, not permitted or blocked does not stop the others.
         """
+        with self._turn:
+            return [] if self._is_released(now_ms) else self._collect(now_ms)
+
+    def _is_released(self, now_ms: int) -> bool:
+        if not self.released:
+            return False
+        closed = self._driver.close()  # a call that had not returned may have returned since
+        if self._asked:
+            self._asked, self._opens_ms = False, now_ms + RELEASE_MS
+            self.states.released(now_ms, RELEASE_MS // 1_000, closed=closed)
+        if self._opens_ms is not None and not 0 < self._opens_ms - now_ms <= RELEASE_MS:
+            self._opens_ms = None
+        return self.released
+
+    def _collect(self, now_ms: int) -> Samples:
         vendor = self.vendor
         self.devices = devices = self._driver.devices(now_ms)
+        self.device_name.place(devices)
         users = {
             index: [(process, self._members.member_of(process.pid)) for process in processes]
             for index, processes in self._query(devices, _processes_of).items()
@@ -203,8 +240,9 @@ class AcceleratorCollector(Generic[D]):
     def _variables(self) -> Sequence[VisibleVariable]:
         """Return the variables that name devices, most specific first; schedulers' if their numbers are these."""
         vendor = self.vendor
-        schedulers = scheduler_variables(vendor.uuid_prefix) if self.device_name.are_numbers_of_node() else ()
-        return *schedulers, *vendor.variables
+        if self.device_name.are_plain():
+            return *scheduler_variables(vendor.uuid_prefix), *vendor.variables
+        return [variable for variable in vendor.variables if not variable.shared]
 
     def _permitted(self, devices: Sequence[D], now_ms: int) -> Permitted:
         """Return the devices that a process may open by its control group, else that ``jobmeter run`` may open."""

@@ -1,10 +1,11 @@
 """Names of devices on a node: ``gpu0``, and ``amd0`` where another vendor has ``gpu0``."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
 from threading import Lock
 from typing import Any, Generic
 
-from jobmeter.collect.accelerators.vendor import D, Vendor
+from jobmeter.collect.accelerators.vendor import D, Device, Vendor
 from jobmeter.collect.machine import Machine
 
 DeviceName = Callable[[int], str]
@@ -33,6 +34,10 @@ class DeviceNames:
         """Return the names of a vendor's devices."""
         return VendorNames(self, vendor)
 
+    def addresses(self, vendor: Vendor[Any]) -> list[str]:
+        """Return the PCI addresses of all devices of a vendor on the node."""
+        return vendor.addresses(self._machine)
+
     def prefix(self, vendor: Vendor[Any]) -> str:
         """Return the text that precedes the number of each device of a vendor."""
         with self._lock:
@@ -45,17 +50,41 @@ class DeviceNames:
             return self._chosen[vendor.name]
 
 
+def node_numbers(devices: Sequence[tuple[int, str]], addresses: Sequence[str]) -> dict[int, int]:
+    """Return the number on the node of each device: its index where the process sees all devices of the node.
+
+    ``devices`` are indices and PCI addresses; ``addresses`` are those of the node, in order, empty if unknown.
+    """
+    if len(addresses) <= len(devices):
+        return {index: index for index, _ in devices}
+    places = {address: number for number, address in enumerate(addresses)}
+    after = count(len(addresses))
+    return {index: places.pop(pci) if pci in places else next(after) for index, pci in devices}
+
+
 class VendorNames(Generic[D]):
     """Names of the devices of one vendor."""
 
     def __init__(self, names: DeviceNames, vendor: Vendor[D]) -> None:
         self._names = names
         self.vendor = vendor
+        self._numbers: Mapping[int, int] = {}
+        self._placed: tuple[tuple[int, str], ...] = ()
 
     def __call__(self, index: int) -> str:
-        """Return the name of a device."""
-        return f"{self._names.prefix(self.vendor)}{index}"
+        """Return the name of a device by its number among those that the driver shows."""
+        return f"{self._names.prefix(self.vendor)}{self._numbers.get(index, index)}"
 
-    def are_numbers_of_node(self) -> bool:
-        """True if Slurm's numbers of GPUs on the node are numbers of these devices."""
-        return self(0) == gpu_name(0)
+    def place(self, devices: Sequence[Device]) -> None:
+        """Name devices by the order of their PCI addresses among all of the node, also in a container with a few.
+
+        A device whose place is unknown gets a number after all others.
+        """
+        placed = tuple((device.index, device.pci) for device in devices)
+        if placed != self._placed:
+            self._numbers = node_numbers(placed, self._names.addresses(self.vendor))
+            self._placed = placed
+
+    def are_plain(self) -> bool:
+        """True if the devices are ``gpu0`` and so on: then Slurm's numbers of GPUs on the node are theirs."""
+        return self._names.prefix(self.vendor) == gpu_name(0)[:-1]

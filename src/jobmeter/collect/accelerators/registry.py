@@ -3,12 +3,13 @@
 import re
 from typing import Any
 
+from jobmeter.collect.accelerators.amd.vendor import VENDOR as AMD
 from jobmeter.collect.accelerators.nvidia.vendor import VENDOR as NVIDIA
 from jobmeter.collect.accelerators.unmeasured import UNMEASURED, UnmeasuredVendor
 from jobmeter.collect.accelerators.vendor import Vendor
 from jobmeter.collect.accelerators.visible import SCHEDULER_VARIABLES
 
-VENDORS: tuple[Vendor[Any], ...] = (NVIDIA,)
+VENDORS: tuple[Vendor[Any], ...] = (NVIDIA, AMD)
 """Vendors that are measured. Of two with one prefix the first one has the plain names: ``gpu0``."""
 
 

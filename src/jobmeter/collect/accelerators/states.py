@@ -1,6 +1,7 @@
 """Events about devices that stop being measured, or are measured again."""
 
 import logging
+from collections import deque
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -9,7 +10,15 @@ from jobmeter.collect.accelerators.names import DeviceName
 from jobmeter.collect.accelerators.vendor import Accelerator, DeviceProblem, Vendor
 from jobmeter.collect.base import NodeIdentity, Owner
 from jobmeter.model.device import DeviceState
-from jobmeter.model.event import DEVICE_HANGS, DRIVER_MISMATCH, GPU_BACK, GPU_LOST, GPU_NOT_PERMITTED, Level
+from jobmeter.model.event import (
+    DEVICE_HANGS,
+    DRIVER_MISMATCH,
+    DRIVER_RELEASED,
+    GPU_BACK,
+    GPU_LOST,
+    GPU_NOT_PERMITTED,
+    Level,
+)
 from jobmeter.model.record import EventRecord, Records
 from jobmeter.model.time import MINUTE
 
@@ -30,7 +39,10 @@ _KINDS: Mapping[DeviceState, _Kind] = MappingProxyType(
     {
         DeviceState.LOST: _Kind(GPU_LOST, Level.ERROR, "cannot be read", _RECOVERY),
         DeviceState.RESET_REQUIRED: _Kind(
-            GPU_LOST, Level.ERROR, "needs a reset", "Drain the node, stop its agent, and reset the {noun}."
+            GPU_LOST,
+            Level.ERROR,
+            "needs a reset",
+            "Drain the node, release the driver (SIGUSR2 to its agent), and reset the {noun}.",
         ),
         DeviceState.DRIVER_NOT_LOADED: _Kind(GPU_LOST, Level.ERROR, "has no driver", "Load the driver."),
         DeviceState.LIBRARY_MISSING: _Kind(
@@ -64,13 +76,13 @@ class DeviceStates:
         self, place: NodeIdentity, vendor: Vendor[Any], device_name: DeviceName, *, alone: bool = False
     ) -> None:
         self._place = place
-        self._noun, self._recovery = vendor.noun, vendor.recovery
+        self._title, self._noun, self._recovery = vendor.title, vendor.noun, vendor.recovery
         self._device_name = device_name
         self._alone = alone
         self._states: dict[int, tuple[DeviceState, int]] = {}
         self._owners: Mapping[int, Sequence[Owner]] = {}
         self._mismatch = False
-        self._events: list[EventRecord] = []
+        self._events: deque[EventRecord] = deque()
 
     def update(
         self,
@@ -108,10 +120,18 @@ class DeviceStates:
             self._report(now_ms, GPU_LOST, Level.ERROR, text, self._owners.get(index, ()), name)
         self._owners = owners
 
+    def released(self, now_ms: int, seconds: int, *, closed: bool) -> None:
+        """Report that the driver is released on request. ``closed``: all of its files are closed."""
+        if closed:
+            text = f"The driver of {self._title} is released on request: its {self._noun}s can be reset or partitioned."
+        else:
+            text = f"The driver of {self._title} could not be released: a call to it has not returned."
+        text += f" Nothing is measured of them for {seconds} s."
+        self._report(now_ms, DRIVER_RELEASED, Level.INFO if closed else Level.WARNING, text, ())
+
     def records(self, now_ms: int) -> Records:  # noqa: ARG002 - events have the times of their looks
         """Return the events since the last call."""
-        events, self._events = self._events, []
-        return Records(events=events)
+        return Records(events=[self._events.popleft() for _ in range(len(self._events))])
 
     def _report(
         self, now_ms: int, reason: str, level: Level, text: str, owners: Sequence[Owner], device: str = ""
@@ -120,4 +140,4 @@ class DeviceStates:
         subject = f"device {device}" if device else ""
         for owner in owners or (() if self._alone else (None,)):
             event = self._place.event(now_ms, level, reason, text, owner=owner, subject=subject)
-            self._events = [*self._events, event]
+            self._events.append(event)

@@ -32,6 +32,7 @@ class ThreadedDevice:
         self.name = ""
         self.pci = ""
         self.reason = ""
+        self.details: dict[str, str | int] = {}
         self.retry = Backoff()
         self._clock = clock
         self._calls: CallThread[Any] = CallThread(f"{thread}{index}")

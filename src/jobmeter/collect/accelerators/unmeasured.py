@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from jobmeter.collect import files
 from jobmeter.collect.machine import Machine
 
 
@@ -22,16 +21,10 @@ class UnmeasuredVendor(NamedTuple):
     resource_kinds: Sequence[str] = ()
 
 
-def _count_amd(machine: Machine) -> int:
-    cards = Path(machine.sys, "class/drm").glob("card[0-9]*")
-    return sum(files.read_text(str(card / "device/vendor")) == "0x1002" for card in cards)
-
-
 def _count_ascend(machine: Machine) -> int:
     return sum(path.name.removeprefix("davinci").isdigit() for path in Path(machine.dev).glob("davinci[0-9]*"))
 
 
 UNMEASURED = (
-    UnmeasuredVendor("amd", "AMD GPU", "AMD GPUs", "AMD's device-metrics-exporter", _count_amd),
     UnmeasuredVendor("ascend", "Ascend NPU", "NPUs", "the vendor's npu-exporter", _count_ascend, ("Ascend.+",)),
 )

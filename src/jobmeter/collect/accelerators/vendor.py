@@ -7,7 +7,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from jobmeter.collect.accelerators.visible import VisibleVariable
 from jobmeter.collect.machine import Machine
-from jobmeter.model.device import DeviceState
+from jobmeter.model.device import DeviceState, pci_address
 from jobmeter.model.time import Clock
 
 
@@ -70,6 +70,14 @@ class Device(Protocol):
     @property
     def state(self) -> DeviceState:
         """State of the measurement: measured, or the reason why not."""
+        ...
+
+    @property
+    def details(self) -> Mapping[str, str | int]:
+        """Further known facts for the node's record: ``vendor``, ``serial``, ``driver``, ``memory`` in bytes.
+
+        Also ``parent`` and ``slices`` of a partition: the UUID of the whole device, and the share as ``2/7``.
+        """
         ...
 
 
@@ -152,8 +160,11 @@ class Driver(Protocol[D_co]):
         """
         ...
 
-    def close(self) -> None:
-        """Close the driver. Nothing can be read afterwards."""
+    def close(self) -> bool:
+        """Close every file of the driver. The next call of ``devices`` opens it again.
+
+        False if a call has not returned: its files stay open, and the next call of ``close`` tries again.
+        """
         ...
 
 
@@ -186,11 +197,12 @@ class Vendor(Generic[D]):
 
     ``device_numbers`` are the minor numbers of the devices' character devices by major number. ``device_files`` is the
     beginning of their names in /dev, which a number follows. ``driver_folder`` is in /proc while the driver is loaded.
+    ``pci_driver`` is the name of the kernel's driver, under which /sys lists the addresses of all devices of the node.
     ``unit_devices`` are the names by which a unit of systemd gives access to them (``DeviceAllow``).
 
     ``domain`` ends the names of Kubernetes' resource and of its driver: ``nvidia.com``. ``resource_kinds`` are regular
-    expressions for its resources besides ``gpu`` and ``npu``. ``uuid_of_id`` returns the UUID in an id of its device
-    plug-in.
+    expressions for its resources besides ``gpu`` and ``npu``. ``uuid_of_id`` returns the UUID or the PCI
+    address in an id of its device plug-in.
 
     ``variables`` name devices of a process, most specific first. ``uuid_prefix`` begins every UUID.
 
@@ -210,6 +222,7 @@ class Vendor(Generic[D]):
     device_numbers: Mapping[int, range]
     device_files: str
     driver_folder: str
+    pci_driver: str = ""
     unit_devices: Sequence[str]
     domain: str
     resource_kinds: Sequence[str] = ()
@@ -231,6 +244,17 @@ class Vendor(Generic[D]):
         found = Path(machine.dev).glob(f"{names}[0-9]*")
         return [path for path in sorted(found) if path.relative_to(machine.dev).as_posix()[len(names) :].isdigit()]
 
+    def addresses(self, machine: Machine) -> list[str]:
+        """Return the PCI addresses of all its devices on the node, in order; empty if /sys does not list them.
+
+        A container sees them too, whichever devices it may open.
+        """
+        if not self.pci_driver:
+            return []
+        listed = Path(machine.sys, "bus/pci/drivers", self.pci_driver).glob("*:*")
+        return sorted({address for path in listed if (address := pci_address(path.name))})
+
     def is_present(self, machine: Machine) -> bool:
         """True if the machine has its devices or its driver. Reads files alone."""
-        return bool(self.files(machine)) or Path(machine.proc, self.driver_folder).is_dir()
+        loaded = Path(machine.proc, self.driver_folder).is_dir()
+        return loaded or bool(self.files(machine)) or bool(self.addresses(machine))

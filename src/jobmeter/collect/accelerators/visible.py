@@ -28,12 +28,16 @@ class VisibleVariable(NamedTuple):
     """Variable that names devices of a process.
 
     ``parse`` returns the numbers of the devices in a value, in its order, among the devices that the process may open.
-    ``relative``: numbers in a value count from the first device that the process may open.
+    ``relative``: numbers in a value count from the first device that the process may open. ``within`` is a variable
+    whose devices are the only ones that count, if the process has it. ``shared``: another vendor reads the variable
+    too, so that it counts only where these devices have the plain names.
     """
 
     name: str
     parse: Callable[[str, Sequence[Numbered]], list[int]]
     relative: bool = False
+    within: str = ""
+    shared: bool = False
 
 
 def scheduler_variables(uuid_prefix: str) -> tuple[VisibleVariable, ...]:
@@ -61,6 +65,23 @@ def listed_devices(text: str, devices: Sequence[Numbered], uuid_prefix: str) -> 
         else:
             found.append(device_of_uuid(name, devices, uuid_prefix))
     return list(dict.fromkeys(index for index in found if index is not None))
+
+
+def ordered_devices(text: str, devices: Sequence[Numbered], uuid_prefix: str) -> list[int]:
+    """Return the distinct numbers of the devices in a list of places among ``devices`` and of UUIDs, in its order.
+
+    The list ends at its first invalid entry, as for ROCm.
+    """
+    found: list[int] = []
+    for entry in (part.strip() for part in text.split(",")):
+        if entry.isascii() and entry.isdigit():
+            index = devices[int(entry)].index if len(entry) < 6 and int(entry) < len(devices) else None
+        else:
+            index = device_of_uuid(entry, devices, uuid_prefix)
+        if index is None:
+            break
+        found.append(index)
+    return list(dict.fromkeys(found))
 
 
 def device_of_uuid(name: str, devices: Sequence[Numbered], uuid_prefix: str) -> int | None:

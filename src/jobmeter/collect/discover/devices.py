@@ -40,9 +40,20 @@ class DeviceSet:
             return []
         variable, text = named
         openable = [device for device in self.devices if permitted is None or device.index in permitted]
+        if variable.within:
+            openable = self._within(variable.within, member, openable)
         if variable.relative and permitted is None and member.source is MembershipSource.KUBERNETES:
             text = ",".join(entry for entry in text.split(",") if ordinal_of(entry) is None)
         return variable.parse(text, openable)
+
+    def _within(self, name: str, member: Member, openable: list[Device]) -> list[Device]:
+        """Return the devices that another variable of the process leaves, in its order."""
+        outer = next((one for one in self.variables if one.name == name), None)
+        text = dict(member.devices).get(name)
+        if outer is None or text is None:
+            return openable
+        by_index = {device.index: device for device in openable}
+        return [by_index[index] for index in outer.parse(text, openable)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,14 @@ import os
 import platform
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from jobmeter import __version__
 from jobmeter.collect import files
 from jobmeter.collect.accelerators.vendor import Device
 from jobmeter.collect.base import NodeIdentity, Owner
+from jobmeter.collect.discover.device_history import DeviceHistory
 from jobmeter.collect.discover.member import Member, Process
 from jobmeter.model.device import DeviceState
 from jobmeter.model.job import JobState
@@ -101,29 +103,35 @@ class NodeReporter:
         devices: Callable[[], Mapping[str, Device]],
         proc_root: str = "/proc",
         interval_ms: int | None = None,
+        state: Path | None = None,
     ) -> None:
         """``devices`` returns the devices by name.
 
-        ``interval_ms`` is the agent's interval, by which the server detects a silent agent.
+        ``interval_ms`` is the agent's interval, by which the server detects a silent agent. ``state`` is the folder in
+        which the history of devices outlives the agent.
         """
         self._place = place
         self._devices = devices
         self._proc = proc_root
         self._interval_ms = interval_ms
+        self._history = DeviceHistory(state)
         self._sent: dict[str, Any] = {}
         self._sent_ms = 0
 
     def records(self, now_ms: int) -> Records:
         """Return the node's record if it is due."""
-        info = self._info()
+        info = self._info(now_ms)
         if info == self._sent and 0 <= now_ms - self._sent_ms < _AGAIN_MS:
             return Records()
+        self._history.save()
         self._sent, self._sent_ms = info, now_ms
         place = self._place
         node = NodeRecord(name=place.node, cluster=place.cluster, resource_group=place.resource_group, info=info)
         return Records(nodes=[node])
 
-    def _info(self) -> dict[str, Any]:
+    def _info(self, now_ms: int) -> dict[str, Any]:
+        devices = [_described(name, device) for name, device in self._devices().items()]
+        since, former = self._history.update(now_ms, devices)
         memory = (files.read_pairs(f"{self._proc}/meminfo") or {}).get(b"MemTotal")
         booted = (files.read_pairs(f"{self._proc}/stat") or {}).get(b"btime")
         info: dict[str, Any] = {
@@ -135,13 +143,17 @@ class NodeReporter:
             "boot_id": files.boot_id(self._proc),
             "booted": None if booted is None else booted * 1000,
             "interval_ms": self._interval_ms,
-            "devices": [_described(name, device) for name, device in self._devices().items()],
+            "devices": [
+                {**one, **({"since": since[one["device"]]} if one["device"] in since else {})} for one in devices
+            ],
+            "former_devices": former,
         }
         return {name: value for name, value in info.items() if value not in (None, [], "")}
 
 
-def _described(device_name: str, device: Device) -> dict[str, str]:
+def _described(device_name: str, device: Device) -> dict[str, Any]:
     """Describe a device for the node's record; with its state if it is not measured."""
     state = "" if device.state is DeviceState.MEASURED else str(device.state)
+    known = {"pci": device.pci, "state": state, **device.details}
     named = {"device": device_name, "name": device.name, "uuid": device.uuid}
-    return {**named, **({"pci": device.pci} if device.pci else {}), **({"state": state} if state else {})}
+    return {**named, **{name: value for name, value in known.items() if value not in (None, "")}}

@@ -50,14 +50,15 @@ def check_found(
 ) -> Check:
     """Check the devices that a driver shows, and the reason why it cannot be used."""
     noun = vendor.noun
+    if not found and not vendor.is_present(machine):
+        return Check(_AREA, vendor.name, SourceStatus.ABSENT, f"the machine has no {vendor.title} {noun}")
     if problem is not None:
-        if not found and not vendor.is_present(machine):
-            return Check(_AREA, vendor.name, SourceStatus.ABSENT, f"the machine has no {vendor.title} {noun}")
         text = f"no {noun} is measured: {problem.text} ({problem.state})"
         return Check(_AREA, vendor.name, SourceStatus.PROBLEM, text, vendor.advice.get(problem.state, vendor.help))
     if not found:
         return Check(_AREA, vendor.name, SourceStatus.ABSENT, f"the driver shows no {vendor.title} {noun}")
     device_name = DeviceNames(registry.VENDORS, machine).of(vendor)
+    device_name.place(found)
     states = [(device, DeviceState.HANGS if device.busy else device.state) for device in found]
     missing = [(device, state) for device, state in states if state is not DeviceState.MEASURED]
     products = ", ".join(sorted({device.name for device in found if device.name}))

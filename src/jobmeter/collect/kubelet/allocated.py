@@ -95,6 +95,6 @@ class KubeletAllocations:
 
 def indices(vendor: Vendor[Any], ids: Iterable[str], devices: Sequence[Device]) -> list[int]:
     """Return the distinct device numbers in a plug-in's ids. A CDI name has the id after its last ``=``."""
-    by_uuid = {device.uuid: device.index for device in devices}
+    by_uuid = {name: device.index for device in devices for name in (device.pci, device.uuid) if name}
     names = (vendor.uuid_of_id(one.rpartition("=")[2]) for one in ids)
     return list(dict.fromkeys(by_uuid[name] for name in names if name in by_uuid))

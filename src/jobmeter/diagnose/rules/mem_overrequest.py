@@ -2,8 +2,9 @@
 
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.memory import limit_of
+from jobmeter.diagnose.peers import role
 from jobmeter.diagnose.rule import Findings, Rule
-from jobmeter.diagnose.signal import replica
+from jobmeter.diagnose.signal import Signal, replica
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import amount
 from jobmeter.model.finding import Severity
@@ -14,29 +15,35 @@ _USED, _PEAK, _LIMIT, _TOTAL = "memory.usage", "memory.peak", "memory.limit", "n
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Replicas whose peak stays far below a limit that somebody set.
 
-    A limit as large as the node's memory is no request. Where that memory is unknown, nothing is said.
+    A limit as large as the node's memory is no request. Where that memory is unknown, nothing is said. Replicas of a
+    role are given as much each, so that none of the role may need its limit.
     """
     whole, peaks = case.by_member(_USED), case.by_member(_PEAK)
     totals = {one.node: float(one.value.max()) for one in case.nodes.get(_TOTAL, ()) if len(one)}
     nodes = {one.name: one.node for one in case.view.replicas}
+    found: list[tuple[Signal, float, float]] = []
+    needed: set[str] = set()
     for signal in case.signals(_USED, numbers):
         limit = limit_of(case.means.get(_LIMIT, ()), signal, case.job.limits.get(_LIMIT)) or 0.0
-        start, end = signal.span
-        total = totals.get(nodes.get(signal.replica, ""), 0.0)
-        if not numbers["bytes"] <= limit < numbers["node"] * total or end - start < numbers["hold"]:
-            continue
         measured = (whole[signal.member], peaks.get(signal.member))
         most = max(float(one.value.max()) for one in measured if one is not None and len(one))
-        if most < numbers["use"] * limit:
+        if most >= numbers["use"] * limit > 0:
+            needed.add(role(signal))
+        start, end = signal.span
+        total = totals.get(nodes.get(signal.replica, ""), 0.0)
+        if numbers["bytes"] <= limit < numbers["node"] * total and end - start >= numbers["hold"]:
+            found.append((signal, most, limit))
+    for signal, most, limit in found:
+        if role(signal) not in needed:
             text = f"{case.name_of(signal)} used {amount(most, 'By')} at most and may use {amount(limit, 'By')}"
             evidence = signal.evidence(text, most, limit, "By")
-            yield rule.finding(replica(signal), Severity.INFO, (start, end), [evidence], 0.9)
+            yield rule.finding(replica(signal), Severity.INFO, signal.span, [evidence], 0.9)
 
 
 RULE = Rule(
     name="mem_overrequest",
     title="Memory overrequest",
-    sees="A memory limit lies far above the most that the replica ever uses.",
+    sees="A memory limit lies far above the most that a replica of its role ever uses.",
     advice="Ask for less memory: others wait for it. Leave room for the file cache where the job reads files again.",
     source="https://github.com/PrincetonUniversity/job_defense_shield",
     find=find,

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.devices import PREFIXES
+from jobmeter.diagnose.devices import PREFIXES, models
 from jobmeter.diagnose.peers import Outlier, Peers, peers_of
 from jobmeter.diagnose.rule import Findings, Rule
-from jobmeter.diagnose.signal import device, measured
+from jobmeter.diagnose.signal import device, measured, median
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import amount_of, title
 from jobmeter.model.batch import Bools
@@ -28,6 +28,8 @@ _SIGNS = {
 _LOAD = ("utilization", "sm.active", "power")
 """The metrics that say how busy a device is."""
 _MEMORY, _CLOCK = "memory.usage", "clock.sm"
+_MODEL = ("memory.limit", "clock.sm.limit")
+"""The limits in which devices of different models differ: devices of other models are no peers."""
 _MOSTLY = 0.5
 """Share of the time in which a device differs in a metric that is named."""
 
@@ -41,7 +43,9 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
         names = [f"{prefix}.{name}" for name in (*_SIGNS, _MEMORY)]
         signals = {name: found for name in names if (found := case.signals(name, numbers))}
         floors = {name: numbers["floor_clock" if name.endswith(_CLOCK) else "floor"] for name in names}
-        for scales in peers_of(signals, [f"{prefix}.{name}" for name in _LOAD], numbers["devices"], floors, numbers):
+        load = [f"{prefix}.{name}" for name in _LOAD]
+        unlike = models(case, [f"{prefix}.{name}" for name in _MODEL], numbers["model"]) if signals else {}
+        for scales in peers_of(signals, load, numbers["devices"], floors, numbers, unlike):
             reported: set[int] = set()
             for severity in (Severity.WARNING, Severity.INFO):
                 for peers in scales:
@@ -131,10 +135,17 @@ def _share(far: Bools, one: Outlier) -> float:
 
 
 def _has_other_memory(peers: Peers, one: Outlier, prefix: str, numbers: Numbers) -> bool:
-    """True for a device with other amounts of memory in use than the others: a stage of its own, for example."""
+    """True for a device with other amounts of memory in use than the others: a stage of its own, for example.
+
+    Where the others use unlike amounts, each device has a part of its own.
+    """
     memory = peers.metrics.get(f"{prefix}.{_MEMORY}")
     if memory is None:
         return False
+    rest = np.delete(peers.levels(f"{prefix}.{_MEMORY}", one.windows), one.row)
+    middle = median(rest)
+    if median(np.abs(rest - middle)) > numbers["memory"] * middle:
+        return True
     apart = (np.abs(memory.score) > numbers["z"]) & (np.abs(memory.relative) > numbers["memory"])
     return _share(apart[one.row], one) >= _MOSTLY
 
@@ -167,8 +178,9 @@ RULE = Rule(
     source="https://github.com/ROCm/omnistat",
     find=find,
     metrics=(
-        *(f"{prefix}.{name}" for prefix in PREFIXES for name in (*_LOAD, "tensor.active", _MEMORY)),
+        *(f"{prefix}.{name}" for prefix in PREFIXES for name in (*_LOAD, "tensor.active", _MEMORY, "memory.limit")),
         "gpu.clock.sm",
+        "gpu.clock.sm.limit",
         "gpu.nvlink.transmit",
         "gpu.nvlink.receive",
     ),

@@ -18,18 +18,7 @@ from jobmeter.access.forwarded import PublicAddress
 from jobmeter.access.limit import Rate
 from jobmeter.access.signatures import Scheme
 from jobmeter.dialects.base.view import View, ViewCall
-from jobmeter.errors import (
-    ConflictError,
-    ForbiddenError,
-    InvalidRequestError,
-    JobmeterError,
-    LimitExceededError,
-    NotFoundError,
-    QueryTimeoutError,
-    ThrottledError,
-    UnauthenticatedError,
-    UnavailableError,
-)
+from jobmeter.errors import InvalidRequestError, JobmeterError
 from jobmeter.ingest.receipt import Receipt
 from jobmeter.ingest.sender_cache import SenderCache
 from jobmeter.model.batch import SampleBatch
@@ -100,10 +89,10 @@ Steps = Generator[Question[Any], Any, Answer]
 """A running operation. An error of a question is raised at its ``yield``."""
 
 
-def execute(question: Question[R]) -> Generator[Question[Any], Any, R]:
+def ask(question: Question[R]) -> Generator[Question[Any], Any, R]:
     """Ask a question inside an operation, and return its typed result.
 
-    >>> view = yield from execute(JobQuestion(ref))  # doctest: +SKIP
+    >>> view = yield from ask(JobQuestion(ref))  # doctest: +SKIP
     """
     result: R = yield question
     return result
@@ -154,7 +143,7 @@ def drive(steps: Generator[Question[Any], Any, R], answer: Callable[[Question[An
     return OperationRun(steps).finish(answer)
 
 
-def only(answer: Answer) -> Steps:
+def constant(answer: Answer) -> Steps:
     """Make an operation without questions."""
     yield from ()
     return answer
@@ -391,24 +380,6 @@ class Dialect(Protocol):
         ...
 
 
-_STATUS: tuple[tuple[type[JobmeterError], int], ...] = (
-    (LimitExceededError, 413),
-    (InvalidRequestError, 400),
-    (UnauthenticatedError, 401),
-    (ForbiddenError, 403),
-    (NotFoundError, 404),
-    (ConflictError, 409),
-    (ThrottledError, 429),
-    (UnavailableError, 503),
-    (QueryTimeoutError, 504),
-)
-
-
-def http_status(error: JobmeterError) -> int:
-    """Return the usual status for one of our errors; 500 for a bug."""
-    return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
-
-
 def not_negative(value: float) -> float:
     """Return the value, at least 0: an exporter's noise may make a ratio of 0 slightly negative."""
     return max(0.0, value)
@@ -419,6 +390,6 @@ def rounded(value: float) -> float:
     return float(f"{value:.12g}")
 
 
-def whole(amount: float) -> int:
+def rounded_up(amount: float) -> int:
     """Round up to a whole number."""
     return math.ceil(rounded(amount))

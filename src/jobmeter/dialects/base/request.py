@@ -269,6 +269,27 @@ class ParameterReader:
         """Return the raw values by name: of the query and the path."""
         return {**dict(reversed(call.parameters)), **context.path}
 
+    def request(self, shape: type[R], slots: Sequence[ParameterSlot]) -> Callable[[Call, Context], R]:
+        """Return the function that reads a request of this type."""
+        # Most parameters are absent: the default of the field stands, and nothing reads them.
+        reads = [
+            (slot, slot.attribute, slot.kind.read, slot.required or type(slot.kind).read is not ParameterKind.read)
+            for slot in slots
+        ]
+        # An encoded body, such as a message of remote write, is no form, whatever its content type.
+        needs_values = any(not isinstance(slot.kind, Header | Raw) for slot in slots)
+
+        def read(call: Call, context: Context) -> R:
+            values = self.values(call, context) if needs_values else {}
+            fields = {
+                attribute: convert(self, slot, values)
+                for slot, attribute, convert, always in reads
+                if always or slot.name in values
+            }
+            return shape(call=call, context=context, **fields)
+
+        return read
+
     def value(self, values: Mapping[str, Any], slot: ParameterSlot) -> Any:  # noqa: ANN401 - as it was sent
         """Return the raw value; None if it is absent. An empty text is absent, except in a path."""
         value = values.get(slot.name)
@@ -420,7 +441,7 @@ class Operations:
                 action=action,
                 method=method,
                 path=path,
-                answer=_starter(self.reader, shape, slots),
+                answer=_starter(self.reader.request(shape, slots)),
                 parameters=tuple(slot.parameter() for slot in slots),
                 text=" ".join((shape.__doc__ or "").split()),
                 **{"name": shape.__name__, "rate": self.rate, **options},  # type: ignore[arg-type]
@@ -431,27 +452,8 @@ class Operations:
         return declare
 
 
-def _starter(
-    reader: ParameterReader, shape: type[Request], slots: Sequence[ParameterSlot]
-) -> Callable[[Call, Context], Steps]:
-    # Most parameters are absent: the default of the field stands, and nothing reads them.
-    reads = [
-        (slot, slot.attribute, slot.kind.read, slot.required or type(slot.kind).read is not ParameterKind.read)
-        for slot in slots
-    ]
-    # An encoded body, such as a message of remote write, is no form, whatever its content type.
-    needs_values = any(not isinstance(slot.kind, Header | Raw) for slot in slots)
-
-    def start(call: Call, context: Context) -> Steps:
-        values = reader.values(call, context) if needs_values else {}
-        fields = {
-            attribute: read(reader, slot, values)
-            for slot, attribute, read, always in reads
-            if always or slot.name in values
-        }
-        return shape(call=call, context=context, **fields)()
-
-    return start
+def _starter(read: Callable[[Call, Context], Request]) -> Callable[[Call, Context], Steps]:
+    return lambda call, context: read(call, context)()
 
 
 def operations_of(package: str) -> tuple[Operation, ...]:

@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from jobmeter.access.call import Call
 from jobmeter.access.limit import Rate
-from jobmeter.dialects.base import Answer, Context, execute
+from jobmeter.dialects.base import Answer, Context, ask
 from jobmeter.dialects.base.request import Operations, ParameterReader, ParameterSlot, Request
 from jobmeter.dialects.baseten.bodies import job_body
 from jobmeter.errors import InvalidRequestError
@@ -111,5 +111,5 @@ def answer(body: dict[str, Any]) -> Answer:
 
 def job_bodies(jobs: Sequence[Job]) -> Generator[Question[Any], Any, list[dict[str, Any]]]:
     """Return the bodies of jobs, in their order."""
-    sizes = yield from execute(SizesQuestion(jobs=tuple((job.project, job.id) for job in jobs)))
+    sizes = yield from ask(SizesQuestion(jobs=tuple((job.project, job.id) for job in jobs)))
     return [job_body(job, size) for job, size in zip(jobs, sizes, strict=True)]

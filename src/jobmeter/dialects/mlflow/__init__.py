@@ -2,15 +2,15 @@
 
 from jobmeter.access.signatures import BASIC, BEARER, TRACE
 from jobmeter.dialects.base.path_dialect import PathDialect
+from jobmeter.dialects.base.request import operations_of
 from jobmeter.dialects.mlflow import errors, names
 from jobmeter.dialects.mlflow.gaps import GAPS
-from jobmeter.dialects.mlflow.operations import OPERATIONS
 
 MLFLOW = PathDialect(
     name=names.NAME,
     title="MLflow tracking API, 3.17",
     schemes=(TRACE, BEARER, BASIC),
-    operations=OPERATIONS,
+    operations=operations_of(f"{__name__}.operations"),
     gaps=GAPS,
     render=errors.render,
     wrong_method="This path takes {allowed}, not {method}.",

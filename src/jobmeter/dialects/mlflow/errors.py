@@ -7,9 +7,10 @@ https://github.com/mlflow/mlflow/blob/master/mlflow/utils/request_utils.py.
 import msgspec
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Answer, Context, http_status
+from jobmeter.dialects.base import Answer, Context
+from jobmeter.dialects.base.errors import Headers, headers_of, http_status
 from jobmeter.dialects.mlflow.names import ARTIFACTS
-from jobmeter.errors import ConflictError, JobmeterError, NotFoundError, ThrottledError, UnavailableError
+from jobmeter.errors import ConflictError, JobmeterError, NotFoundError
 
 _CODES = {
     400: "INVALID_PARAMETER_VALUE",
@@ -36,17 +37,13 @@ def render(call: Call, context: Context, error: JobmeterError) -> Answer:  # noq
     if isinstance(error, NotFoundError) and error.kind in {"path", "method"}:
         if call.raw_path.startswith(ARTIFACTS):
             return _answer(501, "NOT_IMPLEMENTED", _NO_ARTIFACTS)
-        if error.kind == "method":
-            return _answer(405, "BAD_REQUEST", message, ("Allow", error.name))
-        code = "ENDPOINT_NOT_FOUND"
+        code = "BAD_REQUEST" if error.kind == "method" else "ENDPOINT_NOT_FOUND"
     elif isinstance(error, ConflictError):
         status, code = 400, "RESOURCE_ALREADY_EXISTS"
     elif status == 500:
         message = "The request failed because of an internal error."
-    if isinstance(error, ThrottledError | UnavailableError) and error.retry_after_ms is not None:
-        return _answer(status, code, message, ("Retry-After", str(max(1, -(-error.retry_after_ms // 1000)))))
-    return _answer(status, code, message)
+    return _answer(status, code, message, headers_of(error))
 
 
-def _answer(status: int, code: str, message: str, *headers: tuple[str, str]) -> Answer:
+def _answer(status: int, code: str, message: str, headers: Headers = ()) -> Answer:
     return Answer(status, msgspec.json.encode({"error_code": code, "message": message}), headers)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jobmeter.dialects.base import WriteSamples, execute
+from jobmeter.dialects.base import WriteSamples, ask
 from jobmeter.dialects.mlflow.names import (
     APP,
     KEY_LABEL,
@@ -65,7 +65,7 @@ def write(run: Run, values: Sequence[MetricValue]) -> Generator[Question[Any], A
             rows[value_series(run, point.key)][point.time] = point.value
         if point.step and not point.key.startswith(_SYSTEM):
             rows[_series(run, _PROGRAM_STEP)][point.time] = point.step
-    receipt = yield from execute(WriteSamples(batch=_batch(rows)))
+    receipt = yield from ask(WriteSamples(batch=_batch(rows)))
     if receipt.rejected:
         reasons = ", ".join(f"{count} samples {reason}" for reason, count in sorted(receipt.rejected.items()))
         raise InvalidRequestError(f"Some values were not stored because of their timestamp: {reasons}.", "timestamp")
@@ -86,7 +86,7 @@ def spread(points: Iterable[LoggedPoint]) -> list[LoggedPoint]:
 def history(run: Run, key: str) -> Generator[Question[Any], Any, list[LoggedPoint]]:
     """Return every stored value of a metric, in order of time."""
     series = (value_series(run, key), *(step_series(run, key, special) for special in ("", *SPECIAL)))
-    read = yield from execute(SamplesQuestion(series=series, range=TimeRange(0, MAX_TIME_MS)))
+    read = yield from ask(SamplesQuestion(series=series, range=TimeRange(0, MAX_TIME_MS)))
     return _points(key, read.columns, (0, 1), {2 + at: text for at, text in enumerate(SPECIAL)})
 
 
@@ -94,7 +94,7 @@ def newest(runs: Sequence[Run], keys: frozenset[str] | None = None) -> Generator
     """Return by run id the newest value of each metric by name; with ``keys``, only these metrics."""
     by_id = {(run.project, run.job, run.id): run for run in runs}
     jobs = tuple({job_key(project, job): None for project, job, _ in by_id})
-    found = yield from execute(SeriesQuestion(metrics=frozenset({STEP}), jobs=jobs)) if jobs else _nothing()
+    found = yield from ask(SeriesQuestion(metrics=frozenset({STEP}), jobs=jobs)) if jobs else _nothing()
     sought: list[tuple[Run, str, str, int]] = []
     series: list[Series] = []
     for one in found.series if found else ():
@@ -105,7 +105,7 @@ def newest(runs: Sequence[Run], keys: frozenset[str] | None = None) -> Generator
         special = labels.get(VALUE_LABEL, "")
         sought.append((run, key, special, len(series)))
         series += [one] if special else [one, value_series(run, key)]
-    read = yield from execute(LastQuestion(series=tuple(series))) if series else _nothing()
+    read = yield from ask(LastQuestion(series=tuple(series))) if series else _nothing()
     last = _last(read.columns) if read else {}
     values: dict[str, dict[str, LoggedPoint]] = defaultdict(dict)
     for run, key, special, at in sought:

@@ -39,6 +39,8 @@ DEFAULT_ID, DEFAULT_NAME = "0", "Default"
 _EXPERIMENT = "exp_"
 _JOINT = "--"
 """Separator in the id of a run that joined a job; an escaped job id does not contain it."""
+_FIRST = "0-"
+"""Start of the id of a run whose job's escaped id does not start with a letter or digit, as MLflow's clients demand."""
 _KEY = re.compile(r"[/\w.\- :]+")
 _PLAIN = re.compile(r"[A-Za-z0-9._:-]{1,196}")
 _NOT_PLAIN = re.compile(r"[^A-Za-z0-9._:-]")
@@ -128,16 +130,16 @@ class RunPlace(NamedTuple):
 
 def run_id(job: str, unique: str) -> str:
     """Return the id of a run that joins a job; ``unique`` alone if the job's id is too long for MLflow."""
-    joined = f"{escape(job)}{_JOINT}{unique[:12]}"
-    return joined if job and len(joined) <= MAX_RUN_ID and joined[0].isalnum() else unique
+    escaped = escape(job)
+    joined = f"{_FIRST if escaped[:1] in {'-', '_'} else ''}{escaped}{_JOINT}{unique[:12]}"
+    return joined if job and len(joined) <= MAX_RUN_ID else unique
 
 
 def check_joinable(job: str) -> None:
     """Raise InvalidRequestError for a job whose id does not fit into the id of a run."""
     if not place_of(run_id(job, "0" * 12)).joined:
         raise InvalidRequestError(
-            f"the job id {job[:128]!r} does not fit into the id of an MLflow run: give the job a shorter id, which "
-            "begins with a letter or digit",
+            f"the job id {job[:128]!r} does not fit into the id of an MLflow run: give the job a shorter id",
             "job",
         )
 
@@ -145,5 +147,5 @@ def check_joinable(job: str) -> None:
 def place_of(run: str) -> RunPlace:
     """Return the job of a run from the run's id."""
     outer, joint, _ = run.rpartition(_JOINT)
-    job = unescape(outer) if joint else None
+    job = unescape(outer) or unescape(outer.removeprefix(_FIRST)) if joint else None
     return RunPlace(job, joined=True) if job else RunPlace(run, joined=False)

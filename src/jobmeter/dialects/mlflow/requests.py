@@ -3,14 +3,20 @@
 Unknown fields are ignored, as at MLflow's server. Whole numbers may be text: the JSON of protocol buffers has them so.
 """
 
-from typing import Any, TypeVar
+import re
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, TypeVar
 
 import msgspec
+from msgspec import Meta
 
 from jobmeter.access.call import Call
+from jobmeter.dialects.base import Answer, Context
+from jobmeter.dialects.base.request import Operations, ParameterReader, ParameterSlot, Request, Typed
 from jobmeter.errors import InvalidRequestError
 
-R = TypeVar("R")
+R = TypeVar("R", bound=Request)
+_FIELD = re.compile(r"`\$\.(\w+)")
 
 
 class KeyValue(msgspec.Struct, frozen=True):
@@ -29,113 +35,58 @@ class MetricValue(msgspec.Struct, frozen=True):
     step: int = 0
 
 
-class NewExperiment(msgspec.Struct, frozen=True):
-    """Request of ``experiments/create``."""
+class _Reader(ParameterReader):
+    def request(self, shape: type[R], slots: Sequence[ParameterSlot]) -> Callable[[Call, Context], R]:  # noqa: ARG002
+        """Return the function that converts all parameters at once, as the JSON of protocol buffers."""
+        names_run = issubclass(shape, RunRequest)
 
-    name: str
-    artifact_location: str = ""
-    tags: list[KeyValue] = []
+        def read(call: Call, context: Context) -> R:
+            given = _parameters(call)
+            if names_run:
+                given["run_id"] = given.get("run_id") or given.get("run_uuid")
+                if not given["run_id"]:
+                    raise InvalidRequestError("Missing value for required parameter 'run_id'.", "run_id")
+            request: R = _convert({**given, "call": call, "context": context}, shape)
+            return request
 
-
-class ExperimentByName(msgspec.Struct, frozen=True):
-    """Request of ``experiments/get-by-name``."""
-
-    experiment_name: str
-
-
-class ExperimentById(msgspec.Struct, frozen=True):
-    """Request of ``experiments/get``."""
-
-    experiment_id: str
+        return read
 
 
-class NewRun(msgspec.Struct, frozen=True):
-    """Request of ``runs/create``."""
-
-    experiment_id: str = "0"
-    user_id: str = ""
-    run_name: str = ""
-    start_time: int | None = None
-    tags: list[KeyValue] = []
-
-
-class RunById(msgspec.Struct, frozen=True, kw_only=True):
-    """Request that names a run; ``run_uuid`` is the field of old clients."""
-
-    run_id: str = ""
-    run_uuid: str = ""
-
-    @property
-    def run(self) -> str:
-        """The id of the run. Raises InvalidRequestError if it is absent."""
-        found = self.run_id or self.run_uuid
-        if not found:
-            raise InvalidRequestError("Missing value for required parameter 'run_id'.", "run_id")
-        return found
-
-
-class RunUpdate(RunById, frozen=True, kw_only=True):
-    """Request of ``runs/update``."""
-
-    status: str = ""
-    end_time: int | None = None
-    run_name: str = ""
-
-
-class LoggedBatch(RunById, frozen=True, kw_only=True):
-    """Request of ``runs/log-batch``."""
-
-    metrics: list[MetricValue] = []
-    params: list[KeyValue] = []
-    tags: list[KeyValue] = []
-
-
-class LoggedMetric(RunById, frozen=True, kw_only=True):
-    """Request of ``runs/log-metric``."""
-
-    key: str
-    value: float | str
-    timestamp: int
-    step: int = 0
-
-
-class LoggedText(RunById, frozen=True, kw_only=True):
-    """Request of ``runs/log-parameter`` and ``runs/set-tag``."""
-
-    key: str
-    value: str = ""
-
-
-class History(RunById, frozen=True, kw_only=True):
-    """Request of ``metrics/get-history``."""
-
-    metric_key: str
-    max_results: int | None = None
-    page_token: str = ""
-
-
-class Search(msgspec.Struct, frozen=True, kw_only=True):
-    """Request of ``runs/search``."""
-
-    experiment_ids: list[str] = []
-    filter: str = ""
-    run_view_type: str = "ACTIVE_ONLY"
-    max_results: int = 1_000
-    order_by: list[str] = []
-    page_token: str = ""
-
-
-def read(call: Call, kind: type[R]) -> R:
-    """Read a request. Raises InvalidRequestError that names the wrong field."""
+def _parameters(call: Call) -> dict[str, Any]:
+    """Return the parameters that are present."""
     try:
         given: Any = dict(call.parameters) if call.method == "GET" else msgspec.json.decode(call.body or b"{}")
-        if isinstance(given, dict):
-            given = {name: value for name, value in given.items() if value is not None}
-        return msgspec.convert(given, kind, strict=False)
-    except msgspec.ValidationError as error:
-        raise InvalidRequestError(f"Invalid request: {error}", "body") from error
     except (ValueError, RecursionError) as error:
         raise InvalidRequestError("The request is not a JSON object.", "body") from error
+    if not isinstance(given, dict):
+        given = _convert(given, dict[str, Any])
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _convert(given: Any, shape: Any) -> Any:  # noqa: ANN401 - of any type
+    try:
+        return msgspec.convert(given, shape, strict=False)
+    except msgspec.ValidationError as error:
+        wrong = _FIELD.search(str(error))
+        raise InvalidRequestError(f"Invalid request: {error}", wrong[1] if wrong else "body") from error
+
+
+operation = Operations(_Reader())
+"""Declares an operation."""
+NUMBER = Typed(int)
+"""A whole number, as JSON or as text; the operation checks its bounds."""
+PAGE_TOKEN = Meta(description="`next_page_token` of the page before.")
+
+
+class RunRequest(Request, frozen=True, kw_only=True):
+    """A request that names a run."""
+
+    run_id: Annotated[str, Meta(description="The run. Old clients send `run_uuid`.")]
+
+
+def answer(body: Any) -> Answer:  # noqa: ANN401 - a JSON object
+    """Return a successful answer."""
+    return Answer(200, msgspec.json.encode(body))
 
 
 def offset_of(token: str) -> int:

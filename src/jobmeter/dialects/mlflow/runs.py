@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from jobmeter.dialects.base import Context, execute
+from jobmeter.dialects.base import Context, ask
 from jobmeter.dialects.mlflow.names import NAME, RUN_NAME, place_of
 from jobmeter.errors import NotFoundError
 from jobmeter.model.job import Job
@@ -66,20 +66,20 @@ def runs_of(job: Job) -> Iterator[Run]:
             continue
 
 
-def find(run: str, context: Context) -> Generator[Question[Any], Any, tuple[Job, Run]]:
-    """Find a run and its job. Raises NotFoundError, also for a run of another job than the token's."""
+def find(run: str, context: Context) -> Generator[Question[Any], Any, Run]:
+    """Find a run. Raises NotFoundError, also for a run of another job than the token's."""
     missing = NotFoundError(f"Run with id={run[:300]!r} not found", "run", run)
     job = place_of(run).job
     if not 0 < len(job) <= 128 or context.job not in {None, job}:
         raise missing
     try:
-        head = yield from execute(HeadQuestion(JobRef(job, context.project)))
+        head = yield from ask(HeadQuestion(JobRef(job, context.project)))
     except NotFoundError as error:
         raise missing from error
     found = next((one for one in runs_of(head) if one.id == run), None)
     if found is None:
         raise missing
-    return head, found
+    return found
 
 
 def info(run: Run) -> dict[str, Any]:

@@ -10,20 +10,10 @@ import msgspec
 from jobmeter.access.call import Call
 from jobmeter.access.signatures.sdk_hmac import SDK_HMAC, canonical_request
 from jobmeter.dialects.base import Answer, Context
+from jobmeter.dialects.base.errors import headers_of, http_status
 from jobmeter.dialects.modelarts.answers import id_header, request_id
 from jobmeter.dialects.modelarts.names import FIELDS
-from jobmeter.errors import (
-    ConflictError,
-    ForbiddenError,
-    InvalidRequestError,
-    JobmeterError,
-    LimitExceededError,
-    NotFoundError,
-    QueryTimeoutError,
-    ThrottledError,
-    UnauthenticatedError,
-    UnavailableError,
-)
+from jobmeter.errors import InvalidRequestError, JobmeterError, NotFoundError, UnauthenticatedError
 
 INVALID_QUERY = "ModelArts.2764"
 INVALID_JSON = "ModelArts.2787"
@@ -35,7 +25,21 @@ UNSUPPORTED_VALUE = "ModelArts.2809"
 NO_LOG = "ModelArts.2818"
 MAX_SHOWN = 4096
 """Most characters of a canonical request in an error message."""
-_INCORRECT = "Incorrect IAM authentication information: "
+_CODES = {
+    400: INVALID_PARAMETER,
+    401: "APIGW.0301",
+    403: "ModelArts.0108",
+    404: "ModelArts.2836",
+    405: "ModelArts.2803",
+    409: "ModelArts.2796",
+    413: INVALID_PARAMETER,
+    429: "ModelArts.2799",
+    500: "APIGW.0601",
+    503: "APIGW.0202",
+    504: "APIGW.0203",
+}
+_MESSAGES = {403: "Not authorized: {}", 429: "Too many requests: {}", 500: "Internal server error."}
+"""The form of the message by status, if it is not ours alone."""
 
 
 class RefusedError(InvalidRequestError):
@@ -46,65 +50,33 @@ class RefusedError(InvalidRequestError):
         self.code = code
 
 
-class _Problem(msgspec.Struct, frozen=True):
-    status: int
-    code: str
-    message: str
-    headers: tuple[tuple[str, str], ...] = ()
-
-
 def render(call: Call, context: Context, error: JobmeterError) -> Answer:
     """Render the error as their answer, a JSON object for every status; gateway errors name the request."""
-    problem = _problem(call, error)
-    body = {"error_code": problem.code, "error_msg": problem.message}
-    if problem.code.startswith("APIGW"):
+    status, code, message = _problem(call, error)
+    body = {"error_code": code, "error_msg": message}
+    if code.startswith("APIGW"):
         body["request_id"] = request_id(context)
-    return Answer(problem.status, msgspec.json.encode(body), (*id_header(context), *problem.headers))
+    return Answer(status, msgspec.json.encode(body), (*id_header(context), *headers_of(error)))
 
 
-def _problem(call: Call, error: JobmeterError) -> _Problem:  # noqa: PLR0911 - one line a kind
+def _problem(call: Call, error: JobmeterError) -> tuple[int, str, str]:
+    """Return status, code and message."""
+    status, message = http_status(error, over_limit=400), error.message
+    code = _CODES[status]
     match error:
-        case UnauthenticatedError():
-            return _Problem(401, "APIGW.0301", _INCORRECT + _credential(call, error))
+        case NotFoundError(kind="job"):
+            return 400, "ModelArts.2775", f"Training job (ID: {error.name}) not found."
+        case NotFoundError(kind="project"):
+            code = "ModelArts.2786"
         case InvalidRequestError():
-            return _invalid(error)
-        case NotFoundError():
-            return _not_found(error)
-        case ThrottledError():
-            return _Problem(429, "ModelArts.2799", f"Too many requests: {error.message}", _later(error.retry_after_ms))
-        case ForbiddenError():
-            return _Problem(403, "ModelArts.0108", f"Not authorized: {error.message}")
-        case ConflictError():
-            return _Problem(409, "ModelArts.2796", error.message)
-        case UnavailableError():
-            return _Problem(503, "APIGW.0202", error.message, _later(error.retry_after_ms))
-        case QueryTimeoutError():
-            return _Problem(504, "APIGW.0203", error.message)
+            code = error.code if isinstance(error, RefusedError) else code
+            field = FIELDS.get(error.field, error.field)
+            message = f"Invalid parameter({field}): {message.removeprefix(field).lstrip()}" if field else message
+        case UnauthenticatedError():
+            message = f"Incorrect IAM authentication information: {_credential(call, error)}"
         case _:
-            return _Problem(500, "APIGW.0601", "Internal server error.")
-
-
-def _invalid(error: InvalidRequestError) -> _Problem:
-    code = error.code if isinstance(error, RefusedError) else INVALID_PARAMETER
-    field = FIELDS.get(error.field, error.field)
-    said = error.message.removeprefix(field).lstrip()
-    message = f"Invalid parameter({field}): {said}" if field else error.message
-    too_large = isinstance(error, LimitExceededError) and error.field == "body"
-    return _Problem(413 if too_large else 400, code, message)
-
-
-def _not_found(error: NotFoundError) -> _Problem:
-    if error.kind == "job":
-        return _Problem(400, "ModelArts.2775", f"Training job (ID: {error.name}) not found.")
-    if error.kind == "project":
-        return _Problem(404, "ModelArts.2786", error.message)
-    if error.kind == "method":
-        return _Problem(405, "ModelArts.2803", error.message, (("Allow", error.name),))
-    return _Problem(404, "ModelArts.2836", error.message)
-
-
-def _later(wait_ms: int | None) -> tuple[tuple[str, str], ...]:
-    return () if wait_ms is None else (("Retry-After", str(max(1, -(-wait_ms // 1000)))),)
+            pass
+    return status, code, _MESSAGES.get(status, "{}").format(message)
 
 
 def _credential(call: Call, error: UnauthenticatedError) -> str:

@@ -6,15 +6,9 @@ https://opentsdb.net/docs/build/html/api_http/index.html#errors
 import msgspec
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Answer, http_status
-from jobmeter.errors import (
-    InvalidRequestError,
-    JobmeterError,
-    NotFoundError,
-    ThrottledError,
-    UnauthenticatedError,
-    UnavailableError,
-)
+from jobmeter.dialects.base import Answer
+from jobmeter.dialects.base.errors import BASIC_CHALLENGE, Headers, headers_of, http_status
+from jobmeter.errors import InvalidRequestError, JobmeterError, NotFoundError, ThrottledError, UnauthenticatedError
 
 JSON = "application/json; charset=UTF-8"
 RETRY_MS = 5_000
@@ -27,12 +21,8 @@ class PutError(InvalidRequestError):
     """Some data points of a put were rejected, and the request did not ask for details."""
 
 
-Headers = tuple[tuple[str, str], ...]
 Parts = tuple[int, str, str, Headers]
 """Status, message, details and headers."""
-
-_CHALLENGE: Headers = (("WWW-Authenticate", 'Basic realm="jobmeter"'),)
-"""Without this header no client with a user and a password sends them."""
 
 
 def render(call: Call, error: JobmeterError) -> Answer:
@@ -48,23 +38,14 @@ def _parts(call: Call, error: JobmeterError) -> Parts:
     if isinstance(error, NotFoundError):
         return _not_found(call, error)
     if isinstance(error, ThrottledError):
-        seconds = -(-error.retry_after_ms // 1000)
-        return 429, "Please throttle", error.message, (("Retry-After", str(seconds)),)
+        return 429, "Please throttle", error.message, headers_of(error)
     if isinstance(error, PutError):
         return 400, error.message, 'Append "details" to the put request to see which', ()
     status = http_status(error)
     if status == 500:
         return 500, "Internal Server Error", "An internal error occurred", ()
-    return status, error.message, _details(error), _headers(error)
-
-
-def _headers(error: JobmeterError) -> Headers:
-    if isinstance(error, UnauthenticatedError):
-        return _CHALLENGE
-    if isinstance(error, UnavailableError):
-        wait_ms = RETRY_MS if error.retry_after_ms is None else error.retry_after_ms
-        return (("Retry-After", str(max(1, -(-wait_ms // 1000)))),)
-    return ()
+    headers = BASIC_CHALLENGE if status == 401 else headers_of(error, RETRY_MS)
+    return status, error.message, _details(error), headers
 
 
 def _details(error: JobmeterError) -> str:
@@ -78,7 +59,7 @@ def _not_found(call: Call, error: NotFoundError) -> Parts:
         return 404, "Endpoint not found", "The requested endpoint was not found", ()
     if error.kind == "method":
         details = f"The HTTP method [{call.method[:20]}] is not permitted for this endpoint"
-        return 405, "Method not allowed", details, (("Allow", error.name),)
+        return 405, "Method not allowed", details, headers_of(error)
     if error.kind == NO_NAME:
         status = 404 if "/search/" in call.raw_path else 400
         message = "Unable to resolve one or more UIDs" if status == 404 else error.message

@@ -3,7 +3,7 @@
 from collections.abc import Generator, Sequence
 from typing import Any
 
-from jobmeter.dialects.base import execute
+from jobmeter.dialects.base import ask
 from jobmeter.dialects.opentsdb.errors import NO_NAME
 from jobmeter.dialects.opentsdb.tsuid import split_tsuid, tsuid
 from jobmeter.errors import InvalidRequestError, NotFoundError
@@ -17,9 +17,9 @@ from jobmeter.wire.opentsdb.names import from_opentsdb
 def of_metric(metric: str, since_ms: int | None = None) -> Generator[Question[Any], Any, FoundSeries]:
     """Return the series of a metric. Raises NotFoundError (kind ``name``) for an unknown one."""
     name = from_opentsdb(metric)
-    found = yield from execute(SeriesQuestion(metrics=frozenset({name}), since_ms=since_ms))
+    found = yield from ask(SeriesQuestion(metrics=frozenset({name}), since_ms=since_ms))
     if not found.series and name not in CATALOG:
-        names = yield from execute(NamesQuestion(part=NamePart.METRIC, prefix=name, limit=1))
+        names = yield from ask(NamesQuestion(part=NamePart.METRIC, prefix=name, limit=1))
         if name not in names:
             raise NotFoundError(f"No such name for 'metrics': '{metric[:200]}'", NO_NAME, metric)
     return found
@@ -34,6 +34,6 @@ def of_tsuids(tsuids: Sequence[str]) -> Generator[Question[Any], Any, FoundSerie
     if None in parts:
         raise InvalidRequestError(f"Invalid TSUID: {tsuids[parts.index(None)][:64]}", "tsuids")
     jobs = tuple(sorted({part[0] for part in parts if part is not None}))
-    found = yield from execute(SeriesQuestion(jobs=jobs))
+    found = yield from ask(SeriesQuestion(jobs=jobs))
     by_id = {tsuid(one): one for one in found.series}
     return FoundSeries(tuple(by_id[text] for text in tsuids if text in by_id), found.milliseconds)

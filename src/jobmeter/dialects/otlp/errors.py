@@ -7,12 +7,12 @@ https://opentelemetry.io/docs/specs/otlp/#failures
 from enum import IntEnum
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Answer, Context, http_status
+from jobmeter.dialects.base import Answer, Context
+from jobmeter.dialects.base.errors import Headers, headers_of, http_status, retry_seconds
 from jobmeter.dialects.otlp.forms import ENCODING, JSON, PROTOBUF, TYPE, UNPACKED, encoding_of, media_of
 from jobmeter.errors import (
     InvalidRequestError,
     JobmeterError,
-    NotFoundError,
     QueryTimeoutError,
     ThrottledError,
     UnauthenticatedError,
@@ -22,7 +22,6 @@ from jobmeter.wire.otlp.answers import status
 
 RETRY_MS = 5_000
 """The default time until a retry."""
-Headers = tuple[tuple[str, str], ...]
 
 
 class Code(IntEnum):
@@ -43,6 +42,7 @@ _CODES = {
     401: Code.UNAUTHENTICATED,
     403: Code.PERMISSION_DENIED,
     404: Code.NOT_FOUND,
+    405: Code.NOT_FOUND,
     409: Code.ALREADY_EXISTS,
     413: Code.RESOURCE_EXHAUSTED,
     429: Code.RESOURCE_EXHAUSTED,
@@ -73,16 +73,14 @@ def render(call: Call, context: Context, error: JobmeterError) -> Answer:  # noq
     """Return the answer for an error."""
     json = media_of(call) != PROTOBUF
     http, code = kind_of(error)
-    headers: Headers = ()
+    headers: Headers = headers_of(error)
     if isinstance(error, InvalidRequestError) and _is_of_other_form(call, error):
         http = 415
-    elif isinstance(error, NotFoundError) and error.kind == "method":
-        http, headers = 405, (("Allow", error.name),)
     elif isinstance(error, UnauthenticatedError):
         headers = (("WWW-Authenticate", 'Bearer realm="jobmeter"'),)
     retry_ms = retry_ms_of(error)
     if retry_ms is not None:
-        headers = (("Retry-After", str(-(-retry_ms // 1000))),)
+        headers = (("Retry-After", str(retry_seconds(retry_ms))),)
     return Answer(http, status(code, message_of(error), retry_ms, json=json), headers, JSON if json else PROTOBUF)
 
 

@@ -6,15 +6,13 @@ A sender retries after 429 or 5xx, and drops the data after other 4xx.
 import msgspec
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Answer, Context, http_status
+from jobmeter.dialects.base import Answer, Context
+from jobmeter.dialects.base.errors import BASIC_CHALLENGE, Headers, headers_of, http_status, retry_seconds
 from jobmeter.errors import (
     InvalidRequestError,
     JobmeterError,
     LimitExceededError,
-    NotFoundError,
     QueryTimeoutError,
-    ThrottledError,
-    UnavailableError,
 )
 from jobmeter.promql.values import QueryError
 
@@ -25,9 +23,7 @@ _WRITE = "/write"
 _PARAMETERS = frozenset({"query", "step"})
 """Parameters that are too large in themselves; any other limit is exceeded while the query is computed."""
 
-Headers = tuple[tuple[str, str], ...]
-
-_RETRY_SECONDS = 5
+_RETRY_MS = 5_000
 _KINDS = {
     400: "bad_data",
     401: "unauthorized",
@@ -67,15 +63,7 @@ def _status(error: JobmeterError) -> tuple[int, Headers]:
         return 415, ()
     if isinstance(error, QueryError):
         return 422, ()
-    status = 503 if isinstance(error, QueryTimeoutError) else http_status(error)
-    if isinstance(error, NotFoundError) and error.kind == "method":
-        return 405, (("Allow", error.name),)
-    return status, _headers(error, status)
-
-
-def _headers(error: JobmeterError, status: int) -> Headers:
-    if status == 401:
-        return (("WWW-Authenticate", 'Basic realm="jobmeter"'),)
-    if isinstance(error, ThrottledError | UnavailableError) and error.retry_after_ms is not None:
-        return (("Retry-After", str(-(-error.retry_after_ms // 1000))),)
-    return (("Retry-After", str(_RETRY_SECONDS)),) if status == 503 else ()
+    if isinstance(error, QueryTimeoutError):
+        return 503, (("Retry-After", str(retry_seconds(_RETRY_MS))),)
+    status = http_status(error)
+    return status, BASIC_CHALLENGE if status == 401 else headers_of(error, _RETRY_MS)

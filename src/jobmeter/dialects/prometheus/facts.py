@@ -15,7 +15,7 @@ import numpy as np
 from jobmeter.diagnose.finding_events import ReportedFinding, reported_findings
 from jobmeter.diagnose.registry import rules
 from jobmeter.diagnose.rule import Rule, Weight
-from jobmeter.dialects.base import execute
+from jobmeter.dialects.base import ask
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.batch import Float64s, Int64s
 from jobmeter.model.event import Event, EventType
@@ -70,14 +70,14 @@ def find_facts(
     """Find the series of a metric of ``FACTS`` that have a value at ``since_ms`` or later."""
     found: Spans = {}
     if name in NODE_METRICS:
-        nodes = yield from execute(NodeFactsQuestion(since_ms=since_ms, projects=projects))
+        nodes = yield from ask(NodeFactsQuestion(since_ms=since_ms, projects=projects))
         pairs = NODE_METRICS[name](nodes)
     elif name == DISK_FREE:
-        disk = yield from execute(DiskQuestion())
+        disk = yield from ask(DiskQuestion())
         pairs = _disk_free(disk)
     else:
         question = JobFactsQuestion(since_ms=since_ms, projects=projects, ids=ids, findings=name != JOB_INFO)
-        jobs = yield from execute(question)
+        jobs = yield from ask(question)
         pairs = JOB_METRICS[name](jobs)
     for labels, span in pairs:
         if span.end > max(span.begin, since_ms):

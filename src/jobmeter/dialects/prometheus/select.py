@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from jobmeter.dialects.base import execute
+from jobmeter.dialects.base import ask
 from jobmeter.dialects.prometheus.facts import FACTS, MOST_SAMPLES, FactSpan, find_facts, samples_of
 from jobmeter.dialects.prometheus.names import APP, JOB, PREFIX, PROJECT, Exposed, exposed, names_of, stored_names
 from jobmeter.model.batch import Float64s
@@ -64,7 +64,7 @@ def _find(matchers: Matchers, since_ms: int | None, project: str | None, of_owne
     if not metrics:
         return []
     jobs = _jobs(matchers, project)
-    answer = yield from execute(SeriesQuestion(metrics=metrics, jobs=jobs, since_ms=since_ms))
+    answer = yield from ask(SeriesQuestion(metrics=metrics, jobs=jobs, since_ms=since_ms))
     rows: list[Row] = [row for series in answer.series for row in exposed(series, name)]
     if of_owners:
         rows = list({one.labels: one for one in map(_of_owner, rows)}.values())
@@ -83,9 +83,9 @@ def _metrics(matchers: Matchers, name: str) -> Generator[Question[Any], Any, fro
     if name:
         programs: Sequence[str] = ()
         if name.startswith(PREFIX + APP[:-1]):
-            programs = yield from execute(NamesQuestion(part=NamePart.METRIC, prefix=APP, limit=MOST_NAMES))
+            programs = yield from ask(NamesQuestion(part=NamePart.METRIC, prefix=APP, limit=MOST_NAMES))
         return stored_names(name, programs)
-    stored = yield from execute(NamesQuestion(part=NamePart.METRIC, limit=MOST_NAMES))
+    stored = yield from ask(NamesQuestion(part=NamePart.METRIC, limit=MOST_NAMES))
     shown = [names_of(one)[0] for one in stored]
     wanted = [one for one in matchers if one.label == NAME]
     kept = np.ones(len(stored), bool)
@@ -174,7 +174,7 @@ def _read_stored(rows: Sequence[Exposed], start_ms: int, end_ms: int) -> Generat
         return WindowSamples([], np.empty(0, np.int64), np.empty(0), np.zeros(1, np.int64))
     series: dict[Series, int] = {}
     places = np.array([series.setdefault(row.series, len(series)) for row in rows])
-    answer = yield from execute(SamplesQuestion(series=tuple(series), range=TimeRange(begin, end)))
+    answer = yield from ask(SamplesQuestion(series=tuple(series), range=TimeRange(begin, end)))
     columns = answer.columns
     index = columns.index.astype(np.int64)
     order = np.lexsort((columns.time, index))

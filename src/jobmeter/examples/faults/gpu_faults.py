@@ -88,7 +88,7 @@ def _slice(made: Made) -> None:
 
 
 def _slow_clock(made: Made, replica: str, device: str, share: float) -> None:
-    first = made.at(made.shape.onset)
+    first = made.begin(made.shape.onset)
     limit = made.series["gpu.clock.sm.limit", replica, device]
     clock = made.series["gpu.clock.sm", replica, device]
     power = made.series["gpu.power", replica, device]
@@ -110,7 +110,7 @@ def _low_clocks(made: Made) -> None:
 def _power(low: float, high: float) -> Change:
     def change(made: Made, replica: str, device: str) -> None:
         level = float(made.random.uniform(low, high)) * made.shape.power_limit
-        first = made.at(made.shape.onset)
+        first = made.begin(made.shape.onset)
         made.series["gpu.power", replica, device][first:] = made.noise(level, 0.03 * level)[first:]
 
     return change
@@ -118,7 +118,7 @@ def _power(low: float, high: float) -> Change:
 
 def _link(metric: str, *values: float) -> Change:
     def change(made: Made, replica: str, device: str) -> None:
-        made.series[metric, replica, device][made.at(made.shape.onset) :] = float(made.random.choice(values))
+        made.series[metric, replica, device][made.begin(made.shape.onset) :] = float(made.random.choice(values))
 
     return change
 
@@ -135,14 +135,14 @@ def _replays(made: Made, replica: str, device: str) -> None:
     rate = float(made.random.uniform(15, 300))
     steps = np.diff(made.time, prepend=made.time[0] - made.shape.interval) / MINUTE
     grown = made.random.poisson(rate * steps).astype(np.float64)
-    grown[: made.at(made.shape.onset)] = 0.0
+    grown[: made.begin(made.shape.onset)] = 0.0
     made.increases["gpu.pcie.replay", replica, device] = grown
 
 
 def _without_process(made: Made, replica: str, device: str) -> None:
     idle()(made, replica, device)
     for metric in ("gpu.processes", "gpu.memory.usage", "gpu.memory.utilization"):
-        made.series[metric, replica, device][made.at(made.shape.onset) :] = 0.0
+        made.series[metric, replica, device][made.begin(made.shape.onset) :] = 0.0
 
 
 def _leftover(made: Made, replica: str, device: str) -> None:

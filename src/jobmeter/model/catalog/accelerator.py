@@ -197,6 +197,7 @@ METRICS: tuple[Metric, ...] = (
     _ratio("gpu.fan", text="Fan speed over its maximum."),
     _metric("gpu.power.limit", "W", "Power that the device may draw.", views=Display.HIDDEN),
     _metric("gpu.temperature.memory", "Cel", "Memory temperature.", minimum=-60.0),
+    _metric("gpu.temperature.hotspot", "Cel", "Temperature of the hottest place of the chip (AMD).", minimum=-60.0),
     _metric("gpu.clock.sm", "Hz", "Clock of the streaming multiprocessors.", title="Clock"),
     _metric("gpu.clock.memory", "Hz", "Clock of the memory."),
     _metric("gpu.clock.sm.limit", "Hz", "Highest clock of the streaming multiprocessors.", views=Display.HIDDEN),
@@ -216,6 +217,7 @@ METRICS: tuple[Metric, ...] = (
     _counter(
         "gpu.ecc.uncorrected", "{error}", "Memory errors that could not be corrected since the driver was loaded."
     ),
+    _counter("gpu.ecc.deferred", "{error}", "Memory errors found and not yet used by a program (AMD)."),
     _metric("gpu.remapped.rows.correctable", "{row}", "Memory rows remapped for correctable errors."),
     _metric("gpu.remapped.rows.uncorrectable", "{row}", "Memory rows remapped for uncorrectable errors."),
     _metric("gpu.remapped.rows.pending", "", "1 while a remapping waits for a reset."),
@@ -234,6 +236,8 @@ METRICS: tuple[Metric, ...] = (
     _metric("gpu.pcie.width.limit", "{lane}", "Most lanes that the device and its slot allow.", views=Display.HIDDEN),
     _counter("gpu.nvlink.receive", "By", "Bytes received over NVLink.", title="NVLink traffic received"),
     _counter("gpu.nvlink.transmit", "By", "Bytes sent over NVLink.", title="NVLink traffic sent"),
+    _counter("gpu.xgmi.receive", "By", "Bytes read over XGMI, all links together.", title="XGMI traffic received"),
+    _counter("gpu.xgmi.transmit", "By", "Bytes written over XGMI, all links together.", title="XGMI traffic sent"),
     _metric("gpu.processes", "{process}", "Processes that compute on the device."),
     _metric("gpu.processes.foreign", "{process}", "Processes that compute on the device and belong to no job."),
     _metric("gpu.process.memory.usage", "By", "Device memory that the processes of one replica use."),

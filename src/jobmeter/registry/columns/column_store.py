@@ -20,7 +20,7 @@ import sqlalchemy as sa
 from numpy.typing import NDArray
 
 from jobmeter.errors import UnavailableError
-from jobmeter.model.job import Job, JobFilter, JobGroup, JobPage, JobView
+from jobmeter.model.job import Job, JobFilter, JobGroup, JobPage, JobState, JobView
 from jobmeter.model.time import TimeRange
 from jobmeter.registry import changes, finding_filter
 from jobmeter.registry.columns import row_filter, select
@@ -79,15 +79,22 @@ class ColumnStore:
                 current.release()
             else:
                 chosen, values = _Chosen(table, rows), [order(rows) for order in orders]
-                current.release()
-                left = np.ones(len(rows), np.bool_)
-                for one in demands:
-                    left &= one.met(left, partial(self._looked_up, current.connection, chosen))
-                places = np.flatnonzero(left).astype(np.int32)
+                places = np.flatnonzero(self._met(current, chosen, demands)).astype(np.int32)
                 page = _page(question, places, [one.take for one in values])
                 with self._locked():
                     keys, total = chosen.keys(page), len(places)
             return JobPage(_jobs(current.connection, keys, now_ms), total)
+
+    def state_counts(self, question: JobFilter, now_ms: int) -> dict[JobState, int]:
+        """Return the number of matching jobs of each state that has some."""
+        predicates = check(question)
+        with self._current() as current:
+            rows, demands = row_filter.matching(current.table, question, predicates, now_ms)
+            ranks = row_filter.state_ranks(current.table, rows, now_ms)
+            if demands:
+                ranks = ranks[self._met(current, _Chosen(current.table, rows), demands)]
+            counts = np.bincount(ranks, minlength=len(JobState)).tolist()
+            return {state: count for state, count in zip(sorted(JobState), counts, strict=True) if count}
 
     def job_groups(self, projects: frozenset[str] | None) -> list[JobGroup]:
         """Return the resource groups of jobs."""
@@ -101,7 +108,7 @@ class ColumnStore:
             current.release()
             return views_of(current.connection, keys, span, now_ms)
 
-    def written(self) -> None:
+    def read_soon(self) -> None:
         """Schedule a read of the latest writes, so that the next query finds them read."""
         self._due.set()
 
@@ -167,6 +174,14 @@ class ColumnStore:
             yield
         finally:
             self._lock.release()
+
+    def _met(self, current: "_Current", chosen: "_Chosen", demands: Sequence[row_filter.Demand]) -> Mask:
+        """Release the columns and mark the jobs that meet every demand."""
+        current.release()
+        left = np.ones(chosen.count, np.bool_)
+        for one in demands:
+            left &= one.met(left, partial(self._looked_up, current.connection, chosen))
+        return left
 
     def _looked_up(self, connection: sa.Connection, chosen: "_Chosen", one: Predicate, left: Mask) -> Mask:
         """Look up a predicate in the database: a ``row_filter.Lookup``."""
@@ -281,6 +296,7 @@ class _Chosen:
         self.table = table
         self._ids = table.names["id"].numbers(table.count)[rows]
         self._projects = table.texts["project"].numbers(table.count)[rows]
+        self.count = len(self._ids)
         self._order = np.argsort(self._ids, kind="stable")
         self._sorted = self._ids[self._order]
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from jobmeter.model.batch import SampleColumns
 from jobmeter.query.readings import Readings
 from jobmeter.query.request import MetricResult
-from jobmeter.query.shape import SeriesPart
+from jobmeter.query.selected_series import SeriesPart
 from jobmeter.server.native import raw
 from jobmeter.server.native.export import pieces
 from jobmeter.server.native.raw import Texts, labels

@@ -71,12 +71,26 @@ class EventBody(msgspec.Struct, frozen=True):
     actor: str
 
 
+class JobSizeBody(msgspec.Struct, frozen=True):
+    """Number of replicas of a job, and of the devices and nodes that it has or had."""
+
+    replicas: int
+    devices: int
+    nodes: int
+
+
 class JobList(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A page of jobs and the total number. ``findings`` covers jobs that have some, if requested."""
+    """A page of jobs and the total number. ``findings`` covers jobs that have some, if requested.
+
+    On request: ``sizes``, one for each job in the order of ``jobs``, and ``states``, the number of jobs in each state
+    that match all filters besides the state.
+    """
 
     jobs: list[JobBody]
     total: int
     findings: list[FindingSummary] | None = None
+    sizes: list[JobSizeBody] | None = None
+    states: dict[str, int] | None = None
 
 
 class JobDetail(msgspec.Struct, frozen=True):

@@ -1,14 +1,21 @@
-"""``/jobs/{job}/findings`` and ``/jobs/{job}/timeline``: reasons why a job is slow or failed, from stored data."""
+"""``/findings``, ``/jobs/{job}/findings`` and ``/jobs/{job}/timeline``: reasons why jobs are slow or failed."""
 
 from jobmeter.diagnose.registry import rules
 from jobmeter.diagnose.report import Diagnosis, Moment, diagnose, events_of_nodes, timeline
-from jobmeter.model.answers import RuleBody, RuleList
-from jobmeter.model.finding import Finding
-from jobmeter.server.native.arguments import QueryArguments
+from jobmeter.errors import InvalidRequestError
+from jobmeter.model.answers import FindingEntry, FindingList, RuleBody, RuleList
+from jobmeter.model.finding import Finding, Severity
+from jobmeter.model.nearest import did_you_mean
+from jobmeter.query.findings import FindingListQuestion, JobFinding
+from jobmeter.registry.finding_filter import values as finding_values
+from jobmeter.server.native.arguments import RANGE, Arguments, QueryArguments
 from jobmeter.server.native.bodies import copied
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, tagged
 
+ANY = "any"
+"""Word for any rule, in place of a rule's name."""
 MOST_MOMENTS = 5_000
+MOST_LISTED, MAX_OFFSET = 1_000, 10_000
 _KINDS = ("state", "event", "node", "finding", "log", "peak", "metric")
 
 
@@ -29,6 +36,46 @@ def _findings(context: CallContext) -> list[Finding]:
     `docs/reference/rules.md`.
     """
     return _diagnosis(context).findings
+
+
+def _list(context: CallContext) -> FindingList:
+    """List the stored findings of all jobs, the newest first.
+
+    With `open=true` only open findings of running jobs, the worst first. A finding reported several times is in the
+    list once, with its last report. A list reads the newest 20,000 reports.
+    """
+    given = context.arguments
+    start, end = context.span()
+    question = FindingListQuestion(
+        projects=context.projects,
+        values=wanted_findings(given),
+        start=start,
+        end=end,
+        open=given.flag("open"),
+        offset=given.integer("offset", 0, 0, MAX_OFFSET),
+        limit=given.integer("limit", 100, 1, MOST_LISTED),
+    )
+    page = context.ask(question)
+    return FindingList(findings=[_entry(one) for one in page.findings], more=page.more)
+
+
+def _entry(one: JobFinding) -> FindingEntry:
+    job, found = one.job, one.finding
+    return copied(FindingEntry, found, name=job.name, user=job.user, state=job.state, open=one.open)
+
+
+def wanted_findings(given: Arguments) -> tuple[str, ...]:
+    """Return the values of a condition for the arguments ``finding`` and ``severity``; none if any finding fits.
+
+    Raises InvalidRequestError for an unknown rule.
+    """
+    severities, names = given.choices("severity", Severity), given.texts("finding")
+    existing = (*sorted(rule.name for rule in rules()), ANY)
+    for name in names:
+        if name not in existing:
+            hint = did_you_mean(name, existing) or f"; valid rules: {', '.join(existing)}"
+            raise InvalidRequestError(f"unknown rule {name[:100]!r}{hint}", "finding")
+    return finding_values(severities, () if ANY in names else names)
 
 
 def _timeline(context: CallContext) -> list[Moment]:
@@ -53,6 +100,22 @@ def _diagnosis(context: CallContext) -> Diagnosis:
 ENDPOINTS = tagged(
     "findings",
     Endpoint("listRules", "GET /rules", "catalog:read", _rules),
+    Endpoint(
+        "listFindings",
+        "GET /findings",
+        "jobs:read",
+        _list,
+        queries=(
+            QueryArguments("finding", "Only findings of these rules (see `/rules`).", many=True, example="xid"),
+            QueryArguments("severity", "Only these: info, warning, critical.", many=True, example="critical"),
+            QueryArguments("open", "true: only open findings of running jobs."),
+            *RANGE,
+            QueryArguments("limit", f"Findings in the answer, 1 to {MOST_LISTED}. Default: 100.", type="integer"),
+            QueryArguments("offset", f"Findings to skip, at most {MAX_OFFSET}. Default: 0.", type="integer"),
+            PROJECT,
+        ),
+        by_resource=True,
+    ),
     Endpoint(
         "getJobFindings", "GET /jobs/{job}/findings", "jobs:read", _findings, queries=(PROJECT,), by_resource=True
     ),

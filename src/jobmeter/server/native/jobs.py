@@ -1,41 +1,37 @@
 """``/jobs``: list, show, record and delete jobs."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import msgspec
+from msgspec.structs import replace
 
 from jobmeter.access.decide import write_project
-from jobmeter.diagnose.registry import rules
 from jobmeter.dialects.base import DeleteJob
-from jobmeter.errors import InvalidRequestError
-from jobmeter.model.finding import Severity
-from jobmeter.model.job import Condition, JobFilter, JobState, Operator
-from jobmeter.model.nearest import did_you_mean
+from jobmeter.model.job import Condition, JobFilter, JobState, Operator, SizesQuestion, StateCountsQuestion
 from jobmeter.model.record import JobRecord, Records, check_record, decode_record, decode_records
 from jobmeter.model.series import check_job_id
 from jobmeter.query.records import FindingsQuestion, NextAttemptQuestion
 from jobmeter.query.request import JobQuestion, JobRef
 from jobmeter.query.summary import SummaryQuestion
 from jobmeter.registry.conditions import FINDING, OPEN_FINDING, SORTS
-from jobmeter.registry.finding_filter import values as finding_values
 from jobmeter.server.native.arguments import QueryArguments
 from jobmeter.server.native.bodies import (
     Deleted,
     JobBody,
     JobDetail,
     JobList,
+    JobSizeBody,
     NextAttempt,
     Recorded,
     copied,
     job_detail,
 )
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, read_json, tagged
+from jobmeter.server.native.findings import wanted_findings
 from jobmeter.wire.json_shape import shape_of
 
 _KINDS = frozenset(Records.__struct_fields__)
 MAX_OFFSET = 10_000_000
-ANY = "any"
-"""Word for any rule, in place of a rule's name."""
 _SORTS = {name: name for name in SORTS}
 _EXAMPLE = {
     "job_id": "dlc-20261120-1",
@@ -70,10 +66,16 @@ def _list(context: CallContext) -> JobList:
         limit=given.integer("limit", 100, 1, 1000),
     )
     page = context.ask(question)
-    found = None
+    names = tuple((job.project, job.id) for job in page.jobs)
+    found, sizes, states = None, None, None
     if given.flag("findings"):
-        found = context.ask(FindingsQuestion(tuple((job.project, job.id) for job in page.jobs)))
-    return JobList([copied(JobBody, job) for job in page.jobs], page.total, found)
+        found = context.ask(FindingsQuestion(names))
+    if given.flag("sizes"):
+        sizes = [copied(JobSizeBody, one) for one in context.ask(SizesQuestion(jobs=names, places=True))]
+    if given.flag("states"):
+        counts = context.ask(StateCountsQuestion(jobs=replace(question, states=frozenset())))
+        states = {state.value: count for state, count in counts.items()}
+    return JobList([copied(JobBody, job) for job in page.jobs], page.total, found, sizes, states)
 
 
 def _states(context: CallContext) -> frozenset[JobState]:
@@ -86,20 +88,10 @@ def _conditions(context: CallContext) -> Iterator[Condition]:
     nodes = context.arguments.texts("node")
     if nodes:
         yield Condition("node", Operator.IN, nodes)
-    severities, names = context.arguments.choices("severity", Severity), context.arguments.texts("finding")
     is_open = context.arguments.flag("open")
-    _check_rules(names)
-    if severities or names or is_open:
-        wanted = finding_values(severities, () if ANY in names else names)
+    wanted = wanted_findings(context.arguments)
+    if wanted or is_open or context.arguments.texts("finding"):
         yield Condition(OPEN_FINDING if is_open else FINDING, Operator.IN, wanted or ("/",))
-
-
-def _check_rules(names: Iterable[str]) -> None:
-    existing = (*sorted(rule.name for rule in rules()), ANY)
-    for name in names:
-        if name not in existing:
-            hint = did_you_mean(name, existing) or f"; valid rules: {', '.join(existing)}"
-            raise InvalidRequestError(f"unknown rule {name[:100]!r}{hint}", "finding")
 
 
 def _show(context: CallContext) -> JobDetail:
@@ -185,6 +177,8 @@ ENDPOINTS = tagged(
                 "true adds the findings of each job: `severity`, `sentence` and `start` of the worst one, "
                 "`count`, `rules` (worst first), and how many are `open`, which come first.",
             ),
+            QueryArguments("sizes", "true adds the number of `replicas`, `devices` and `nodes` of each job."),
+            QueryArguments("states", "true adds the number of jobs in each state, whatever `state` selects."),
             QueryArguments("created_from", "Created at or after this time.", example="2026-11-20T15:00:00Z"),
             QueryArguments("created_to", "Created before this time."),
             QueryArguments("sort", f"Sort key: {', '.join(_SORTS)}. Default: created."),

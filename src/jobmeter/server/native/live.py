@@ -7,7 +7,7 @@ import msgspec
 from jobmeter.access.principal import Scope
 from jobmeter.errors import JobmeterError
 from jobmeter.model.answers import LatestValue
-from jobmeter.model.catalog import Display, shown_in
+from jobmeter.model.catalog import Aggregate, Display, shown_in
 from jobmeter.model.finding import FindingSummary, Severity
 from jobmeter.model.job import Condition, Job, JobFilter, JobState, Operator
 from jobmeter.model.time import SECOND, TimeRange, floor_to
@@ -51,7 +51,7 @@ class LiveJob(msgspec.Struct, frozen=True):
 
 
 class JobUse(msgspec.Struct, frozen=True):
-    """The newest values of a job, over all its members."""
+    """The newest values of a whole job: sums if the unit adds up, else means of its members."""
 
     id: str
     project: str
@@ -136,7 +136,7 @@ def _troubled(services: Services, scope: Scope) -> list[FindingSummary]:
 
 def _use(services: Services, scope: Scope, job: Job) -> list[LatestValue]:
     try:
-        return services.executor.run(LatestQuestion(JobRef(job.id, job.project), USE, By.JOB), scope)
+        return services.executor.run(LatestQuestion(JobRef(job.id, job.project), USE, By.JOB, Aggregate.WHOLE), scope)
     except JobmeterError:
         return []  # deleted meanwhile, or too large for one question: the list continues without it
 

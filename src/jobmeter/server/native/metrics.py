@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from jobmeter.dialects.base import Answer, execute
+from jobmeter.dialects.base import Answer, ask
 from jobmeter.errors import InvalidRequestError
 from jobmeter.kernel import points as kernel
 from jobmeter.model.catalog import CATALOG, Aggregate, find
@@ -123,15 +123,15 @@ def _job_metrics(context: CallContext) -> Operation:
     how, replicas = _how(given, _JOB_BY, By.REPLICA), frozenset(given.texts("replica"))
     answer = given.choice("format", _FORMATS, "json")
     step_ms, (start, end, since) = given.duration("step"), given.times()
-    job = yield from execute(HeadQuestion(job_ref(context)))
+    job = yield from ask(HeadQuestion(job_ref(context)))
     now_ms = context.services.clock.now_ms()
     span = default_range(job, now_ms, start=start, end=end, since=since, step_ms=step_ms)
     step_ms = step_ms or default_step(span)
     query = MetricQuery(subject=JobRef(job.id, job.project), range=span, step_ms=step_ms, replicas=replicas, **how)
     if isinstance(answer, _Json):
-        body = yield from execute(EncodedQuestion(query, answer.form))
+        body = yield from ask(EncodedQuestion(query, answer.form))
         return Answer(200, body)
-    result = yield from execute(query)
+    result = yield from ask(query)
     return answer(result, job.id)
 
 

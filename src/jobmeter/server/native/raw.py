@@ -9,7 +9,7 @@ import msgspec
 
 from jobmeter.kernel import rows as kernel
 from jobmeter.query.readings import Readings
-from jobmeter.query.shape import SeriesPart
+from jobmeter.query.selected_series import SeriesPart
 from jobmeter.server.native.endpoint import Stream
 from jobmeter.server.native.export import attachment
 

@@ -53,6 +53,7 @@ from jobmeter.server.native import (
     usage,
     view_calls,
 )
+from jobmeter.server.native.api_page import HEADERS, api_page
 from jobmeter.server.native.arguments import Arguments
 from jobmeter.server.native.endpoint import (
     SMALL_BODY,
@@ -196,6 +197,8 @@ class NativeRouter:
         """Return the handler for the call. Raises NotFoundError."""
         if call.raw_path == f"{BASE}/openapi.json":
             return PublicHandler(self._describe)
+        if call.raw_path == f"{BASE}/docs":
+            return PublicHandler(self._show)
         if call.method == "OPTIONS":
             return PublicHandler(_allowed_methods)
         endpoint, path = _find(call)
@@ -207,11 +210,18 @@ class NativeRouter:
         return problem.render(request_id, error)
 
     async def _describe(self, exchange: Exchange) -> None:
-        if exchange.call.method not in {"GET", "HEAD"}:
+        await exchange.reply(Answer(200, await self._described(exchange.call)))
+
+    async def _show(self, exchange: Exchange) -> None:
+        page = await self._services.lanes.control.run(partial(api_page, await self._described(exchange.call)))
+        await exchange.reply(Answer(200, page, HEADERS, "text/html; charset=utf-8"))
+
+    async def _described(self, call: Call) -> bytes:
+        if call.method not in {"GET", "HEAD"}:
             raise NotFoundError("the API description is read-only: use GET", "method", "GET, HEAD")
         # Built on first use: it takes longer than the rest of the start.
         self._document = self._document or await self._services.lanes.control.run(partial(document, BASE, ENDPOINTS))
-        await exchange.reply(Answer(200, self._document))
+        return self._document
 
 
 async def _allowed_methods(exchange: Exchange) -> None:

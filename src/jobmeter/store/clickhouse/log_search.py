@@ -8,7 +8,7 @@ import msgspec
 
 from jobmeter.model.event import Level
 from jobmeter.model.log_batch import LEVEL_CODES
-from jobmeter.model.log_tree import Between, Either, Every, Like, LogQuery, Property, Without, Words, is_pattern
+from jobmeter.model.log_tree import And, Between, Like, LogQuery, Not, Or, Phrase, Property, is_pattern
 
 SEVERITY = "if(severity < 8, severity, [255, 7, 6, 4, 3][level + 1])"
 """A line's severity, else that of its level (0 to 4 as stored), else 255."""
@@ -45,7 +45,7 @@ def condition(query: LogQuery, job: str) -> LogCondition:
 
 def _sql(query: LogQuery, job: str, made: LogCondition) -> str:
     match query:
-        case Words(words):
+        case Phrase(words):
             return _words(words, made)
         case Property(name, values):
             return _property(name, values, job, made)
@@ -53,11 +53,11 @@ def _sql(query: LogQuery, job: str, made: LogCondition) -> str:
             return f"{_column(name, job, made)} LIKE {made.bind('String', _like(pattern))}"
         case Between(name, low, high):
             return f"{name} BETWEEN {made.bind('Int64', low)} AND {made.bind('Int64', high)}"
-        case Without(part):
+        case Not(part):
             return f"NOT ({_sql(part, job, made)})"
-        case Every(parts):
+        case And(parts):
             return " AND ".join(f"({_sql(part, job, made)})" for part in parts) or "1"
-        case Either(parts):
+        case Or(parts):
             return " OR ".join(f"({_sql(part, job, made)})" for part in parts)
 
 

@@ -184,7 +184,7 @@ class RecordWriter:
         head = RecordHead(len(groups), self._salt, *self.position, size, rows, len(self._copies), check)
         return [head.packed(HEAD_MAGIC), *pieces, head.packed(FOOT_MAGIC)]
 
-    def written(self, end: RecordPosition) -> None:
+    def confirm(self, end: RecordPosition) -> None:
         """Note that the record is on disk, and its end."""
         at, copies = self.position.at, self._copies
         self.position, self._copies = end, []

@@ -115,7 +115,7 @@ class Segments:
             self._cut()
             raise
         at, rows = self._writer.position
-        self._writer.written(RecordPosition(at + sum(map(len, record)), rows + sum(map(len, group))))
+        self._writer.confirm(RecordPosition(at + sum(map(len, record)), rows + sum(map(len, group))))
         self._note_end()
 
     def seal(self) -> list[Path]:

@@ -123,11 +123,23 @@ class WindowedStore:
         """Return the series that match. The list is shared: callers must not change it."""
         if selector.jobs is None:
             return self._engine.find(_lasting(selector))
-        name, revision = _name_of(selector), self.revision(selector.jobs)
-        series: list[Series] | None = self.cache.get(name, revision)
-        if series is None:
-            series = self._engine.find(_lasting(selector))
-            self.cache.put(name, revision, series, _SERIES_BYTES * len(series))
+        revision = self.revision(selector.jobs)
+        # A list for each node: questions about several nodes seldom name the same ones again.
+        parts = [selector] if selector.nodes is None else [replace(selector, nodes=(one,)) for one in selector.nodes]
+        lists: dict[Hashable, list[Series] | None] = {
+            part.nodes: self.cache.get(_name_of(part), revision) for part in parts
+        }
+        missing = [part for part in parts if lists[part.nodes] is None]
+        if missing:
+            nodes = None if selector.nodes is None else tuple(one for part in missing for one in part.nodes or ())
+            found = self._engine.find(_lasting(replace(selector, nodes=nodes)))
+            for part, own in zip(missing, _split(found, missing), strict=True):
+                lists[part.nodes] = own
+                self.cache.put(_name_of(part), revision, own, _SERIES_BYTES * (len(own) + 1))
+        joined = [own for own in lists.values() if own]
+        series = joined[0] if len(joined) == 1 else list(itertools.chain.from_iterable(joined))
+        if len(series) > selector.limit:
+            raise LimitExceededError(f"more than {selector.limit} series match: narrow the query", "metrics")
         return series
 
     def read(self, keys: SeriesKeys, span: TimeRange, budget: ReadBudget) -> Iterator[SampleColumns]:
@@ -291,6 +303,16 @@ def _late_jobs(batches: Sequence[SampleBatch], before_ms: int) -> set[int]:
 def _lasting(selector: SeriesSelector) -> SeriesSelector:
     """Return the selector for the engine, widened so that the list may be cached."""
     return selector if selector.since is None else replace(selector, since=_since(selector.since))
+
+
+def _split(found: list[Series], parts: Sequence[SeriesSelector]) -> list[list[Series]]:
+    """Return the series of each part: of its only node, or all of them."""
+    if parts[0].nodes is None:
+        return [found]
+    by_node: dict[Hashable, list[Series]] = {}
+    for one in found:
+        by_node.setdefault(((one.cluster, one.node),), []).append(one)
+    return [by_node.get(part.nodes, []) for part in parts]
 
 
 def _since(time_ms: int) -> int:

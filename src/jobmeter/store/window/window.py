@@ -192,7 +192,7 @@ class Window:
             place = self._look_up(keys).place
             return kernel.lines(self._reader().at, place, grid, (span.start_ms, span.end_ms), step_ms, most)
 
-    def written(self, keys: SeriesKeys) -> int | None:
+    def write_revision(self, keys: SeriesKeys) -> int | None:
         """Return the number of the last write to these series, at any time; None if any of them is not here."""
         with self._lock:
             found = self._look_up(keys)

@@ -1,5 +1,6 @@
 """Frames written from columns hold exactly the rows, as the server's own decoder reads them."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from jobmeter.cli.loading import frames
 from jobmeter.cli.loading.frames import Encoder, frame
-from jobmeter.cli.loading.rows import NAME_COLUMNS, BadRowError, RowNames, Rows
+from jobmeter.cli.loading.rows import BadRowError, RowNames, Rows
 from jobmeter.model.series import Series
 from jobmeter.wire.native.decode import decode
 
@@ -19,7 +20,7 @@ KEYS = ("metric", "cluster", "node", "device", "job_id", "replica")
 def rows_of(samples: list[tuple[Any, ...]]) -> Rows:
     """Rows of (metric, cluster, node, device, job, replica, time, value)."""
     names = {}
-    for at, column in enumerate(NAME_COLUMNS):
+    for at, column in enumerate(KEYS):
         values = [*sorted({sample[at] for sample in samples}), "unused"]
         codes = np.array([values.index(sample[at]) for sample in samples], np.int32)
         names[column] = RowNames(codes, values)
@@ -41,7 +42,8 @@ def decoded(body: bytes, project: str = "own") -> list[tuple[Series, int, float]
 
 def expected(samples, project="own"):
     return [
-        (Series(metric, project, cluster, node, device, job, replica), time, value)
+        # A job's row without a replica belongs to its node, as vendors' APIs show it, else to worker-0.
+        (Series(metric, project, cluster, node, device, job, replica or node or "worker-0"), time, value)
         for metric, cluster, node, device, job, replica, time, value in samples
     ]
 
@@ -87,6 +89,22 @@ def test_a_project_is_written_only_when_it_was_requested():
     for project, read_as in (("", "own"), ("theirs", "theirs")):
         [chunk] = Encoder(project).chunks(rows_of(samples))
         assert decoded(frame(chunk.payload, compress=False)) == expected(samples, read_as)
+
+
+def test_a_row_may_name_its_project():
+    rows = rows_of([("cpu.usage", "", "", "", "j", "r", n, 1.0) for n in range(3)])
+    projects = RowNames(np.array([0, 1, 2], np.int32), ["a", "", "b"])
+    rows = dataclasses.replace(rows, names={**rows.names, "project": projects})
+    [chunk] = Encoder("theirs").chunks(rows)
+    found = {time: series.project for series, time, _ in decoded(frame(chunk.payload, compress=False))}
+    assert found == {0: "a", 1: "theirs", 2: "b"}
+
+
+def test_rows_with_and_without_a_replica_may_be_one_series():
+    samples = [("cpu.usage", "", "", "", "j", name, at, 1.0) for at, name in enumerate(["", "worker-0", ""])]
+    [chunk] = Encoder().chunks(rows_of(samples))
+    assert chunk.series == 1
+    assert decoded(frame(chunk.payload, compress=False)) == expected(samples)
 
 
 BAD = [

@@ -121,6 +121,16 @@ def test_a_refusal_for_the_unit_names_the_row(server, run, tmp_path):
     assert f"{file}, line 3, column value: gpu.utilization 57.0 is outside" in str(result.exception)
 
 
+def test_a_project_that_the_key_may_not_write_to_names_the_row(server, run, tmp_path):
+    refusal = {"error": {"code": "forbidden", "message": "this key belongs to project a, not to b"}}
+    server.on("/ingest", lambda asked: (403, refusal, {}), "POST")
+    file = tmp_path / "a.csv"
+    rows = "".join(f"{project},{line(n)}" for n, project in enumerate(["", "a", "a", "b", "b"]))
+    file.write_text(f"project,{HEADER}{rows}")
+    result = run("import", str(file))
+    assert f"{file}, line 5, column project: this key belongs to project a, not to b" in str(result.exception)
+
+
 def test_an_unknown_metric_names_the_row(server, run, tmp_path):
     problem = {"error": {"code": "invalid_request", "message": "metric 'gpu.spin' is unknown", "field": "metric"}}
     server.on("/ingest", lambda asked: (400, problem, {}), "POST")

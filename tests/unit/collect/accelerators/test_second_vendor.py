@@ -125,7 +125,7 @@ def opened():
 @pytest.fixture
 def vendors(monkeypatch, opened):
     """The line that adds the vendor; NVIDIA's driver is noted when it is opened."""
-    (nvidia,) = registry.VENDORS
+    nvidia = registry.VENDORS[0]
 
     def open_nvidia(*arguments):
         opened.append(nvidia.open(*arguments))
@@ -266,9 +266,9 @@ def test_its_resources_are_counted_in_the_requests_of_pods(vendors, resource, co
 
 def test_the_doctor_has_a_row_of_each_vendor_and_of_those_without_a_collector(node):
     rows = {row.name: (row.status, row.text) for row in doctor(node)}
-    assert list(rows) == ["nvidia", "acme", "amd", "ascend"]
+    assert list(rows) == ["nvidia", "acme", "ascend"]
     assert rows["acme"] == (SourceStatus.OK, "2 GPUs (Acme One)")
-    assert rows["amd"] == (SourceStatus.ABSENT, "the machine has no AMD GPU")
+    assert rows["ascend"] == (SourceStatus.ABSENT, "the machine has no Ascend NPU")
     (node.root / "dev/acme/card2").touch()
     assert {row.name: row for row in doctor(node)}["acme"].text == "2 of 3 GPUs answer (Acme One)"
 
@@ -283,7 +283,7 @@ def test_the_doctor_on_a_machine_without_it(vendors, root, make_driver):
 
 def test_a_vendor_with_a_collector_has_no_row_of_one_without(monkeypatch, root, make_driver):
     make_driver(0)
-    taken = {field: getattr(VENDOR, field) for field in VENDOR.__slots__} | {"name": "amd"}
+    taken = {field: getattr(VENDOR, field) for field in VENDOR.__slots__} | {"name": "ascend"}
     monkeypatch.setattr(registry, "VENDORS", (*registry.VENDORS, type(VENDOR)(**taken)))
     names = [row.name for row in run_checks(device_checks(Node(root, None, 1).machine), 60.0)]
     assert names == ["nvidia", "amd", "ascend"]
@@ -365,6 +365,9 @@ def test_the_unit_gives_access_to_the_devices_of_every_vendor():
     assert allowed == {name for vendor in registry.VENDORS for name in vendor.unit_devices}
 
 
+VENDOR_WORDS = ("nvidia", "nvml", "cuda", "gpu-", "amdgpu", "rocr", "kfd")
+
+
 def words_of(module):
     """The names and texts of a module's code, without its docstrings."""
     tree = ast.parse(module.read_text())
@@ -388,7 +391,7 @@ def test_the_registry_alone_names_a_vendor():
     named = {
         module
         for module in modules
-        if folder / "nvidia" not in module.parents
-        and any(name in word.lower() for word in words_of(module) for name in ("nvidia", "nvml", "cuda", "gpu-"))
+        if not {folder / "nvidia", folder / "amd"} & {*module.parents}
+        and any(name in word.lower() for word in words_of(module) for name in VENDOR_WORDS)
     }
     assert named == {folder / "registry.py"}

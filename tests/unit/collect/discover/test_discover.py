@@ -516,12 +516,40 @@ def test_a_node_describes_itself_when_something_changed(tmp_path):
     assert reporter.records(10_000).nodes == []
     devices["gpu0"] = Gpu(0, "GPU-1", "H200")
     (node,) = reporter.records(20_000).nodes
-    assert node.info["devices"] == [{"device": "gpu0", "name": "H200", "uuid": "GPU-1"}]
+    assert node.info["devices"] == [{"device": "gpu0", "name": "H200", "uuid": "GPU-1", "since": 20_000}]
     assert reporter.records(4_000_000).nodes != []
     devices["gpu0"] = Gpu(0, "GPU-1", "H200", pci="0000:9b:00", state=DeviceState.LOST)
     (node,) = reporter.records(4_010_000).nodes
     named = {"device": "gpu0", "name": "H200", "uuid": "GPU-1", "pci": "0000:9b:00"}
-    assert node.info["devices"] == [{**named, "state": "lost"}]
+    assert node.info["devices"] == [{**named, "state": "lost", "since": 20_000}]
+
+
+def test_a_card_that_was_replaced_is_another_device_with_its_own_times(tmp_path):
+    plant(tmp_path, HOST)
+    old = Gpu(0, "GPU-1", "H200", pci="0000:9b:00", details={"serial": "165", "vendor": "nvidia"})
+    devices = {"gpu0": old, "gpu1": Gpu(1, "GPU-2", "H200")}
+
+    def record(now_ms):
+        reporter = NodeReporter(NodeIdentity("n1"), lambda: devices, f"{tmp_path}/proc", state=tmp_path)
+        (node,) = reporter.records(now_ms).nodes
+        return node.info
+
+    info = record(1_000)
+    assert info["devices"][0]["serial"] == "165"
+    assert "former_devices" not in info
+    devices["gpu0"] = Gpu(0, "GPU-3", "H200")
+    info = record(60_000)
+    assert [(one["uuid"], one["since"]) for one in info["devices"]] == [("GPU-3", 60_000), ("GPU-2", 1_000)]
+    former = {"device": "gpu0", "name": "H200", "uuid": "GPU-1", "pci": "0000:9b:00", "serial": "165"}
+    assert info["former_devices"] == [{**former, "since": 1_000, "until": 1_000}]
+    # It cannot be opened, and has no UUID for a while.
+    devices["gpu0"] = Gpu(0, "", "H200", state=DeviceState.LOST)
+    assert [one["uuid"] for one in record(70_000)["former_devices"]] == ["GPU-1"]
+    # The old card comes back, in the same place.
+    devices["gpu0"] = old
+    info = record(80_000)
+    assert info["devices"][0]["since"] == 80_000
+    assert [(one["uuid"], one["until"]) for one in info["former_devices"]] == [("GPU-3", 60_000), ("GPU-1", 1_000)]
 
 
 TAGGED, BY_SLURM = {"JOBMETER_JOB_ID": "tagged"}, {"SLURM_JOB_ID": "21", "SLURM_PROCID": "2"}

@@ -213,8 +213,11 @@ def test_devices_of_others(machine, make_driver):
     write(Path(machine.dev, "davinci0"), "")
     write(Path(machine.dev, "davinci_manager"), "")
     write(Path(machine.sys, "class/drm/card0/device/vendor"), "0x1002\n")
+    write(Path(machine.sys, "class/drm/card0/device/device"), "0x74a1\n")
+    write(Path(machine.sys, "class/drm/card0/device/uevent"), "PCI_SLOT_NAME=0000:09:00.0\n")
+    Path(machine.sys, "bus/pci/drivers/amdgpu/0000:09:00.0").mkdir(parents=True)
     found = by_name(run_checks(device_checks(machine), 60.0))
-    assert found["amd"].text.startswith("the machine has 1 AMD GPUs, and this version has no collector")
+    assert (found["amd"].status, found["amd"].text) == (SourceStatus.OK, "1 GPUs (AMD 0x74a1)")
     assert found["ascend"].text.startswith("the machine has 1 NPUs, and this version has no collector")
 
 

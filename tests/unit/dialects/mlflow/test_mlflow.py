@@ -17,6 +17,7 @@ from jobmeter.dialects.mlflow.filters import parse, parse_order, sort
 from jobmeter.dialects.mlflow.metrics import SPECIAL, LoggedPoint, history, newest, spread, value_series, write
 from jobmeter.dialects.mlflow.names import (
     MAX_RUN_ID,
+    escape,
     experiment_id,
     experiment_name,
     key_of,
@@ -175,7 +176,8 @@ def test_the_id_of_a_run_names_its_job(job, unique):
     run = run_id(job, unique)
     assert re.fullmatch(r"[a-zA-Z0-9][\w\-]{0,255}", run), "the client refuses any other id"
     assert len(run) <= MAX_RUN_ID
-    assert place_of(run) in {(job, True), (unique, False)}
+    fits = len(escape(job)) <= 240
+    assert place_of(run) == ((job, True) if fits else (unique, False))
 
 
 # Values.
@@ -295,9 +297,8 @@ def test_a_token_of_a_job_reaches_this_job_only():
     assert len(server.post("runs/search", experiment_ids=["0"])["runs"]) == 1
 
 
-@pytest.mark.parametrize("job", ["-" * 128, "_x"])
-def test_a_token_makes_no_other_job(job):
-    server = Server(job=job)
+def test_a_token_makes_no_other_job():
+    server = Server(job="-" * 128)
     with pytest.raises(InvalidRequestError, match="shorter id"):
         server.start()
     assert not server.jobs

@@ -329,6 +329,7 @@ OF_ALL: Mapping[str, Any] = {
     **dict.fromkeys(("link", "key", "shipper"), "none-such"),
 }
 OF_OPERATION: Mapping[str, Mapping[str, Any]] = {
+    "listJobs": {"states": "true", "sizes": "true"},
     "GetNodeMetrics": {"MetricType": "GpuUsageRate"},
     "postSilences": {"body": silence_of(MINE)},
     "explainDifference": {"job": [THEIRS.job, MINE.job]},

@@ -25,7 +25,7 @@ from jobmeter.kernel import rows
 from jobmeter.model.batch import SampleColumns
 from jobmeter.model.series import Series
 from jobmeter.query.readings import Readings
-from jobmeter.query.shape import SeriesPart, SubjectKey
+from jobmeter.query.selected_series import SeriesPart, SubjectKey
 from jobmeter.server.native import arrow, raw
 from jobmeter.settings import Limits
 

@@ -1,7 +1,11 @@
 """What every route has in common: who is let in, the one form of refusals, the description."""
 
+import base64
+import hashlib
 import json
 import re
+from html import escape
+from html.parser import HTMLParser
 
 import pytest
 from tests.frames import FRAMES, samples
@@ -229,3 +233,47 @@ def _rows_read(server):
         r"^jobmeter_query_rows_total (.*)$", server.raw("GET", "/metrics").body.decode(), re.MULTILINE
     )
     return float(found)
+
+
+class Read(HTMLParser):
+    """Texts, ids and targets of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+        self.targets: list[str] = []
+        self.tags: set[str] = set()
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        if tag != "meta":
+            self.open.append(tag)
+        self.ids += [value or "" for name, value in attrs if name == "id"]
+        self.targets += [value or "" for name, value in attrs if name in {"href", "src"}]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_the_page_about_the_api_has_every_operation_and_every_object(server):
+    reply = server.raw("GET", f"{BASE}/docs")
+    assert (reply.status, reply.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    text = reply.body.decode()
+    page = Read()
+    page.feed(text)
+    document = server.raw("GET", f"{BASE}/openapi.json").json()
+    assert len(page.ids) == len(set(page.ids))
+    assert set(page.ids) == {one.name for one in ENDPOINTS} | set(document["components"]["schemas"])
+    # Nothing is loaded, and each link goes to a part of this page or to the document.
+    assert "script" not in page.tags
+    assert "img" not in page.tags
+    assert set(page.targets) <= {f"#{name}" for name in page.ids} | {"openapi.json"}
+    assert not page.open
+    for endpoint in ENDPOINTS:
+        assert f"<b>{endpoint.method}</b> {BASE}{escape(endpoint.path)}<" in text
+    [style] = re.findall(r"<style>(.*?)</style>", text, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    assert f"style-src 'sha256-{digest}'" in reply.headers["content-security-policy"]
+    assert len(reply.body) < 200_000
+    assert server.raw("POST", f"{BASE}/docs").status == 405

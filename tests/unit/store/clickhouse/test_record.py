@@ -46,7 +46,7 @@ class Segment:
         self.parts.append(part)
         self.rows.append(sum(map(len, group)))
         at, rows = self.writer.position
-        self.writer.written(RecordPosition(at + len(part), rows + self.rows[-1]))
+        self.writer.confirm(RecordPosition(at + len(part), rows + self.rows[-1]))
 
     @property
     def content(self):
@@ -186,7 +186,7 @@ def test_descriptors_are_repeated_in_the_next_segment_until_the_engine_has_them(
 
     writer.begin(SALT)
     size = sum(map(len, writer.encode([described()])))
-    writer.written(RecordPosition(size, 1))
+    writer.confirm(RecordPosition(size, 1))
     assert copies(1) == [NEW]
     assert copies(2) == [NEW]
     assert copies(3, flushed=True) == []

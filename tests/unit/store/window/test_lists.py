@@ -5,7 +5,8 @@ import random
 import pytest
 from tests.memory_store import MemoryStore
 
-from jobmeter.model.series import Series, job_key
+from jobmeter.errors import LimitExceededError
+from jobmeter.model.series import NO_JOB, Series, job_key
 from jobmeter.store.base import SeriesSelector
 from jobmeter.store.cache import Cache
 from jobmeter.store.window import store as windowed
@@ -53,6 +54,39 @@ def test_a_new_series_of_one_job_leaves_the_lists_of_others():
     assert sorted(one.replica for one in store.find(SeriesSelector(jobs=(KEYS[0],)))) == ["worker-0", "worker-1"]
     assert len(store.find(SeriesSelector(jobs=(KEYS[0], KEYS[2])))) == 3
     assert engine.finds == 2
+
+
+def of_node(node: int, disk: int) -> Series:
+    return Series("disk.read", cluster=f"c{node % 2}", node=f"n{node // 2}", labels=(("disk", f"d{disk}"),))
+
+
+def test_questions_about_several_nodes_find_the_series_of_each_node_once():
+    engine = Engine()
+    store = WindowedStore(engine, Clock(), length_ms=10**7, bound=2**30)
+    every = [of_node(node, disk) for node in range(6) for disk in range(3)]
+    store.append(batch_of({(one, 1_000_000): 1.0 for one in every}), FOREVER)
+
+    def found(*nodes: int, limit: int = 100) -> set[Series]:
+        places = tuple((f"c{node % 2}", f"n{node // 2}") for node in nodes)
+        return set(store.find(SeriesSelector(jobs=(NO_JOB,), nodes=places, limit=limit)))
+
+    def of_nodes(*nodes: int) -> set[Series]:
+        return {one for node in nodes for one in every if (one.cluster, one.node) == (f"c{node % 2}", f"n{node // 2}")}
+
+    assert found(0, 1, 2, 9) == of_nodes(0, 1, 2)
+    assert found(3, 2) == of_nodes(2, 3)
+    finds = engine.finds
+    for nodes in [(2,), (9,), (3, 0), (1, 2, 3), ()]:
+        assert found(*nodes) == of_nodes(*nodes)
+    assert engine.finds == finds
+    assert found(0, 1, limit=6) == of_nodes(0, 1)
+    found(2, limit=5)
+    found(3, limit=5)
+    with pytest.raises(LimitExceededError):
+        found(2, 3, limit=5)
+    every.append(of_node(2, 7))
+    store.append(batch_of({(every[-1], 1_000_000): 1.0}), FOREVER)
+    assert found(2, 3) == of_nodes(2, 3)
 
 
 def test_a_job_that_is_deleted_has_no_series_any_more():

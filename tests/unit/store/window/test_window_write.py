@@ -48,7 +48,7 @@ def test_one_pass_and_arrays_keep_the_same(writes, bound, adopted):
     assert not roomy or quick.missing(KEYS).tolist() == slow.missing(KEYS).tolist()
     for at in range(SERIES):
         own = SeriesKeys(KEYS.job[at : at + 1], KEYS.series[at : at + 1])
-        assert not roomy or quick.written(own) == slow.written(own)
+        assert not roomy or quick.write_revision(own) == slow.write_revision(own)
         for start in (BEGIN - LENGTH, BEGIN - 7, BEGIN, BEGIN + 100):
             found, expected = (one.read(own, TimeRange(start, BEGIN + 2**34)) for one in (quick, slow))
             assert not roomy or (found is None) == (expected is None)

@@ -2,12 +2,13 @@
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from jobmeter.collect.accelerators.nvidia import codes
 from jobmeter.collect.accelerators.nvidia.codes import Failure, failure_of
-from jobmeter.collect.accelerators.nvidia.device import PynvmlDevice, Session
+from jobmeter.collect.accelerators.nvidia.device import PynvmlDevice, Session, text_of
 from jobmeter.collect.accelerators.nvidia.kernel_list import kernel_devices
 from jobmeter.collect.accelerators.nvidia.loader import LIBRARY, LibraryLoader
 from jobmeter.collect.accelerators.threaded import SLOW_SECONDS
@@ -76,19 +77,24 @@ class PynvmlLibrary:
             self._attach(self._session, deadline)
         return list(self._devices)
 
-    def close(self) -> None:
+    def close(self) -> bool:
         """Close the library. A library in which a call blocks stays open."""
         for device in self._devices:
             device.close()
+        if self._began is not None:
+            self._finish_open(0.0)
         session = self._session
         if self._calls.busy or (session is not None and not self._is_quiet(session)):
-            return
+            return False
         if session is not None:
             self._session = None
             self._shut_down(session, self._patience)
         self._calls.close()
-        if not self._calls.busy:
-            self._loader.unload()
+        if not self._calls.wait(0):  # the shutdown has not returned
+            return False
+        self._loader.unload()
+        self._looked = False
+        return True
 
     def _is_quiet(self, session: Session) -> bool:
         """True while no call of the library is running or between two steps."""
@@ -205,7 +211,10 @@ def _start(module: Any) -> Session | Failure:  # noqa: ANN401 - the module has n
     except module.NVMLError as error:
         return failure_of(error)
     try:
-        return Session(module, module.nvmlDeviceGetCount())
+        count, version = module.nvmlDeviceGetCount(), ""
+        with suppress(module.NVMLError):
+            version = text_of(module.nvmlSystemGetDriverVersion())
+        return Session(module, count, version)
     except module.NVMLError as error:
         _shut_down(module)
         return failure_of(error)

@@ -25,12 +25,14 @@ _VALUES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 class Session:
     """Time between ``nvmlInit`` and ``nvmlShutdown``: its handles and GPM samples die with it.
 
-    ``failure`` is the reason of its end, None before. ``answered``: some device gave a value in it.
+    ``driver`` is the driver's version, empty if unknown. ``failure`` is the reason of its end, None before.
+    ``answered``: some device gave a value in it.
     """
 
-    def __init__(self, module: Any, count: int) -> None:  # noqa: ANN401 - the module has no types
+    def __init__(self, module: Any, count: int, driver: str = "") -> None:  # noqa: ANN401 - the module has no types
         self.module = module
         self.count = count
+        self.driver = driver
         self.failure: Failure | None = None
         self.answered = False
         self._lock = Lock()
@@ -81,9 +83,9 @@ class PynvmlDevice(ThreadedDevice):
         module = session.module
         try:
             handle = module.nvmlDeviceGetHandleByIndex(self.index)
-            uuid = _text(_identity(module, module.nvmlDeviceGetUUID, handle, ""))
+            uuid = text_of(_identity(module, module.nvmlDeviceGetUUID, handle, ""))
             self.minor = _identity(module, module.nvmlDeviceGetMinorNumber, handle, self.minor)
-            self.name = _text(_identity(module, module.nvmlDeviceGetName, handle, self.name))
+            self.name = text_of(_identity(module, module.nvmlDeviceGetName, handle, self.name))
             self.pci = _address(_identity(module, module.nvmlDeviceGetPciInfo, handle, None)) or self.pci
         except module.NVMLError as error:
             failure = failure_of(error)
@@ -92,7 +94,8 @@ class PynvmlDevice(ThreadedDevice):
             self.failed(failure.state, failure.text)
             self.retry.failed()
             return
-        self.uuid = uuid or self.uuid
+        if uuid:
+            self.uuid, self.details = uuid, _details(session, handle)
         self._session, self._handle = session, handle
 
     def detach(self) -> None:
@@ -257,9 +260,20 @@ def _identity(module: Any, function: Callable[..., T], handle: Any, default: T) 
         return default
 
 
+def _details(session: Session, handle: Any) -> dict[str, str | int]:  # noqa: ANN401
+    """Return further facts about a device; absent if the driver does not give them now."""
+    module = session.module
+    found: dict[str, str | int] = {"vendor": "nvidia", "driver": session.driver}
+    with suppress(module.NVMLError):
+        found["serial"] = text_of(module.nvmlDeviceGetSerial(handle))
+    with suppress(module.NVMLError):
+        found["memory"] = int(module.nvmlDeviceGetMemoryInfo(handle).total)
+    return {name: value for name, value in found.items() if value}
+
+
 def _address(found: Any) -> str:  # noqa: ANN401
     """Return the address of ``nvmlPciInfo_t``; empty for None."""
-    return pci_address(_text(found.busId)) if found is not None else ""
+    return pci_address(text_of(found.busId)) if found is not None else ""
 
 
 _Call = Callable[..., Any]
@@ -328,5 +342,6 @@ def _is_mps_server(pid: int) -> bool:
     return (files.read(f"/proc/{pid}/comm") or b"").strip() == _MPS_SERVER
 
 
-def _text(value: Any) -> str:  # noqa: ANN401 - old versions give bytes
+def text_of(value: Any) -> str:  # noqa: ANN401 - old versions give bytes
+    """Return a text of the module."""
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)

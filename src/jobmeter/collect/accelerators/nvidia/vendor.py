@@ -67,6 +67,7 @@ VENDOR = Vendor(
     device_numbers=MappingProxyType({195: range(254)}),
     device_files="/dev/nvidia",
     driver_folder="driver/nvidia",
+    pci_driver="nvidia",
     unit_devices=("char-nvidia", "char-nvidia-frontend", "char-nvidia-caps"),
     domain="nvidia.com",
     resource_kinds=("mig-.+",),
@@ -85,7 +86,7 @@ VENDOR = Vendor(
                 "the driver was replaced: reboot, or give the agent's container the new library"
             ),
             DeviceState.DRIVER_NOT_LOADED: "load the driver: `modprobe nvidia`",
-            DeviceState.RESET_REQUIRED: "drain the node, stop the agent, and `nvidia-smi --gpu-reset -i N`",
+            DeviceState.RESET_REQUIRED: "drain the node, send the agent SIGUSR2, and `nvidia-smi --gpu-reset -i N`",
         }
     ),
     help="see `nvidia-smi -L` and the kernel's log for XIDs",

@@ -14,17 +14,15 @@ from msgspec.structs import replace
 from jobmeter.access.call import Call
 from jobmeter.dialects.alibaba.common.operation import JSON, url_form
 from jobmeter.dialects.base import Answer, Context, MissingFieldError
+from jobmeter.dialects.base.errors import Headers, headers_of, http_status, named_message
 from jobmeter.errors import (
-    ConflictError,
     ForbiddenError,
     InvalidRequestError,
     JobmeterError,
-    LimitExceededError,
     NotFoundError,
     QueryTimeoutError,
     ThrottledError,
     UnauthenticatedError,
-    UnavailableError,
 )
 
 
@@ -32,7 +30,7 @@ class _Problem(msgspec.Struct, frozen=True):
     status: int
     code: str
     message: str
-    headers: tuple[tuple[str, str], ...] = ()
+    headers: Headers = ()
 
 
 # reason -> status, code, the vendor's sentence. The first sentence needs its colon: an older core of the vendor's SDK
@@ -52,6 +50,18 @@ _CREDENTIALS: Mapping[str, tuple[int, str, str]] = MappingProxyType(
     }
 )
 
+_CODES = {
+    400: "InvalidParameter",
+    403: "Forbidden.RAM",
+    404: "NotFound",
+    405: "UnsupportedHTTPMethod",
+    409: "OperationConflict",
+    413: "InvalidParameter",
+    429: "Throttling.User",
+    500: "InternalError",
+    503: "ServiceUnavailable",
+    504: "ServiceUnavailable.Timeout",
+}
 NOT_FOUND: Mapping[str, str] = MappingProxyType({"job": "InvalidJobId.NotFound"})
 """The code for a missing object, by kind; a product may have others. The default is ``NotFound``."""
 
@@ -101,59 +111,35 @@ def _in_url_form(error: JobmeterError, problem: _Problem) -> _Problem:
             return problem
 
 
-def _problem(error: JobmeterError, fields: Mapping[str, str], not_found: Mapping[str, str]) -> _Problem:  # noqa: PLR0911 - one line a kind
+def _problem(error: JobmeterError, fields: Mapping[str, str], not_found: Mapping[str, str]) -> _Problem:
+    if isinstance(error, UnauthenticatedError):
+        return _Problem(*_CREDENTIALS.get(error.reason, (400, "IncompleteSignature", error.message)))
+    status, message, headers = http_status(error, over_limit=400), error.message, headers_of(error)
+    code = _CODES[status]
     match error:
-        case UnauthenticatedError():
-            return _Problem(*_CREDENTIALS.get(error.reason, (400, "IncompleteSignature", error.message)))
         case InvalidRequestError():
-            return _invalid(error, fields)
+            message = named_message(error, fields)
+            code = "MissingParameter" if isinstance(error, MissingFieldError) else code
+        case NotFoundError(kind="path"):
+            code = "InvalidAction.NotFound"
         case NotFoundError():
-            return _not_found(error, fields, not_found)
+            code = not_found.get(error.kind, code)
+            if error.kind == "job":
+                message = f"The specified {fields.get('job', 'JobId')} {error.name} does not exist."
         case ThrottledError():
-            return _throttled(error)
-        case ForbiddenError():
-            return _Problem(403, "Forbidden.RAM", error.message)
-        case ConflictError():
-            return _Problem(409, "OperationConflict", error.message)
-        case UnavailableError():
-            return _unavailable(error)
-        case QueryTimeoutError():
-            return _Problem(504, "ServiceUnavailable.Timeout", error.message)
+            headers = _throttled(error)
         case _:
-            return _Problem(500, "InternalError", "The request processing has failed due to an internal error.")
+            pass
+    if status == 500:
+        message = "The request processing has failed due to an internal error."
+    return _Problem(status, code, message, headers)
 
 
-def _invalid(error: InvalidRequestError, fields: Mapping[str, str]) -> _Problem:
-    field = fields.get(error.field, error.field)
-    message = error.message if not field or field in error.message else f"{field}: {error.message}"
-    code = "MissingParameter" if isinstance(error, MissingFieldError) else "InvalidParameter"
-    too_large = isinstance(error, LimitExceededError) and error.field == "body"
-    return _Problem(413 if too_large else 400, code, message)
-
-
-def _not_found(error: NotFoundError, fields: Mapping[str, str], codes: Mapping[str, str]) -> _Problem:
-    if error.kind == "method":
-        return _Problem(405, "UnsupportedHTTPMethod", error.message, (("Allow", error.name),))
-    if error.kind == "path":
-        return _Problem(404, "InvalidAction.NotFound", error.message)
-    message = error.message
-    if error.kind == "job":
-        message = f"The specified {fields.get('job', 'JobId')} {error.name} does not exist."
-    return _Problem(404, codes.get(error.kind, "NotFound"), message)
-
-
-def _unavailable(error: UnavailableError) -> _Problem:
-    wait = error.retry_after_ms
-    headers = () if wait is None else (("Retry-After", str(max(1, -(-wait // 1000)))),)
-    return _Problem(503, "ServiceUnavailable", error.message, headers)
-
-
-def _throttled(error: ThrottledError) -> _Problem:
+def _throttled(error: ThrottledError) -> Headers:
     # Core 0.4.6 reads x-acs-retry-after (ms), 0.4.0 to 0.4.4 x-ratelimit-user-api, plain HTTP clients Retry-After (s).
     wait = max(1, error.retry_after_ms)
-    headers = (
+    return (
         ("x-acs-retry-after", str(wait)),
-        ("Retry-After", str(-(-wait // 1000))),
+        *headers_of(error),
         ("x-ratelimit-user-api", f"Limit:1,Remain:0,TimeLeft:{wait}"),
     )
-    return _Problem(429, "Throttling.User", error.message, headers)

@@ -7,7 +7,7 @@ import msgspec
 
 from jobmeter.dialects.alibaba.common.listing import in_order
 from jobmeter.dialects.alibaba.common.operation import AlibabaRequest, Lookup
-from jobmeter.dialects.base import execute
+from jobmeter.dialects.base import ask
 from jobmeter.errors import LimitExceededError, NotFoundError
 from jobmeter.model.job import JobState
 from jobmeter.model.time import MINUTE, TimeRange
@@ -44,7 +44,7 @@ def groups_named(*filters: Collection[str]) -> Lookup[Sequence[ResourceGroup]]:
     """Return the groups whose names are in every filter, by name; an empty filter selects all."""
     given = [frozenset(names) for names in filters if names]
     names = frozenset.intersection(*given) if given else frozenset()
-    return [] if given and not names else (yield from execute(ResourceGroupsQuestion(names=names)))
+    return [] if given and not names else (yield from ask(ResourceGroupsQuestion(names=names)))
 
 
 def one_group(name: str) -> Lookup[ResourceGroup]:
@@ -60,7 +60,7 @@ def node_count(group: ResourceGroup, span: TimeRange) -> Lookup[int]:
     if group.nodes:
         return group.nodes
     try:
-        return len((yield from execute(GroupNodesQuestion(group=GroupRef(group.name), range=span))))
+        return len((yield from ask(GroupNodesQuestion(group=GroupRef(group.name), range=span))))
     except NotFoundError:  # its last job was deleted since the list was made
         return 0
 
@@ -112,6 +112,6 @@ def requests_of(group: ResourceGroup, span: TimeRange, *states: JobState) -> Loo
 
 def _amounts(question: CapacityQuestion | RequestsQuestion) -> Lookup[Amounts]:
     try:
-        return (yield from execute(question))
+        return (yield from ask(question))
     except NotFoundError:  # its last job was deleted since the list was made
         return Amounts()

@@ -308,11 +308,6 @@ def pod_ids(view: JobView) -> dict[str, str]:
     return {replica.name: replica.pod_id for replica in sorted(view.replicas, key=lambda one: one.attempt)}
 
 
-def member_name(line: Line) -> str:
-    """Return the name of a line's member: the replica, else the node if samples name no replica."""
-    return line.replica or line.node or "worker-0"
-
-
 def in_their_unit(line: Line) -> list[float]:
     """Return a line's values as percent or MB/s (10^6 bytes a second), to 12 significant digits, none below 0.
 

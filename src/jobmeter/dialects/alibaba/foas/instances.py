@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from jobmeter.dialects.alibaba.common.operation import Lookup
 from jobmeter.dialects.alibaba.foas.names import INSTANCE, JOB, NAME, RUNNING, project_of
-from jobmeter.dialects.base import execute
+from jobmeter.dialects.base import ask
 from jobmeter.errors import InvalidRequestError, JobmeterError, NotFoundError
 from jobmeter.model.job import Condition, Job, JobFilter, JobState, Operator
 from jobmeter.model.series import job_key
@@ -125,7 +125,7 @@ def _pick(jobs: list[Job], number: int) -> Job | None:
 
 
 def _of_id(project: str, name: str) -> Lookup[list[Job]]:
-    page = yield from execute(JobFilter(projects=frozenset({project_of(project)}), ids=(name,), limit=1))
+    page = yield from ask(JobFilter(projects=frozenset({project_of(project)}), ids=(name,), limit=1))
     return [job for job in page.jobs if job.id == name]
 
 
@@ -139,7 +139,7 @@ def _of_name(project: str, name: str, candidates: list[Job]) -> Lookup[list[Job]
 def _pages(question: JobFilter) -> Lookup[list[Job]]:
     found: list[Job] = []
     while True:
-        page = yield from execute(replace(question, offset=len(found)))
+        page = yield from ask(replace(question, offset=len(found)))
         found += page.jobs
         if len(page.jobs) < PAGE or len(found) >= MAX_READ:
             return found

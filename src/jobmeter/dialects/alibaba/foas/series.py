@@ -8,7 +8,7 @@ import numpy as np
 from jobmeter.dialects.alibaba.common.operation import Lookup
 from jobmeter.dialects.alibaba.foas.lines import Drawn, draw, whole_steps
 from jobmeter.dialects.alibaba.foas.metric_json import MetricJson, MetricRequest, step_count
-from jobmeter.dialects.base import execute
+from jobmeter.dialects.base import ask
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.batch import BucketColumns
 from jobmeter.model.job import Job
@@ -49,7 +49,7 @@ def lines_of(job: Job, document: MetricJson, names: Mapping[str, str]) -> Lookup
     question = SeriesQuestion(
         metrics=frozenset(metrics), jobs=(job_key(job.project, job.id),), since_ms=document.span.start_ms
     )
-    found = yield from execute(question)
+    found = yield from ask(question)
     series = sorted(found.series, key=_order)
     wanted = [_wanted(query, series, names) for query in document.queries]
     _check(document, series, wanted)
@@ -85,8 +85,8 @@ def _read(series: Sequence[Series], reading: _Reading, end_ms: int) -> Lookup[Bu
         return SeriesColumns.none()
     if reading.step_ms:
         question = BucketsQuestion(series=tuple(series), range=around, step_ms=reading.step_ms)
-        return (yield from execute(question)).columns
-    read = (yield from execute(SamplesQuestion(series=tuple(series), range=around))).columns
+        return (yield from ask(question)).columns
+    read = (yield from ask(SamplesQuestion(series=tuple(series), range=around))).columns
     return SeriesColumns(read.index.astype(np.int64), read.time, read.value)
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from jobmeter.dialects.alibaba.common.operation import TIME, AlibabaRequest, Lookup
-from jobmeter.dialects.base import execute
+from jobmeter.dialects.base import ask
 from jobmeter.model.job import JobView
 from jobmeter.model.time import DAY
 from jobmeter.query.request import JobQuestion, JobRef
@@ -21,7 +21,7 @@ WeekEnd = Annotated[int | None, Meta(description=f"{TIME_TEXT} Included. Default
 
 def job_view(job: str) -> Lookup[JobView]:
     """Return the job of that id."""
-    return (yield from execute(JobQuestion(JobRef(job))))
+    return (yield from ask(JobQuestion(JobRef(job))))
 
 
 class JobRequest(AlibabaRequest, frozen=True, kw_only=True):

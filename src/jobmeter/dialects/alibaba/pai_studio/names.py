@@ -9,7 +9,7 @@ from typing import Annotated
 from msgspec import Meta, field
 
 from jobmeter.dialects.alibaba.common.operation import AlibabaRequest
-from jobmeter.dialects.base import not_negative, rounded, whole
+from jobmeter.dialects.base import not_negative, rounded, rounded_up
 from jobmeter.model.catalog import by_dialect_name
 from jobmeter.model.time import MINUTE
 
@@ -91,7 +91,7 @@ def megabytes_text(rate: float) -> str:
 
 def kilobytes(size: float) -> int:
     """Convert bytes to KB of 1,024 bytes."""
-    return whole(size / _KB)
+    return rounded_up(size / _KB)
 
 
 def device_model(name: str) -> str:

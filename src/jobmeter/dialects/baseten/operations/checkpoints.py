@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 from msgspec import Meta
 
-from jobmeter.dialects.base import Steps, execute
+from jobmeter.dialects.base import Steps, ask
 from jobmeter.dialects.baseten.bodies import created, view_body
 from jobmeter.dialects.baseten.requests import JOB_PATH, JobRequest, answer, operation
 from jobmeter.model.job import Checkpoint, Job
@@ -23,7 +23,7 @@ class ListCheckpoints(JobRequest, frozen=True, kw_only=True):
     """The job and the checkpoints that its records report, oldest first. An unknown size is 0."""
 
     def _steps(self) -> Steps:
-        view = yield from execute(JobQuestion(self.ref))
+        view = yield from ask(JobQuestion(self.ref))
         bodies = [_checkpoint(one, view.job) for one in _sorted(view.job)]
         return answer({"training_job": view_body(view), "checkpoints": bodies})
 
@@ -44,7 +44,7 @@ class ListCheckpointFiles(JobRequest, frozen=True, kw_only=True):
     page_token: Annotated[int, Meta(ge=0, le=2**53, description="`next_page_token` of the previous page.")] = 0
 
     def _steps(self) -> Steps:
-        view = yield from execute(JobQuestion(self.ref))
+        view = yield from ask(JobQuestion(self.ref))
         files = [_file(one, url, view.job) for one in _sorted(view.job) for url in one.files]
         after = self.page_token + self.page_size
         return answer(

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from jobmeter.dialects.base import DeleteJob, RecordJobs, Steps, StopJob, execute
+from jobmeter.dialects.base import DeleteJob, RecordJobs, Steps, StopJob, ask
 from jobmeter.dialects.base.request import Choice
 from jobmeter.dialects.baseten.bodies import view_body
 from jobmeter.dialects.baseten.names import NAME
@@ -31,7 +31,7 @@ class GetTrainingJob(JobRequest, frozen=True, kw_only=True):
     """
 
     def _steps(self) -> Steps:
-        view = yield from execute(JobQuestion(self.ref))
+        view = yield from ask(JobQuestion(self.ref))
         body = yield from project(view.job.project, self.context)
         return answer({"training_project": body, "training_job": view_body(view)})
 
@@ -46,13 +46,13 @@ class UpdateTrainingJob(JobRequest, frozen=True, kw_only=True):
     def _steps(self) -> Steps:
         changes: dict[str, Any] = {"priority": self.priority, "availability_model": self.availability_model}
         changes = {name: value for name, value in changes.items() if value is not None}
-        view = yield from execute(JobQuestion(self.ref))
+        view = yield from ask(JobQuestion(self.ref))
         if changes:
             if view.job.state is not JobState.QUEUED:
                 raise ConflictError(f"Only a pending job can be changed; job {view.job.id} is not pending.")
             record = JobRecord(job_id=view.job.id, project=view.job.project, extra={NAME: changes})
-            yield from execute(RecordJobs(Records(jobs=[record])))
-            view = yield from execute(JobQuestion(self.ref))
+            yield from ask(RecordJobs(Records(jobs=[record])))
+            view = yield from ask(JobQuestion(self.ref))
         return answer({"training_job": view_body(view)})
 
 
@@ -61,7 +61,7 @@ class DeleteJobWithData(JobRequest, frozen=True, kw_only=True):
     """Deletes the job, its samples, its logs and its events. Needs an administrator's key."""
 
     def _steps(self) -> Steps:
-        job = yield from execute(DeleteJob(self.ref))
+        job = yield from ask(DeleteJob(self.ref))
         return answer({"id": job.id, "deleted": True, "training_project_id": job.project})
 
 
@@ -73,8 +73,8 @@ class MarkJobStopped(JobRequest, frozen=True, kw_only=True):
     """
 
     def _steps(self) -> Steps:
-        yield from execute(StopJob(self.ref))
-        view = yield from execute(JobQuestion(self.ref))
+        yield from ask(StopJob(self.ref))
+        view = yield from ask(JobQuestion(self.ref))
         return answer({"training_job": view_body(view)})
 
 
@@ -83,7 +83,7 @@ class ListAuthCodes(JobRequest, frozen=True, kw_only=True):
     """`auth_codes` is empty: Jobmeter opens no sessions."""
 
     def _steps(self) -> Steps:
-        yield from execute(JobQuestion(self.ref))
+        yield from ask(JobQuestion(self.ref))
         return answer({"auth_codes": []})
 
 
@@ -92,5 +92,5 @@ class ListUploads(JobRequest, frozen=True, kw_only=True):
     """`artifact_presigned_urls` is empty: Jobmeter stores no uploads."""
 
     def _steps(self) -> Steps:
-        yield from execute(JobQuestion(self.ref))
+        yield from ask(JobQuestion(self.ref))
         return answer({"artifact_presigned_urls": []})

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 from msgspec.structs import replace
 
-from jobmeter.dialects.base import Steps, execute
+from jobmeter.dialects.base import Steps, ask
 from jobmeter.dialects.base.request import Choice
 from jobmeter.dialects.baseten.requests import JOB_PATH, JobRequest, answer, operation
 from jobmeter.errors import InvalidRequestError
@@ -64,7 +64,7 @@ class JobLogs(JobRequest, frozen=True, kw_only=True):
             descending=self.direction == "desc",
             limit=self.limit,
         )
-        lines = (yield from execute(question)).lines
+        lines = (yield from ask(question)).lines
         if not question.descending and len(lines) == MOST_LINES:
             lines = yield from _completed(question, lines)
         return answer({"logs": [_body(line) for line in lines]})
@@ -86,7 +86,7 @@ def _completed(question: LogQuestion, lines: list[LogLine]) -> Generator[Questio
     """
     start = lines[-1].time_ns - lines[-1].time_ns % NS_PER_MS
     end = min(start + NS_PER_MS, question.end_ns or MAX_TIME_MS * NS_PER_MS)
-    page = yield from execute(replace(question, start_ns=start, end_ns=end, limit=MOST_IN_A_MILLISECOND))
+    page = yield from ask(replace(question, start_ns=start, end_ns=end, limit=MOST_IN_A_MILLISECOND))
     return [*(line for line in lines if line.time_ns < start), *page.lines]
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from jobmeter.dialects.base import Steps, execute
+from jobmeter.dialects.base import Steps, ask
 from jobmeter.dialects.baseten.bodies import view_body
 from jobmeter.dialects.baseten.names import CACHE_METRICS, METRICS, NODE_METRICS
 from jobmeter.dialects.baseten.requests import JOB_PATH, JobRequest, answer, operation
@@ -63,15 +63,13 @@ class JobMetrics(JobRequest, frozen=True, kw_only=True):
 
     def _steps(self) -> Steps:
         ref, step_ms = self.ref, self.step_seconds and self.step_seconds * SECOND
-        view = yield from execute(JobQuestion(ref))
+        view = yield from ask(JobQuestion(ref))
         span = requested_range(view.job, self.context.now_ms, self.start_epoch_millis, self.end_epoch_millis, step_ms)
         step_ms = step_ms or default_step(span)
-        of_nodes = yield from execute(
+        of_nodes = yield from ask(
             MetricQuery(subject=ref, metrics=NODE_METRICS, range=span, step_ms=step_ms, by=By.DEVICE)
         )
-        of_job = yield from execute(
-            MetricQuery(subject=ref, metrics=CACHE_METRICS, range=span, step_ms=step_ms, by=By.JOB)
-        )
+        of_job = yield from ask(MetricQuery(subject=ref, metrics=CACHE_METRICS, range=span, step_ms=step_ms, by=By.JOB))
         nodes = _nodes(view, of_nodes.lines)
         cache = _storage("cache", {line.metric: _points([line]) for line in of_job.lines})
         return answer(

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from jobmeter.dialects.base import Context, MissingFieldError, Steps, execute
+from jobmeter.dialects.base import Context, MissingFieldError, Steps, ask
 from jobmeter.dialects.base.request import Request
 from jobmeter.dialects.baseten.bodies import created, project_body
 from jobmeter.dialects.baseten.requests import (
@@ -37,7 +37,7 @@ class ListTrainingProjects(Request, frozen=True, kw_only=True):
 
     def _steps(self) -> Steps:
         own = self.context.project
-        found = yield from execute(ProjectsQuestion())
+        found = yield from ask(ProjectsQuestion())
         if own is not None and own not in {project.name for project in found}:
             found = [*found, Project(name=own)]
         bodies = yield from _bodies(sorted(found, key=_newest_first))
@@ -83,7 +83,7 @@ class ListProjectJobs(ProjectRequest, frozen=True, kw_only=True):
     def _steps(self) -> Steps:
         name = self.training_project_id
         body = yield from project(name, self.context)
-        page = yield from execute(JobFilter(projects=frozenset({name}), limit=MOST_JOBS))
+        page = yield from ask(JobFilter(projects=frozenset({name}), limit=MOST_JOBS))
         return answer({"training_project": body, "training_jobs": (yield from job_bodies(page.jobs))})
 
 
@@ -101,7 +101,7 @@ class GetCacheSummary(ProjectRequest, frozen=True, kw_only=True):
 
 def project(name: str, context: Context) -> Generator[Question[Any], Any, dict[str, Any]]:
     """Return the body of one project. Raises NotFoundError if the key sees no project of that name."""
-    found = yield from execute(ProjectsQuestion(names=frozenset({name})))
+    found = yield from ask(ProjectsQuestion(names=frozenset({name})))
     if not found and name == context.project:
         found = [Project(name=name)]
     if not found:
@@ -112,7 +112,7 @@ def project(name: str, context: Context) -> Generator[Question[Any], Any, dict[s
 
 def _bodies(projects: Sequence[Project]) -> Bodies:
     latest = [one.latest for one in projects if one.latest is not None]
-    sizes = yield from execute(SizesQuestion(jobs=tuple((job.project, job.id) for job in latest)))
+    sizes = yield from ask(SizesQuestion(jobs=tuple((job.project, job.id) for job in latest)))
     by_project = {job.project: size for job, size in zip(latest, sizes, strict=True)}
     return [project_body(one, by_project.get(one.name, JobSize())) for one in projects]
 

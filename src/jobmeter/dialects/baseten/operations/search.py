@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 from msgspec.structs import replace
 
-from jobmeter.dialects.base import Steps, execute
+from jobmeter.dialects.base import Steps, ask
 from jobmeter.dialects.base.request import Request, Typed, listed
 from jobmeter.dialects.baseten.bodies import created
 from jobmeter.dialects.baseten.names import DEFAULT_STATUS, NAME, STATUS_KEY, STATUSES
@@ -78,7 +78,7 @@ def filters(statuses: Sequence[str]) -> Iterator[Filter]:
 def _found(question: JobFilter, filters: Sequence[Filter]) -> Generator[Question[Any], Any, list[Job]]:
     jobs: list[Job] = []
     for states, conditions in filters:
-        page = yield from execute(replace(question, states=states, conditions=conditions))
+        page = yield from ask(replace(question, states=states, conditions=conditions))
         jobs.extend(page.jobs)
     if len(filters) > 1:
         jobs.sort(key=lambda job: (created(job), job.id), reverse=question.descending)

@@ -1,87 +1,129 @@
 """Logging: batches, single metrics, parameters and tags; and the history of a metric."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
-from jobmeter.access.call import Call
-from jobmeter.dialects.base import Context, Steps, execute
+from msgspec import Meta
+
+from jobmeter.dialects.base import Context, Steps, ask
+from jobmeter.dialects.base.request import Typed
 from jobmeter.dialects.mlflow.metrics import history, write
-from jobmeter.dialects.mlflow.names import MAX_PARAM, MOST_METRICS, MOST_PARAMS, MOST_TAGS, check_key, check_text
-from jobmeter.dialects.mlflow.operations.common import RUN, answer, change, operation, parameter
-from jobmeter.dialects.mlflow.operations.runs import check_active, tag, texts
+from jobmeter.dialects.mlflow.names import (
+    MAX_PARAM,
+    MAX_TAG,
+    MOST_METRICS,
+    MOST_PARAMS,
+    MOST_TAGS,
+    PREFIX,
+    check_key,
+    check_text,
+)
+from jobmeter.dialects.mlflow.operations.runs import change, check_active, tag, texts
 from jobmeter.dialects.mlflow.requests import (
-    History,
+    NUMBER,
+    PAGE_TOKEN,
     KeyValue,
-    LoggedBatch,
-    LoggedMetric,
-    LoggedText,
     MetricValue,
+    RunRequest,
+    answer,
     offset_of,
-    read,
+    operation,
 )
 from jobmeter.dialects.mlflow.runs import Run, find, path
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 
 MOST_HISTORY = 25_000
 """Most values in one answer."""
+_KEY = Meta(description="The name: 1 to 250 letters, digits, spaces and `_ - . : /`.")
 
 
-def log_batch(call: Call, context: Context) -> Steps:
-    """Store metrics, parameters and tags of a run."""
-    given = read(call, LoggedBatch)
-    return (yield from _log(given.run, given.metrics, given.params, given.tags, context))
+@operation(f"POST {PREFIX}/runs/log-batch", "runs:write", name="LogBatch")
+class LogRunBatch(RunRequest, frozen=True, kw_only=True):
+    """Stores what is given and answers when it is durable. A metric `loss` becomes `app.loss` of the run's job."""
+
+    metrics: Annotated[
+        tuple[MetricValue, ...], Meta(description=f"At most {MOST_METRICS} objects `{{key, value, timestamp, step}}`.")
+    ] = ()
+    params: Annotated[tuple[KeyValue, ...], Meta(description=f"At most {MOST_PARAMS} objects `{{key, value}}`.")] = ()
+    tags: Annotated[tuple[KeyValue, ...], Meta(description=f"At most {MOST_TAGS} objects `{{key, value}}`.")] = ()
+
+    def _steps(self) -> Steps:
+        return _log(self.context, self.run_id, self.metrics, self.params, self.tags)
 
 
-def log_metric(call: Call, context: Context) -> Steps:
-    """Store one value of a metric."""
-    given = read(call, LoggedMetric)
-    value = MetricValue(given.key, given.value, given.timestamp, given.step)
-    return (yield from _log(given.run, [value], [], [], context))
+@operation(f"POST {PREFIX}/runs/log-metric", "runs:write")
+class LogMetric(RunRequest, frozen=True, kw_only=True):
+    """Stores one value of a metric."""
+
+    key: Annotated[str, _KEY]
+    value: Annotated[float | str, Typed(float | str), Meta(description="A number, or `NaN`, `Infinity`, `-Infinity`.")]
+    timestamp: Annotated[int, NUMBER, Meta(description="Epoch milliseconds.")]
+    step: Annotated[int, NUMBER, Meta(description="The step. Default: 0.")] = 0
+
+    def _steps(self) -> Steps:
+        value = MetricValue(self.key, self.value, self.timestamp, self.step)
+        return _log(self.context, self.run_id, metrics=[value])
 
 
-def log_parameter(call: Call, context: Context) -> Steps:
-    """Store a parameter."""
-    given = read(call, LoggedText)
-    return (yield from _log(given.run, [], [KeyValue(given.key, given.value)], [], context))
+@operation(f"POST {PREFIX}/runs/log-parameter", "runs:write")
+class LogParam(RunRequest, frozen=True, kw_only=True):
+    """Stores a parameter. Another value for it is refused."""
+
+    key: Annotated[str, _KEY]
+    value: Annotated[str, Meta(description=f"At most {MAX_PARAM} characters.")] = ""
+
+    def _steps(self) -> Steps:
+        return _log(self.context, self.run_id, params=[KeyValue(self.key, self.value)])
 
 
-def set_tag(call: Call, context: Context) -> Steps:
-    """Store a tag."""
-    given = read(call, LoggedText)
-    return (yield from _log(given.run, [], [], [KeyValue(given.key, given.value)], context))
+@operation(f"POST {PREFIX}/runs/set-tag", "runs:write")
+class SetTag(RunRequest, frozen=True, kw_only=True):
+    """Stores a tag, or replaces it."""
+
+    key: Annotated[str, _KEY]
+    value: Annotated[str, Meta(description=f"At most {MAX_TAG} characters.")] = ""
+
+    def _steps(self) -> Steps:
+        return _log(self.context, self.run_id, tags=[KeyValue(self.key, self.value)])
 
 
-def get_history(call: Call, context: Context) -> Steps:
-    """Return the values of one metric, in order of time."""
-    given = read(call, History)
-    _, run = yield from find(given.run, context)
-    most = MOST_HISTORY if given.max_results is None else given.max_results
-    if not 1 <= most <= MOST_HISTORY:
-        raise InvalidRequestError(f"max_results must be from 1 to {MOST_HISTORY}", "max_results")
-    first = offset_of(given.page_token)
-    points = yield from history(run, check_key(given.metric_key, "metric_key"))
-    more = {"next_page_token": str(first + most)} if len(points) > first + most else {}
-    return answer({"metrics": [point.body for point in points[first : first + most]], **more})
+@operation(f"GET {PREFIX}/metrics/get-history", "runs:read")
+class GetMetricHistory(RunRequest, frozen=True, kw_only=True):
+    """Answers every stored value of one metric, in order of time."""
+
+    metric_key: Annotated[str, Meta(description="The name.")]
+    max_results: Annotated[int | None, NUMBER, Meta(description=f"1 to {MOST_HISTORY}, the default.")] = None
+    page_token: Annotated[str, PAGE_TOKEN] = ""
+
+    def _steps(self) -> Steps:
+        run = yield from find(self.run_id, self.context)
+        most = MOST_HISTORY if self.max_results is None else self.max_results
+        if not 1 <= most <= MOST_HISTORY:
+            raise InvalidRequestError(f"max_results must be from 1 to {MOST_HISTORY}", "max_results")
+        first = offset_of(self.page_token)
+        points = yield from history(run, check_key(self.metric_key, "metric_key"))
+        more = {"next_page_token": str(first + most)} if len(points) > first + most else {}
+        return answer({"metrics": [point.body for point in points[first : first + most]], **more})
 
 
 def _log(
-    run_id: str,
-    metrics: Sequence[MetricValue],
-    params: Sequence[KeyValue],
-    tags: list[KeyValue],
     context: Context,
+    run_id: str,
+    metrics: Sequence[MetricValue] = (),
+    params: Sequence[KeyValue] = (),
+    tags: Sequence[KeyValue] = (),
 ) -> Steps:
     for name, given, most in (("metrics", metrics, MOST_METRICS), ("params", params, MOST_PARAMS)):
         if len(given) > most:
             raise LimitExceededError(f"A batch may have {most} {name}, this one has {len(given)}.", name)
-    _, run = yield from find(run_id, context)
+    run = yield from find(run_id, context)
     check_active(run)
     values = _params(run, params)
     for key, value in texts(tags).items():
         values |= tag(run, key, value)
     # Metrics come last: a refused parameter refuses the batch.
     if values:
-        yield from execute(change(run, values))
+        yield from ask(change(run, values))
     yield from write(run, metrics)
     return answer({})
 
@@ -99,67 +141,3 @@ def _params(run: Run, params: Sequence[KeyValue]) -> dict[str, Any]:
                 "params",
             )
     return {path("runs", run.id, "params", key): given[key] for key in given if key not in run.params}
-
-
-_KEY = parameter("key", "The name: 1 to 250 letters, digits, spaces and `_ - . : /`.", required=True)
-OPERATIONS = (
-    operation(
-        "LogBatch",
-        "POST",
-        "/runs/log-batch",
-        log_batch,
-        "Stores what is given and answers when it is durable. A metric `loss` becomes `app.loss` of the run's job.",
-        RUN,
-        parameter("metrics", f"At most {MOST_METRICS} objects `{{key, value, timestamp, step}}`."),
-        parameter("params", f"At most {MOST_PARAMS} objects `{{key, value}}`."),
-        parameter("tags", f"At most {MOST_TAGS} objects `{{key, value}}`."),
-        action="runs:write",
-    ),
-    operation(
-        "LogMetric",
-        "POST",
-        "/runs/log-metric",
-        log_metric,
-        "Stores one value of a metric.",
-        RUN,
-        _KEY,
-        parameter("value", "A number, or `NaN`, `Infinity`, `-Infinity`.", required=True),
-        parameter("timestamp", "Epoch milliseconds.", required=True),
-        parameter("step", "The step. Default: 0."),
-        action="runs:write",
-    ),
-    operation(
-        "LogParam",
-        "POST",
-        "/runs/log-parameter",
-        log_parameter,
-        "Stores a parameter. Another value for it is refused.",
-        RUN,
-        _KEY,
-        parameter("value", f"At most {MAX_PARAM} characters."),
-        action="runs:write",
-    ),
-    operation(
-        "SetTag",
-        "POST",
-        "/runs/set-tag",
-        set_tag,
-        "Stores a tag, or replaces it.",
-        RUN,
-        _KEY,
-        parameter("value", "At most 8000 characters."),
-        action="runs:write",
-    ),
-    operation(
-        "GetMetricHistory",
-        "GET",
-        "/metrics/get-history",
-        get_history,
-        "Every stored value of one metric, in order of time.",
-        parameter("run_id", RUN.text, required=True, where="query"),
-        parameter("metric_key", "The name.", required=True, where="query"),
-        parameter("max_results", f"1 to {MOST_HISTORY}, the default.", where="query"),
-        parameter("page_token", "`next_page_token` of the page before.", where="query"),
-        action="runs:read",
-    ),
-)

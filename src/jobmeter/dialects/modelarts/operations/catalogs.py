@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from jobmeter.dialects.base import Steps, execute
+from jobmeter.dialects.base import Steps, ask
 from jobmeter.dialects.base.request import Choice
 from jobmeter.dialects.modelarts.answers import answer
 from jobmeter.dialects.modelarts.flavors import TYPES, flavor_info, flavor_type
@@ -27,7 +27,7 @@ class ShowTrainingJobFlavors(ProjectRequest, frozen=True, kw_only=True):
     flavor_type: Annotated[str, Meta(description="Default: all."), Choice(TYPES)] = ""
 
     def _steps(self) -> Steps:
-        page = yield from execute(JobFilter(projects=frozenset({self.project}), limit=MOST_JOBS))
+        page = yield from ask(JobFilter(projects=frozenset({self.project}), limit=MOST_JOBS))
         flavors = [_flavor(kind) for kind, _ in named_types(page.jobs) if self.flavor_type in {"", flavor_type(kind)}]
         return answer({"total_count": len(flavors), "flavors": flavors}, self.context)
 
@@ -40,7 +40,7 @@ class ShowTrainingJobEngines(ProjectRequest, frozen=True, kw_only=True):
     """
 
     def _steps(self) -> Steps:
-        page = yield from execute(JobFilter(projects=frozenset({self.project}), limit=MOST_JOBS))
+        page = yield from ask(JobFilter(projects=frozenset({self.project}), limit=MOST_JOBS))
         engines: dict[str, dict[str, Any]] = {}
         for job in reversed(page.jobs):
             algorithm = extra_of(job).get("algorithm")

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, field
 
-from jobmeter.dialects.base import RecordJobs, Steps, execute
+from jobmeter.dialects.base import RecordJobs, Steps, ask
 from jobmeter.dialects.base.request import HEADER, Choice, Time
 from jobmeter.dialects.modelarts.answers import answer, iso_with_offset
 from jobmeter.dialects.modelarts.errors import INVALID_QUERY, RefusedError
@@ -51,8 +51,8 @@ class ListTrainingJobEvents(JobRequest, frozen=True, kw_only=True):
 
     def _steps(self) -> Steps:
         self._check_range()
-        view = yield from execute(JobQuestion(self.ref))
-        page = yield from execute(
+        view = yield from ask(JobQuestion(self.ref))
+        page = yield from ask(
             EventFilter(
                 projects=frozenset({view.job.project}),
                 jobs=(view.job.id,),
@@ -96,7 +96,7 @@ class NotifyTrainingJobInformation(TaskRequest, frozen=True, kw_only=True):
         ref, name = self.ref, self.type.strip()
         if not (0 < len(name) <= MAX_TYPE and name.isprintable()):
             raise InvalidRequestError(f"it has 1 to {MAX_TYPE} printable characters", "type")
-        view = yield from execute(JobQuestion(ref))
+        view = yield from ask(JobQuestion(ref))
         event = EventRecord(
             time=self.context.now_ms,
             project=view.job.project,
@@ -106,7 +106,7 @@ class NotifyTrainingJobInformation(TaskRequest, frozen=True, kw_only=True):
             reason=name,
             message="Reported by the task.",
         )
-        yield from execute(RecordJobs(Records(events=[event])))
+        yield from ask(RecordJobs(Records(events=[event])))
         return answer({}, self.context)
 
 

@@ -7,7 +7,7 @@ and ``training_info`` open; SPEC.md describes the chosen one.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jobmeter.dialects.base import Steps, execute
+from jobmeter.dialects.base import Steps, ask
 from jobmeter.dialects.modelarts.answers import answer, nothing_yet
 from jobmeter.dialects.modelarts.requests import JOB_PATH, JobRequest, operation
 from jobmeter.model.series import job_key
@@ -37,13 +37,13 @@ class ShowFtMetrics(JobRequest, frozen=True, kw_only=True):
 
     def _steps(self) -> Steps:
         ref, now_ms = self.ref, self.context.now_ms
-        view = yield from execute(JobQuestion(ref))
-        found = yield from execute(SeriesQuestion(jobs=(job_key(view.job.project, view.job.id),)))
+        view = yield from ask(JobQuestion(ref))
+        found = yield from ask(SeriesQuestion(jobs=(job_key(view.job.project, view.job.id),)))
         names = sorted({series.metric for series in found.series if series.metric.startswith(PREFIX)})
         if not names:
             return nothing_yet(self.context)
         span = life(view.job, now_ms)
-        result = yield from execute(
+        result = yield from ask(
             MetricQuery(
                 subject=ref,
                 metrics=tuple(names[:MAX_METRICS]),

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from jobmeter.dialects.base import DeleteJob, RecordJobs, Steps, StopJob, execute
+from jobmeter.dialects.base import DeleteJob, RecordJobs, Steps, StopJob, ask
 from jobmeter.dialects.modelarts.answers import answer
 from jobmeter.dialects.modelarts.job_body import attempts_of, job_body, task_body
 from jobmeter.dialects.modelarts.names import NAME
@@ -26,7 +26,7 @@ class ShowTrainingJobDetails(JobRequest, frozen=True, kw_only=True):
     """
 
     def _steps(self) -> Steps:
-        view = yield from execute(JobQuestion(self.ref))
+        view = yield from ask(JobQuestion(self.ref))
         return answer(job_body(view, self.context.now_ms), self.context)
 
 
@@ -43,7 +43,7 @@ class ListTrainingJobTasks(JobRequest, frozen=True, kw_only=True):
 
     def _steps(self) -> Steps:
         only = None if self.schedule_count is None else self.schedule_count - 1
-        view = yield from execute(JobQuestion(self.ref))
+        view = yield from ask(JobQuestion(self.ref))
         return answer([task_body(one) for one in attempts_of(view) if only in {None, one.attempt}], self.context)
 
 
@@ -60,8 +60,8 @@ class StopTrainingJob(JobRequest, frozen=True, kw_only=True):
         ref = self.ref
         if self.action_type != "terminate":
             raise InvalidRequestError(f"{self.action_type[:64]!r} is not supported; only terminate is", "action_type")
-        yield from execute(StopJob(ref))
-        view = yield from execute(JobQuestion(ref))
+        yield from ask(StopJob(ref))
+        view = yield from ask(JobQuestion(ref))
         return answer(job_body(view, self.context.now_ms), self.context, 202)
 
 
@@ -73,12 +73,12 @@ class ChangeTrainingJobDescription(JobRequest, frozen=True, kw_only=True):
 
     def _steps(self) -> Steps:
         ref = self.ref
-        view = yield from execute(JobQuestion(ref))
+        view = yield from ask(JobQuestion(ref))
         if self.description is not None:
             extra = {NAME: {"description": self.description}}
             record = JobRecord(job_id=view.job.id, project=view.job.project, extra=extra)
-            yield from execute(RecordJobs(Records(jobs=[record])))
-            view = yield from execute(JobQuestion(ref))
+            yield from ask(RecordJobs(Records(jobs=[record])))
+            view = yield from ask(JobQuestion(ref))
         return answer(job_body(view, self.context.now_ms), self.context)
 
 
@@ -87,5 +87,5 @@ class DeleteTrainingJob(JobRequest, frozen=True, kw_only=True):
     """Deletes the job and all its data; 202 and `{}`."""
 
     def _steps(self) -> Steps:
-        yield from execute(DeleteJob(self.ref))
+        yield from ask(DeleteJob(self.ref))
         return answer({}, self.context, 202)

@@ -14,7 +14,7 @@ from msgspec import Meta, field
 from msgspec.structs import replace
 
 from jobmeter.access.forwarded import public_address
-from jobmeter.dialects.base import Answer, Context, Steps, execute
+from jobmeter.dialects.base import Answer, Context, Steps, ask
 from jobmeter.dialects.modelarts.answers import answer, nothing_yet
 from jobmeter.dialects.modelarts.errors import INVALID_QUERY, NO_LOG, RefusedError
 from jobmeter.dialects.modelarts.requests import JOB_PATH, TaskRequest, operation
@@ -50,7 +50,7 @@ class ShowTrainingJobLogsPreview(TaskRequest, frozen=True, kw_only=True):
 
     def _steps(self) -> Steps:
         view, question = yield from _job_and_question(self)
-        newest = yield from execute(replace(question, descending=True, limit=_SMALL_PAGE, count=True))
+        newest = yield from ask(replace(question, descending=True, limit=_SMALL_PAGE, count=True))
         if not newest.lines:
             return _no_log(view, self.context)
         lines = yield from _preview(question, newest.lines)
@@ -98,7 +98,7 @@ class ShowTrainingJobLogsFromAom(TaskRequest, frozen=True, kw_only=True):
     def _steps(self) -> Steps:
         base = _base(self.base_line)
         view, question = yield from _job_and_question(self)
-        page = yield from execute(replace(_from(question, base, self.order), limit=self.lines + 1))
+        page = yield from ask(replace(_from(question, base, self.order), limit=self.lines + 1))
         lines = page.lines[: self.lines]
         if not lines and base is None:
             return _no_log(view, self.context)
@@ -113,7 +113,7 @@ class ShowTrainingJobLogsFromAom(TaskRequest, frozen=True, kw_only=True):
 
 def _job_and_question(request: TaskRequest) -> Generator[Question[Any], Any, tuple[JobView, LogQuestion]]:
     """Return the job, and the query for all lines of the task."""
-    view = yield from execute(JobQuestion(request.ref))
+    view = yield from ask(JobQuestion(request.ref))
     return view, LogQuestion(ref=request.ref, replicas=request.replicas(view))
 
 
@@ -135,10 +135,10 @@ def _preview(question: LogQuestion, newest: list[LogLine]) -> Generator[Question
         mean = (MAX_PREVIEW - room) // len(taken) + 1
         size = max(_SMALL_PAGE, min(_LARGE_PAGE, room // mean))
         try:
-            page = (yield from execute(replace(behind, limit=size))).lines
+            page = (yield from ask(replace(behind, limit=size))).lines
         except LimitExceededError:  # lines that are much longer than the earlier ones
             size = _SMALL_PAGE
-            page = (yield from execute(replace(behind, limit=size))).lines
+            page = (yield from ask(replace(behind, limit=size))).lines
 
 
 def _base(text: str) -> _Base | None:

@@ -6,7 +6,7 @@ https://support.huaweicloud.com/intl/en-us/api-modelarts/ShowTrainingJobMetrics.
 from collections.abc import Generator
 from typing import Any
 
-from jobmeter.dialects.base import Steps, execute
+from jobmeter.dialects.base import Steps, ask
 from jobmeter.dialects.modelarts.answers import answer, nothing_yet
 from jobmeter.dialects.modelarts.errors import INVALID_PARAMETER, RefusedError
 from jobmeter.dialects.modelarts.names import METRICS, percent
@@ -36,7 +36,7 @@ class ShowTrainingJobMetrics(TaskRequest, frozen=True, kw_only=True):
 
     def _steps(self) -> Steps:
         ref = self.ref
-        view = yield from execute(JobQuestion(ref))
+        view = yield from ask(JobQuestion(ref))
         replicas, span = self.replicas(view), _life(view.job, self.context.now_ms)
         if span is None:
             return nothing_yet(self.context)
@@ -70,7 +70,7 @@ def _measured(ref: JobRef, replicas: frozenset[str], span: TimeRange) -> Generat
                 by=By.REPLICA if replicas else By.JOB,
                 replicas=replicas,
             )
-            result: MetricResult = yield from execute(question)
+            result: MetricResult = yield from ask(question)
             lines += result.lines
     except LimitExceededError as error:
         # The rest of the message may advise a longer step, which this API does not have.

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from jobmeter.dialects.base import Steps, execute
+from jobmeter.dialects.base import Steps, ask
 from jobmeter.dialects.base.request import Choice, Typed, listed
 from jobmeter.dialects.modelarts.answers import answer
 from jobmeter.dialects.modelarts.errors import INVALID_QUERY, UNSUPPORTED_SORT, RefusedError
@@ -99,8 +99,8 @@ class ListTrainingJobs(ProjectRequest, frozen=True, kw_only=True):
         )
         page = JobPage([], 0)
         if criteria.states != frozenset():
-            page = yield from execute(question)
-        everything = yield from execute(JobFilter(projects=frozenset({project}), limit=1))
+            page = yield from ask(question)
+        everything = yield from ask(JobFilter(projects=frozenset({project}), limit=1))
         items = []
         for job in page.jobs:
             view = yield from _view(job)
@@ -145,7 +145,7 @@ class ValidateTrainingJobName(ProjectRequest, frozen=True, kw_only=True):
         project = self.project
         if not _NAME.fullmatch(self.job_name):
             raise RefusedError(INVALID_QUERY, "it has 1 to 64 letters, digits, hyphens and underscores", "job_name")
-        page = yield from execute(
+        page = yield from ask(
             JobFilter(
                 projects=frozenset({project}),
                 workspaces=_workspaces(self.workspace_id),
@@ -158,7 +158,7 @@ class ValidateTrainingJobName(ProjectRequest, frozen=True, kw_only=True):
 
 def _view(job: Job) -> Generator[Question[Any], Any, JobView]:
     try:
-        return (yield from execute(JobQuestion(JobRef(job.id, job.project))))
+        return (yield from ask(JobQuestion(JobRef(job.id, job.project))))
     except NotFoundError:  # deleted a moment ago
         return JobView(job=job, replicas=[], allocations=[])
 

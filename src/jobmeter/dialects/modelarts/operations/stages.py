@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from jobmeter.dialects.base import Steps, execute
+from jobmeter.dialects.base import Steps, ask
 from jobmeter.dialects.modelarts.answers import answer, iso_with_offset
 from jobmeter.dialects.modelarts.job_body import started
 from jobmeter.dialects.modelarts.requests import JOB_PATH, JobRequest, operation
@@ -43,8 +43,8 @@ class ListTrainingJobStages(JobRequest, frozen=True, kw_only=True):
     """
 
     def _steps(self) -> Steps:
-        view = yield from execute(JobQuestion(self.ref))
-        page = yield from execute(
+        view = yield from ask(JobQuestion(self.ref))
+        page = yield from ask(
             EventFilter(
                 projects=frozenset({view.job.project}),
                 jobs=(view.job.id,),

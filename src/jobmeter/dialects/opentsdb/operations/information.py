@@ -1,7 +1,7 @@
 """Information about the server: aggregators, filters, settings, version, counts."""
 
 from jobmeter import __version__
-from jobmeter.dialects.base import ServerQuestion, Steps, execute, only
+from jobmeter.dialects.base import ServerQuestion, Steps, ask, constant
 from jobmeter.dialects.base.request import Request
 from jobmeter.dialects.opentsdb.answers import answer
 from jobmeter.dialects.opentsdb.requests import operation
@@ -25,7 +25,7 @@ class AggregatorsRequest(Request, frozen=True):
     """The names of the aggregators, sorted."""
 
     def _steps(self) -> Steps:
-        return only(answer(sorted(AGGREGATORS)))
+        return constant(answer(sorted(AGGREGATORS)))
 
 
 @operation("GET, POST /api/config/filters", "catalog:read", name="filters")
@@ -34,7 +34,7 @@ class FilterTypesRequest(Request, frozen=True):
 
     def _steps(self) -> Steps:
         found = {name: {"examples": kind.examples, "description": kind.description} for name, kind in KINDS.items()}
-        return only(answer(found))
+        return constant(answer(found))
 
 
 @operation("GET, POST /api/config", "catalog:read", name="config")
@@ -42,7 +42,7 @@ class ConfigRequest(Request, frozen=True):
     """Settings that clients read, as texts."""
 
     def _steps(self) -> Steps:
-        return only(answer(_SETTINGS))
+        return constant(answer(_SETTINGS))
 
 
 @operation("GET, POST /api/version", "catalog:read", name="version")
@@ -61,7 +61,7 @@ class VersionRequest(Request, frozen=True):
             "branch": "",
             "timestamp": "0",
         }
-        return only(answer(found))
+        return constant(answer(found))
 
 
 @operation("GET, POST /api/stats", "server:read", name="stats")
@@ -69,7 +69,7 @@ class StatsRequest(Request, frozen=True):
     """Counts of this server since its start: `[{metric, timestamp, value, tags}]`."""
 
     def _steps(self) -> Steps:
-        figures = yield from execute(ServerQuestion())
+        figures = yield from ask(ServerQuestion())
         seconds = self.context.now_ms // 1000
         return answer(
             [

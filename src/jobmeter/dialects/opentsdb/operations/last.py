@@ -9,12 +9,12 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from jobmeter.dialects.base import Context, MissingFieldError, Steps, execute
+from jobmeter.dialects.base import Context, MissingFieldError, Steps, ask
 from jobmeter.dialects.opentsdb.answers import answer
 from jobmeter.dialects.opentsdb.metric_text import split_braces, split_tags
 from jobmeter.dialects.opentsdb.numbers import text_of
 from jobmeter.dialects.opentsdb.request import MOST_QUERIES
-from jobmeter.dialects.opentsdb.requests import PRESENT, Count, PostRequest, operation, whole
+from jobmeter.dialects.opentsdb.requests import PRESENT, Count, PostRequest, operation, whole_number
 from jobmeter.dialects.opentsdb.series import of_metric, of_tsuids
 from jobmeter.dialects.opentsdb.tsuid import tsuid
 from jobmeter.errors import InvalidRequestError, LimitExceededError
@@ -73,7 +73,7 @@ class LastRequest(PostRequest, frozen=True, kw_only=True):
         results: list[dict[str, Any]] = []
         for one in queries:
             series = yield from _series(one, self.context)
-            found = yield from execute(LastQuestion(series=tuple(each.series for each in series), since_ms=since))
+            found = yield from ask(LastQuestion(series=tuple(each.series for each in series), since_ms=since))
             columns = found.columns
             rows = zip(columns.index.tolist(), columns.time.tolist(), columns.value.tolist(), strict=True)
             results += [_result(series[at], time, value, resolve=resolve) for at, time, value in rows]
@@ -81,7 +81,7 @@ class LastRequest(PostRequest, frozen=True, kw_only=True):
 
     def _of_body(self) -> LastQuery:
         body = self.content(LastBody)
-        hours = whole(body.backScan, "backScan", 0, 1_000_000)
+        hours = whole_number(body.backScan, "backScan", 0, 1_000_000)
         return body.queries or (), truth(body.resolve) or truth(body.resolveNames), hours
 
     def _of_string(self) -> LastQuery:

@@ -9,10 +9,10 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from jobmeter.dialects.base import MissingFieldError, Steps, execute
+from jobmeter.dialects.base import MissingFieldError, Steps, ask
 from jobmeter.dialects.opentsdb.answers import answer
 from jobmeter.dialects.opentsdb.metric_text import split_braces, split_tags
-from jobmeter.dialects.opentsdb.requests import Count, PostRequest, operation, whole
+from jobmeter.dialects.opentsdb.requests import Count, PostRequest, operation, whole_number
 from jobmeter.dialects.opentsdb.series import of_metric
 from jobmeter.dialects.opentsdb.tsuid import tsuid
 from jobmeter.errors import InvalidRequestError, LimitExceededError
@@ -64,11 +64,11 @@ class LookupRequest(PostRequest, frozen=True, kw_only=True):
             raise MissingFieldError("Missing metric and tags. Please supply at least one value.", "m")
         if len(pairs) > MOST_PAIRS:
             raise LimitExceededError(f"a lookup may have {MOST_PAIRS} tags", "tags")
-        limit = whole(request.limit, "limit", DEFAULT_LIMIT, MOST)
+        limit = whole_number(request.limit, "limit", DEFAULT_LIMIT, MOST)
         if metric:
             found = yield from of_metric(metric)
         else:
-            found = yield from execute(SeriesQuestion())
+            found = yield from ask(SeriesQuestion())
         view = TagView.of([pair.key for pair in pairs], self.context.project)
         matching = [one for one in tagged(found.series, view) if _matches(one, pairs)]
         return answer(

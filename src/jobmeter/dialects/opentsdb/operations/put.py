@@ -11,7 +11,7 @@ import numpy as np
 from msgspec import Meta
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Answer, Steps, WriteSamples, accounted_for, execute
+from jobmeter.dialects.base import Answer, Steps, WriteSamples, accounted_for, ask
 from jobmeter.dialects.base.request import QUERY, Request
 from jobmeter.dialects.opentsdb.answers import answer
 from jobmeter.dialects.opentsdb.errors import JSON, PutError
@@ -82,7 +82,7 @@ class PutRequest(Request, frozen=True, kw_only=True):
             yield from _write(part, rows, refused, rejected)
             rejected = ()
         if rejected:
-            yield from execute(WriteSamples(batch=batch, rejected=rejected))
+            yield from ask(WriteSamples(batch=batch, rejected=rejected))
         return _answer(self.call, sent, refused)
 
 
@@ -120,7 +120,7 @@ def _write(
     batch: SampleBatch, rows: Sequence[int], refused: Refusals, rejected: tuple[tuple[str, int], ...]
 ) -> Generator[Question[Any], Any, None]:
     try:
-        receipt = yield from execute(WriteSamples(batch=batch, rejected=rejected))
+        receipt = yield from ask(WriteSamples(batch=batch, rejected=rejected))
     except (InvalidRequestError, ForbiddenError) as error:
         refused.update(dict.fromkeys(rows, error.message))
     else:

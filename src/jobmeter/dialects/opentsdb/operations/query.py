@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from jobmeter.dialects.base import Answer, Context, Steps, execute
+from jobmeter.dialects.base import Answer, Context, Steps, ask
 from jobmeter.dialects.opentsdb.errors import JSON
 from jobmeter.dialects.opentsdb.numbers import json_of
 from jobmeter.dialects.opentsdb.request import OpenTsdbQuery, QueryRequest, SubQuery, described, from_body, from_string
@@ -100,11 +100,11 @@ def _read(
         start, end = spec.reach(span.start_ms, span.end_ms - 1, beyond)
     around = TimeRange(max(0, start), min(end, MAX_TIME_MS))
     if spec is not None and spec.stepped:
-        steps = yield from execute(BucketsQuestion(series=order, range=around, step_ms=spec.interval_ms))
+        steps = yield from ask(BucketsQuestion(series=order, range=around, step_ms=spec.interval_ms))
         cost.samples += steps.samples
         cost.milliseconds += steps.milliseconds
         return from_steps(steps.columns, spec.function.name), True
-    read = yield from execute(SamplesQuestion(series=order, range=around))
+    read = yield from ask(SamplesQuestion(series=order, range=around))
     cost.samples += len(read.columns)
     cost.milliseconds += read.milliseconds
     columns = read.columns

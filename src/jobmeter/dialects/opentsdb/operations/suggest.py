@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from jobmeter.dialects.base import Context, MissingFieldError, Steps, execute
+from jobmeter.dialects.base import Context, MissingFieldError, Steps, ask
 from jobmeter.dialects.opentsdb.answers import answer
-from jobmeter.dialects.opentsdb.requests import Count, PostRequest, operation, whole
+from jobmeter.dialects.opentsdb.requests import Count, PostRequest, operation, whole_number
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.question import Question
 from jobmeter.model.series import NamePart
@@ -51,7 +51,7 @@ class SuggestRequest(PostRequest, frozen=True, kw_only=True):
         kind, text, most = self.type, self.q, self.max
         if self.posted:
             body = self.content(SuggestBody)
-            kind, text, most = body.type or "", body.q or "", whole(body.max, "max", DEFAULT_MAX, MOST)
+            kind, text, most = body.type or "", body.q or "", whole_number(body.max, "max", DEFAULT_MAX, MOST)
         if not kind:
             message = "Missing 'type' parameter" if self.posted else "Missing parameter <code>type</code>"
             raise MissingFieldError(message, "type")
@@ -73,15 +73,15 @@ def _metrics(text: str, limit: int) -> Generator[Question[Any], Any, set[str]]:
     # Metrics below "external." sort together and must not crowd out the rest.
     own = MOST if EXTERNAL.startswith(text) or text.startswith(EXTERNAL) else limit
     for prefix, most in ((text, own), (EXTERNAL + text, limit)):
-        names = yield from execute(NamesQuestion(part=NamePart.METRIC, prefix=prefix, limit=most))
+        names = yield from ask(NamesQuestion(part=NamePart.METRIC, prefix=prefix, limit=most))
         found.update(to_opentsdb(name) for name in names)
     return {name for name in found if name.startswith(text)}
 
 
 def _keys(text: str, limit: int, context: Context) -> Generator[Question[Any], Any, set[str]]:
-    found = set((yield from execute(NamesQuestion(part=NamePart.LABEL, prefix=text, limit=limit))))
+    found = set((yield from ask(NamesQuestion(part=NamePart.LABEL, prefix=text, limit=limit))))
     for tag, part in _shown(context).items():
-        if tag.startswith(text) and (yield from execute(NamesQuestion(part=part, limit=1))):
+        if tag.startswith(text) and (yield from ask(NamesQuestion(part=part, limit=1))):
             found.add(tag)
     return found
 
@@ -89,7 +89,7 @@ def _keys(text: str, limit: int, context: Context) -> Generator[Question[Any], A
 def _values(text: str, limit: int, context: Context) -> Generator[Question[Any], Any, set[str]]:
     found: set[str] = set()
     for part in (NamePart.LABEL_VALUE, *_shown(context).values()):
-        found.update((yield from execute(NamesQuestion(part=part, prefix=text, limit=limit))))
+        found.update((yield from ask(NamesQuestion(part=part, prefix=text, limit=limit))))
     return found
 
 

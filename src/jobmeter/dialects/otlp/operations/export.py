@@ -6,7 +6,7 @@ from typing import Annotated
 import numpy as np
 from msgspec import Meta
 
-from jobmeter.dialects.base import Answer, Steps, WriteSamples, execute
+from jobmeter.dialects.base import Answer, Steps, WriteSamples, ask
 from jobmeter.dialects.otlp.forms import JSON, PROTOBUF, MessageRequest, encoding_of_body, operation, protobuf_bytes
 from jobmeter.errors import LimitExceededError
 from jobmeter.ingest.exporters.label_resolver import LabelResolver
@@ -46,7 +46,7 @@ class ExportMetrics(MessageRequest, frozen=True, kw_only=True):
         rejected = Counter({"stale": written.stale, "not-a-number": written.parts}) + refused + parts
         receipt = Receipt()
         if len(batch) or rejected:
-            receipt = yield from execute(WriteSamples(batch=batch, rejected=tuple(sorted(rejected.items()))))
+            receipt = yield from ask(WriteSamples(batch=batch, rejected=tuple(sorted(rejected.items()))))
         refused.update(_late(receipt, batch.time, heads))
         return Answer(200, response(refused.total(), _explanation(refused, parts), json=media == JSON), (), media)
 

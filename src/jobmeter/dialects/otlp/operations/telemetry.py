@@ -5,7 +5,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from jobmeter.dialects.base import Answer, Steps, WriteLines, WriteSpans, execute
+from jobmeter.dialects.base import Answer, Steps, WriteLines, WriteSpans, ask
 from jobmeter.dialects.otlp.forms import JSON, PROTOBUF, MessageRequest, encoding_of_body, operation, protobuf_bytes
 from jobmeter.ingest.otel.telemetry import owned_lines, owned_spans
 from jobmeter.ingest.receipt import Receipt
@@ -45,7 +45,7 @@ class TraceMessage(MessageRequest, frozen=True, kw_only=True):
         found, refused = owned_spans(sent, self.context.project or DEFAULT_PROJECT)
         receipt = Receipt()
         if found or refused:
-            receipt = yield from execute(WriteSpans(tuple(found), tuple(sorted(refused.items()))))
+            receipt = yield from ask(WriteSpans(tuple(found), tuple(sorted(refused.items()))))
         refused.update(receipt.rejected_spans)
         return _answer(refused, "spans", "rejectedSpans", media)
 
@@ -66,7 +66,7 @@ class ExportLogs(MessageRequest, frozen=True, kw_only=True):
         found, refused = owned_lines(sent, context.project or DEFAULT_PROJECT, context.now_ms * NS_PER_MS)
         receipt = Receipt()
         if found or refused:
-            receipt = yield from execute(WriteLines(tuple(found), tuple(sorted(refused.items()))))
+            receipt = yield from ask(WriteLines(tuple(found), tuple(sorted(refused.items()))))
         refused.update(receipt.rejected_lines)
         return _answer(refused, "log records", "rejectedLogRecords", media)
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from msgspec import Meta, field
 
 from jobmeter import __version__
-from jobmeter.dialects.base import Steps, execute, only
+from jobmeter.dialects.base import Steps, ask, constant
 from jobmeter.dialects.base.request import Request
 from jobmeter.dialects.prometheus import answers
 from jobmeter.dialects.prometheus.facts import FACTS
@@ -74,9 +74,9 @@ class LabelsRequest(NamesRequest, frozen=True, kw_only=True):
             return answers.names((name for one in found for name, _ in one.labels), self.limit)
         names = {NAME}
         for name, part in _PARTS.items():
-            some = yield from execute(NamesQuestion(part=part, limit=1))
+            some = yield from ask(NamesQuestion(part=part, limit=1))
             names |= {name} if some else set()
-        stored = yield from execute(NamesQuestion(part=NamePart.LABEL, limit=MOST_NAMES))
+        stored = yield from ask(NamesQuestion(part=NamePart.LABEL, limit=MOST_NAMES))
         return answers.names((*names, *(one.replace(".", "_") for one in stored)), self.limit)
 
 
@@ -100,12 +100,12 @@ class LabelValuesRequest(NamesRequest, frozen=True, kw_only=True):
 def _stored_values(label: str) -> Generator[Question[Any], Any, list[str] | None]:
     """Return the values of a label that is a field of our series; None for any other one."""
     if label == NAME:
-        stored = yield from execute(NamesQuestion(part=NamePart.METRIC, limit=MOST_NAMES))
+        stored = yield from ask(NamesQuestion(part=NamePart.METRIC, limit=MOST_NAMES))
         return [name for one in stored for name in names_of(one)]
     part = _PARTS.get(label)
     if part is None:
         return None
-    found = yield from execute(NamesQuestion(part=part, limit=MOST_NAMES))
+    found = yield from ask(NamesQuestion(part=part, limit=MOST_NAMES))
     return found
 
 
@@ -132,7 +132,7 @@ class MetadataRequest(Request, frozen=True, kw_only=True):
             rows = {self.metric: _catalogue()[self.metric]} if known else {}
         else:
             rows = dict(list(_catalogue().items())[: self.limit or None])
-        return only(answers.success(rows))
+        return constant(answers.success(rows))
 
 
 @operation(f"GET {API}/status/buildinfo", "metrics:read", name="buildinfo")
@@ -141,7 +141,7 @@ class BuildInfoRequest(Request, frozen=True):
 
     def _steps(self) -> Steps:
         empty = dict.fromkeys(("branch", "buildUser", "buildDate", "goVersion"), "")
-        return only(answers.success({"version": _VERSION, "revision": f"jobmeter-{__version__}", **empty}))
+        return constant(answers.success({"version": _VERSION, "revision": f"jobmeter-{__version__}", **empty}))
 
 
 @operation(f"GET, POST {API}/query_exemplars", "metrics:read", name="query_exemplars")
@@ -149,4 +149,4 @@ class ExemplarsRequest(QueryRequest, frozen=True):
     """Gives no exemplars: traces have an API of their own."""
 
     def _steps(self) -> Steps:
-        return only(answers.success([]))
+        return constant(answers.success([]))

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from jobmeter.dialects.base import Steps, execute
+from jobmeter.dialects.base import Steps, ask
 from jobmeter.dialects.base.request import Request
 from jobmeter.dialects.prometheus import answers
 from jobmeter.dialects.prometheus.requests import API, operation
@@ -27,8 +27,8 @@ class RulesRequest(Request, frozen=True, kw_only=True):
     def _steps(self) -> Steps:
         if self.type and self.type not in _KINDS:
             raise InvalidRequestError(f'invalid parameter "type": not supported value "{self.type[:64]}"', "type")
-        groups = yield from execute(RulesQuestion())
-        page = yield from execute(AlertsQuestion())
+        groups = yield from ask(RulesQuestion())
+        page = yield from ask(AlertsQuestion())
         by_rule: dict[str, list[Alert]] = {}
         for one in page.alerts:
             by_rule.setdefault(one.rule, []).append(one)
@@ -59,7 +59,7 @@ class AlertsRequest(Request, frozen=True):
     """Gives the pending and firing alerts. `alertname` is the name of the rule."""
 
     def _steps(self) -> Steps:
-        page = yield from execute(AlertsQuestion())
+        page = yield from ask(AlertsQuestion())
         return answers.success({"alerts": [_alert(one) for one in page.alerts]})
 
 

@@ -6,9 +6,10 @@ from typing import Annotated
 from msgspec import Meta, field
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Answer, Steps, WriteSamples, accounted_for, execute
+from jobmeter.dialects.base import Answer, Steps, WriteSamples, accounted_for, ask
+from jobmeter.dialects.base.errors import Headers
 from jobmeter.dialects.base.request import HEADER, Request
-from jobmeter.dialects.prometheus.errors import ENCODING, TEXT, TYPE, Headers, text
+from jobmeter.dialects.prometheus.errors import ENCODING, TEXT, TYPE, text
 from jobmeter.dialects.prometheus.requests import operation
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.ingest.receipt import Receipt
@@ -71,7 +72,7 @@ class RemoteWrite(Request, frozen=True, kw_only=True):
         rejected = Counter({**refused, **passed})
         receipt = Receipt()
         if len(batch) or +rejected:
-            receipt = yield from execute(WriteSamples(batch=batch, rejected=tuple(sorted((+rejected).items()))))
+            receipt = yield from ask(WriteSamples(batch=batch, rejected=tuple(sorted((+rejected).items()))))
         refused.update(receipt.rejected)
         headers = _counts(receipt, written) if message == _TWO else ()
         if refused:

@@ -98,9 +98,11 @@ class AcmeDriver:
                 device.finish(self._patience)
         return self._devices
 
-    def close(self) -> None:
+    def close(self) -> bool:
         for device in self._devices:
+            device.detach()
             device.close()
+        return not any(device.busy for device in self._devices)
 
 
 def _open(clock: Clock, machine: Machine, patience: float) -> Driver[AcmeDevice]:

@@ -320,7 +320,7 @@ def test_a_gpu_that_is_not_there_any_more(bench):
     assert [(one[0], one[2], one[4] is not None) for one in bench.allocations()] == [("j", "gpu7", True)]
 
 
-OPENING = {Call.HANDLE, Call.UUID, Call.MINOR, Call.NAME, Call.PCI}
+OPENING = {Call.HANDLE, Call.UUID, Call.MINOR, Call.NAME, Call.PCI, Call.SERIAL}
 BLOCKING = sorted(set(Call) - {Call.MEMORY, Call.PROCESS_LIST_V2, Call.MPS_LIST_V2})
 """Without those that old drivers alone are asked."""
 

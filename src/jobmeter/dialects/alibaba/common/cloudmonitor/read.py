@@ -9,7 +9,7 @@ from jobmeter.dialects.alibaba.common.cloudmonitor.dimensions import FIELD, MOST
 from jobmeter.dialects.alibaba.common.cloudmonitor.names import MonitoredMeasure, MonitoredPart
 from jobmeter.dialects.alibaba.common.cloudmonitor.request import MonitoringRequest, PointPosition
 from jobmeter.dialects.alibaba.common.operation import Lookup, pod_ids
-from jobmeter.dialects.base import execute
+from jobmeter.dialects.base import ask
 from jobmeter.errors import LimitExceededError, NotFoundError
 from jobmeter.model.catalog import Aggregate
 from jobmeter.model.job import Condition, Job, JobFilter, JobState, Operator
@@ -103,7 +103,7 @@ def _targets(request: MonitoringRequest, strict: bool) -> Lookup[list[_Target]]:
     found = []
     for name, filter_of in sorted(by_job.items()):
         try:
-            view = yield from execute(JobQuestion(JobRef(name)))
+            view = yield from ask(JobQuestion(JobRef(name)))
         except NotFoundError:
             if strict:
                 raise
@@ -116,9 +116,9 @@ def _running(resource: MonitoredResource, span: TimeRange) -> Lookup[list[str]]:
     """Return the jobs of a member without a job: those that ran in the range."""
     workspaces = frozenset({resource.workspace}) if resource.workspace else frozenset()
     ended = Condition("end", Operator.BETWEEN, (span.start_ms, None))
-    running = yield from execute(JobFilter(states=frozenset({JobState.RUNNING}), workspaces=workspaces, limit=MOST + 1))
+    running = yield from ask(JobFilter(states=frozenset({JobState.RUNNING}), workspaces=workspaces, limit=MOST + 1))
     closed = frozenset(state for state in JobState if state.finished)
-    past = yield from execute(JobFilter(states=closed, workspaces=workspaces, conditions=(ended,), limit=MOST + 1))
+    past = yield from ask(JobFilter(states=closed, workspaces=workspaces, conditions=(ended,), limit=MOST + 1))
     jobs = [job for job in (*running.jobs, *past.jobs) if job.start is None or job.start < span.end_ms]
     return [job.id for job in jobs]
 
@@ -154,7 +154,7 @@ def _figures(
     measure = request.measure
 
     def values(name: str, statistic: Statistic, how: Aggregate | None) -> Lookup[_Values]:
-        result = yield from execute(
+        result = yield from ask(
             MetricQuery(
                 subject=JobRef(target.job.id, target.job.project),
                 metrics=(name,),

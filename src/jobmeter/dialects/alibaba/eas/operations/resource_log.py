@@ -10,7 +10,7 @@ from msgspec import Meta
 from jobmeter.access.limit import Per, Rate
 from jobmeter.dialects.alibaba.common.operation import AlibabaRequest, answer, json_operation, operation
 from jobmeter.dialects.alibaba.eas.names import READY, UNAVAILABLE
-from jobmeter.dialects.base import CreateShipper, DeleteShipper, ShipperQuestion, Steps, execute
+from jobmeter.dialects.base import CreateShipper, DeleteShipper, ShipperQuestion, Steps, ask
 from jobmeter.model.shipper import Shipper
 
 _PATH = "/api/v2/resources/{ClusterId}/{ResourceId}/log"
@@ -36,7 +36,7 @@ class CreateResourceLog(LogRequest, frozen=True, kw_only=True):
 
     def _steps(self) -> Steps:
         group = self.resource_id
-        made = yield from execute(CreateShipper(group, self.project_name, self.log_store))
+        made = yield from ask(CreateShipper(group, self.project_name, self.log_store))
         return answer({"Message": f"The logs of {group} are shipped to {made.sink_project}/{made.logstore}."}, self)
 
 
@@ -49,7 +49,7 @@ class DescribeResourceLog(LogRequest, frozen=True, kw_only=True):
     """
 
     def _steps(self) -> Steps:
-        found = yield from execute(ShipperQuestion(self.resource_id))
+        found = yield from ask(ShipperQuestion(self.resource_id))
         body = {
             "ProjectName": found.sink_project,
             "LogStore": found.logstore,
@@ -68,7 +68,7 @@ class DeleteResourceLog(LogRequest, frozen=True, kw_only=True):
 
     def _steps(self) -> Steps:
         group = self.resource_id
-        gone = yield from execute(DeleteShipper(group))
+        gone = yield from ask(DeleteShipper(group))
         message = f"The logs of {group} are not shipped any more. {gone.waiting} lines that had arrived were not."
         return answer({"Message": message}, self)
 

@@ -20,7 +20,7 @@ from jobmeter.dialects.alibaba.common.listing import present
 from jobmeter.dialects.alibaba.common.operation import answer, given, operation
 from jobmeter.dialects.alibaba.common.times import stamp
 from jobmeter.dialects.alibaba.eas.names import READY, PageRequest, cluster_of
-from jobmeter.dialects.base import Steps, whole
+from jobmeter.dialects.base import Steps, rounded_up
 from jobmeter.dialects.base.request import Choice
 
 SORTS: Mapping[str, GroupSort] = MappingProxyType(
@@ -87,7 +87,7 @@ def _resource(one: SizedGroup) -> dict[str, Any]:
             "ClusterId": cluster_of(one.group.clusters),
             "Status": READY,
             "InstanceCount": one.nodes,
-            "CpuCount": whole(capacity.cpu) or None,
+            "CpuCount": rounded_up(capacity.cpu) or None,
             "GpuCount": capacity.devices if known else None,
             "CreateTime": stamp(one.group.created),
             "UpdateTime": stamp(one.group.updated),

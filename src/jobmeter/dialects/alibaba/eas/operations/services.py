@@ -28,7 +28,7 @@ from jobmeter.dialects.alibaba.common.operation import (
 )
 from jobmeter.dialects.alibaba.common.times import stamp
 from jobmeter.dialects.alibaba.eas.names import NAME, STATUS, PageRequest, cluster_of
-from jobmeter.dialects.base import Steps, execute, whole
+from jobmeter.dialects.base import Steps, ask, rounded_up
 from jobmeter.dialects.base.request import Choice
 from jobmeter.errors import NotFoundError
 from jobmeter.model.job import Condition, Job, JobFilter, JobPage, JobState, JobView, Operator, Replica
@@ -88,7 +88,7 @@ class ListServices(PageRequest, frozen=True, kw_only=True):
 
     def _steps(self) -> Steps:
         question = self._question()
-        found = JobPage([], 0) if question is None else (yield from execute(question))
+        found = JobPage([], 0) if question is None else (yield from ask(question))
         views = yield from _views(found.jobs)
         body = {
             "Services": [_service(view) for view in views],
@@ -174,7 +174,7 @@ class DescribeServiceLog(AlibabaRequest, frozen=True, kw_only=True):
             count=True,
         )
         nothing = self.ip or self.container_name != CONTAINER or newest < (previous or 0)
-        found = LogPage([], 0) if nothing else (yield from execute(question))
+        found = LogPage([], 0) if nothing else (yield from ask(question))
         total = len(found.lines) if found.total is None else found.total
         body = {
             "Logs": [line.text for line in found.lines],
@@ -188,21 +188,21 @@ class DescribeServiceLog(AlibabaRequest, frozen=True, kw_only=True):
 def _views(jobs: list[Job]) -> Lookup[list[JobView]]:
     """Return the jobs with their replicas, in their order; a job that was deleted meanwhile has none."""
     names = tuple((job.project, job.id) for job in jobs)
-    views = (yield from execute(JobViewsQuestion(names))) if names else []
+    views = (yield from ask(JobViewsQuestion(names))) if names else []
     found = {(view.job.project, view.job.id): view for view in views}
     return [found.get((job.project, job.id)) or JobView(job=job, replicas=[], allocations=[]) for job in jobs]
 
 
 def _job_of(name: str) -> Lookup[JobView]:
     try:
-        return (yield from execute(JobQuestion(JobRef(name))))
+        return (yield from ask(JobQuestion(JobRef(name))))
     except NotFoundError:
         named = (Condition("name", Operator.IN, (name,)),)
-        page = yield from execute(JobFilter(conditions=named, limit=1))
+        page = yield from ask(JobFilter(conditions=named, limit=1))
         if not page.jobs:
             raise NotFoundError(f"The specified ServiceName {name} does not exist.", "job", name) from None
         [job] = page.jobs
-        return (yield from execute(JobQuestion(JobRef(job.id, job.project))))
+        return (yield from ask(JobQuestion(JobRef(job.id, job.project))))
 
 
 def _service(view: JobView) -> dict[str, Any]:
@@ -217,8 +217,8 @@ def _service(view: JobView) -> dict[str, Any]:
         "CallerUid": job.user,
         "WorkspaceId": job.workspace,
         **dict.fromkeys(("Resource", "QuotaId"), job.resource_group),
-        "Cpu": None if cpu is None else whole(cpu),
-        "Memory": None if memory is None else whole(memory / _MIB),
+        "Cpu": None if cpu is None else rounded_up(cpu),
+        "Memory": None if memory is None else rounded_up(memory / _MIB),
         "Gpu": promised_devices(job),
         **_instances(view),
         "Labels": [{"LabelKey": name, "LabelValue": value} for name, value in job.labels.items()],

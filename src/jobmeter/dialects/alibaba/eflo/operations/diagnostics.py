@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from jobmeter.access.limit import Per, Rate
 from jobmeter.dialects.alibaba.common.operation import AlibabaRequest, JsonText, answer, given, operation
-from jobmeter.dialects.base import MissingFieldError, Steps, execute
+from jobmeter.dialects.base import MissingFieldError, Steps, ask
 from jobmeter.dialects.base.request import BODY
 from jobmeter.errors import InvalidRequestError, NotFoundError
 from jobmeter.model.event import Event
@@ -84,7 +84,7 @@ class CreateDiagnosticTask(AlibabaRequest, frozen=True, kw_only=True):
         kind = TaskType.LOGS if label == BY_LOGS or (not label and logs) else TaskType.NODE
         if kind is TaskType.LOGS and not any(log.lines for log in logs):
             raise MissingFieldError("AiJobLogInfo is mandatory for this diagnostics type", "AiJobLogInfo")
-        task = yield from execute(
+        task = yield from ask(
             NewTask(
                 type=kind,
                 cluster=self.cluster_id,
@@ -134,7 +134,7 @@ class ListDiagnosticResults(AlibabaRequest, frozen=True, kw_only=True):
             limit=size,
         )
         # A task has one type: two different types match no task.
-        page = TaskPage([], 0) if len(kinds) > 1 else (yield from execute(question))
+        page = TaskPage([], 0) if len(kinds) > 1 else (yield from ask(question))
         token = page.tasks[-1].id if len(page.tasks) == size else ""
         body = {"DiagnosticResults": [_row(task) for task in page.tasks], "MaxResults": size, "NextToken": token}
         return answer(body, self)
@@ -152,7 +152,7 @@ class DescribeDiagnosticResult(AlibabaRequest, frozen=True, kw_only=True):
     diagnostic_id: Annotated[str, BODY, Meta(description="The task.")]
 
     def _steps(self) -> Steps:
-        page = yield from execute(TaskFilter(ids=(self.diagnostic_id,), limit=1))
+        page = yield from ask(TaskFilter(ids=(self.diagnostic_id,), limit=1))
         if not page.tasks:
             name = self.diagnostic_id[:64]
             raise NotFoundError(f"The specified DiagnosticId {name} does not exist.", "task", name)

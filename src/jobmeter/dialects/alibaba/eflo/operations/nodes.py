@@ -17,7 +17,7 @@ from msgspec import Meta
 from jobmeter.dialects.alibaba.common.listing import present
 from jobmeter.dialects.alibaba.common.operation import AlibabaRequest, JsonText, answer, operation
 from jobmeter.dialects.alibaba.common.times import stamp
-from jobmeter.dialects.base import Steps, execute
+from jobmeter.dialects.base import Steps, ask
 from jobmeter.dialects.base.request import BODY, ParameterKind, ParameterReader, ParameterSlot, listed
 from jobmeter.errors import InvalidRequestError, NotFoundError
 from jobmeter.model.order import natural
@@ -76,7 +76,7 @@ class ListClusterNodes(AlibabaRequest, frozen=True, kw_only=True):
         after = _name_of(self.next_token)
         nothing = bool(self.tags or self.node_group_id)
         question = NodesQuestion(clusters=frozenset({self.cluster_id}), silent_ms=self.context.silent_ms)
-        found = yield from execute(question)
+        found = yield from ask(question)
         if not found:
             name = self.cluster_id[:64]
             raise NotFoundError(f"The specified ClusterId {name} does not exist.", "cluster", name)
@@ -107,7 +107,7 @@ class DescribeNode(AlibabaRequest, frozen=True, kw_only=True):
 
     def _steps(self) -> Steps:
         question = NodesQuestion(names=frozenset({self.node_id}), silent_ms=self.context.silent_ms)
-        found = yield from execute(question)
+        found = yield from ask(question)
         if not found:
             name = self.node_id[:64]
             raise NotFoundError(f"The specified NodeId {name} does not exist.", "node", name)

@@ -8,7 +8,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from jobmeter.dialects.alibaba.common.operation import AlibabaRequest, answer, operation
-from jobmeter.dialects.base import Steps, execute
+from jobmeter.dialects.base import Steps, ask
 from jobmeter.dialects.base.request import BODY
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.log import LogLine
@@ -62,7 +62,7 @@ class ListSyslogs(AlibabaRequest, frozen=True, kw_only=True):
             descending=self.reverse,
             limit=MOST,
         )
-        found = yield from execute(LogSearch(question=question, token=self.next_token, field="NextToken"))
+        found = yield from ask(LogSearch(question=question, token=self.next_token, field="NextToken"))
         body: dict[str, object] = {"Logs": [_log(line) for line in found.lines]}
         return answer({**body, "NextToken": found.token} if found.token else body, self)
 

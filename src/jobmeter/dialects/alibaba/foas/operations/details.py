@@ -15,7 +15,7 @@ from jobmeter.dialects.alibaba.foas.answers import number, reply
 from jobmeter.dialects.alibaba.foas.instances import BATCH, job_name, job_type, own
 from jobmeter.dialects.alibaba.foas.names import METRICS
 from jobmeter.dialects.alibaba.foas.requests import INSTANCE_PATH, InstanceRequest, operation
-from jobmeter.dialects.base import Steps, execute, whole
+from jobmeter.dialects.base import Steps, ask, rounded_up
 from jobmeter.errors import NotFoundError
 from jobmeter.model.catalog import Aggregate
 from jobmeter.model.event import Event, EventFilter, EventSource, EventType, Level
@@ -64,7 +64,7 @@ class GetInstanceDetail(InstanceRequest, frozen=True):
         start, end = job_start(job), job_end(job)
         last = now_ms if end is None else end
         question = SeriesQuestion(jobs=(job_key(job.project, job.id),), since_ms=max(0, last - _RECENT_MS))
-        found = yield from execute(question)
+        found = yield from ask(question)
         state = _state(job)
         detail = {
             "jid": job.id,
@@ -153,7 +153,7 @@ class GetInstanceExceptions(InstanceRequest, frozen=True):
             descending=True,
             limit=MOST_EXCEPTIONS,
         )
-        page = yield from execute(question)
+        page = yield from ask(question)
         found = [event for event in page.events if event.level is Level.ERROR or event.reason == _RESTARTED]
         nodes = yield from _nodes(job, found)
         root = present({"root-exception": found[0].message, "timestamp": found[0].time} if found else _error(job))
@@ -181,8 +181,8 @@ class GetInstanceResource(InstanceRequest, frozen=True):
         now_ms = self.context.now_ms
         cpu, memory = yield from _allowed(job, now_ms)
         fields = {
-            "AllocatedMB": None if memory is None else whole(memory / _MIB),
-            "AllocatedVirtualCores": None if cpu is None else whole(cpu),
+            "AllocatedMB": None if memory is None else rounded_up(memory / _MIB),
+            "AllocatedVirtualCores": None if cpu is None else rounded_up(cpu),
             **(yield from _total(job, now_ms)),
         }
         return reply(self, "GetInstanceResource", {"Resource": present(fields)})
@@ -227,7 +227,7 @@ def _last(job: Job, metrics: tuple[str, ...], now_ms: int) -> Lookup[dict[str, i
     """Return the last value of each metric in the last day of the job; missing metrics are left out."""
     end = job_end(job)
     last = now_ms if end is None else min(now_ms, end)
-    result = yield from execute(
+    result = yield from ask(
         MetricQuery(
             subject=JobRef(job.id, job.project),
             metrics=metrics,
@@ -262,7 +262,7 @@ def _nodes(job: Job, events: Sequence[Event]) -> Lookup[dict[str, str]]:
     """Return the node of each replica, else its name, if any event names a replica."""
     if not any(event.replica for event in events):
         return {}
-    view = yield from execute(JobQuestion(JobRef(job.id, job.project)))
+    view = yield from ask(JobQuestion(JobRef(job.id, job.project)))
     nodes = {replica.name: replica.node for replica in sorted(view.replicas, key=lambda one: one.attempt)}
     return {event.replica: nodes.get(event.replica) or event.replica for event in events}
 
@@ -275,7 +275,7 @@ def _allowed(job: Job, now_ms: int) -> Lookup[list[float | None]]:
     """Return each of ``LIMITS`` of the running replicas together: as measured lately, else as recorded."""
     if job.state is not JobState.RUNNING:
         return [0.0, 0.0]
-    result = yield from execute(
+    result = yield from ask(
         MetricQuery(
             subject=JobRef(job.id, job.project),
             metrics=LIMITS,
@@ -287,7 +287,7 @@ def _allowed(job: Job, now_ms: int) -> Lookup[list[float | None]]:
         )
     )
     measured = {line.metric: float(line.value[-1]) for line in result.lines}
-    view = yield from execute(JobQuestion(JobRef(job.id, job.project)))
+    view = yield from ask(JobQuestion(JobRef(job.id, job.project)))
     running = {one.name for one in view.replicas if (one.state or job.state) is JobState.RUNNING and one.end is None}
     found: list[float | None] = []
     for limit in LIMITS:
@@ -302,9 +302,9 @@ def _total(job: Job, now_ms: int) -> Lookup[dict[str, int]]:
         return {}
     span = TimeRange(max(0, now_ms - _RECENT_MS), now_ms)
     try:
-        found = yield from execute(CapacityQuestion(group=GroupRef(job.resource_group), range=span))
+        found = yield from ask(CapacityQuestion(group=GroupRef(job.resource_group), range=span))
     except NotFoundError:  # a key that does not see all of the queue
         return {}
     # No machine has no core and no memory: the sizes of such a queue are unknown.
-    known = {"TotalMB": whole(found.memory / _MIB), "TotalVirtualCores": whole(found.cpu)}
+    known = {"TotalMB": rounded_up(found.memory / _MIB), "TotalVirtualCores": rounded_up(found.cpu)}
     return {name: value for name, value in known.items() if value}

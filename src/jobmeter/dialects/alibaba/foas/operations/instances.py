@@ -32,7 +32,7 @@ from jobmeter.dialects.alibaba.foas.requests import (
     ProjectRequest,
     operation,
 )
-from jobmeter.dialects.base import Steps, StopJob, execute
+from jobmeter.dialects.base import Steps, StopJob, ask
 from jobmeter.dialects.base.request import Choice
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.catalog import Aggregate
@@ -151,7 +151,7 @@ class ModifyInstanceState(InstanceRequest, frozen=True, kw_only=True):
                 "expectState",
             )
         job = yield from self.instance()
-        yield from execute(StopJob(JobRef(job.id, job.project)))
+        yield from ask(StopJob(JobRef(job.id, job.project)))
         return reply(self, "ModifyInstanceState", {})
 
 
@@ -199,7 +199,7 @@ def _delay(job: Job, now_ms: int) -> Lookup[dict[str, int]]:
     """Return the business delay in milliseconds of a running instance, if it was reported lately."""
     if job.state is not JobState.RUNNING:
         return {}
-    result = yield from execute(
+    result = yield from ask(
         MetricQuery(
             subject=JobRef(job.id, job.project),
             metrics=(DELAY,),

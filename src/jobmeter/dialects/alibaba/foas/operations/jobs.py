@@ -33,7 +33,7 @@ from jobmeter.dialects.alibaba.foas.requests import (
     json_object,
     operation,
 )
-from jobmeter.dialects.base import Context, RecordJobs, Steps, execute
+from jobmeter.dialects.base import Context, RecordJobs, Steps, ask
 from jobmeter.dialects.base.request import Choice
 from jobmeter.errors import ConflictError
 from jobmeter.model.job import Job, JobState
@@ -128,7 +128,7 @@ class CreateFlinkJob(ProjectRequest, frozen=True, kw_only=True):
             resource_group=self.queue_name or None,
             extra={NAME: {key: value for key, value in stored.items() if value}},
         )
-        yield from execute(RecordJobs(Records(jobs=[record])))
+        yield from ask(RecordJobs(Records(jobs=[record])))
         return reply(self, "CreateJob", {})
 
 
@@ -151,7 +151,7 @@ class StartJob(JobRequest, frozen=True, kw_only=True):
         started = _started(project, name, jobs, self.context)
         extra = {NAME: {"parameterJson": parameters}} if parameters else None
         record = msgspec.structs.replace(started, state=JobState.RUNNING, start=self.context.now_ms, extra=extra)
-        yield from execute(RecordJobs(Records(jobs=[record])))
+        yield from ask(RecordJobs(Records(jobs=[record])))
         number = instance_id(Job(id=record.job_id, project=project_of(project)))
         # The SDKs for Java and Go read it under this name.
         return reply(self, "StartJob", {"instanceId": number})

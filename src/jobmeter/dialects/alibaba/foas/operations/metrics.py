@@ -21,7 +21,7 @@ from jobmeter.dialects.alibaba.foas.metric_json import MetricRequest
 from jobmeter.dialects.alibaba.foas.names import CLUSTER_METRICS, CPU_MODES, CPU_PREFIX, METRICS
 from jobmeter.dialects.alibaba.foas.requests import JOB_PATH, LARGEST_ID, JobRequest, operation
 from jobmeter.dialects.alibaba.foas.series import lines_of, tagged
-from jobmeter.dialects.base import Steps, execute, rounded
+from jobmeter.dialects.base import Steps, ask, rounded
 from jobmeter.dialects.base.request import QUERY
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.catalog import Aggregate
@@ -124,12 +124,12 @@ def _nodes(cluster: str, query: MetricRequest, span: TimeRange, statistic: Stati
         aggregate=_JOINED.get(query.aggregator),
     )
     if not query.name.startswith(CPU_PREFIX):
-        result = yield from execute(question)
+        result = yield from ask(question)
         return result.lines
     # A rate has one value for each step, for every function.
     question = replace(question, statistic=Statistic.MEAN, aggregate=None)
-    whole = yield from execute(question)
-    part = yield from execute(replace(question, labels=(("mode", query.name.removeprefix(CPU_PREFIX)),)))
+    whole = yield from ask(question)
+    part = yield from ask(replace(question, labels=(("mode", query.name.removeprefix(CPU_PREFIX)),)))
     return list(_shares(part.lines, whole.lines))
 
 

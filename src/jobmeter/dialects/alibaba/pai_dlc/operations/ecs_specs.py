@@ -12,7 +12,7 @@ from msgspec import Meta
 from jobmeter.dialects.alibaba.common.listing import in_order, present
 from jobmeter.dialects.alibaba.common.operation import ORDER, AlibabaRequest, answer, operation
 from jobmeter.dialects.alibaba.pai_dlc.specs import GIB
-from jobmeter.dialects.base import Steps, execute, whole
+from jobmeter.dialects.base import Steps, ask, rounded_up
 from jobmeter.dialects.base.request import Choice
 from jobmeter.model.instance_types import MOST_JOBS, named_types, type_id
 from jobmeter.model.job import InstanceType, Job, JobFilter
@@ -55,7 +55,7 @@ class ListEcsSpecs(AlibabaRequest, frozen=True, kw_only=True):
     page_size: Annotated[int, Meta(ge=1, le=1000)] = 10
 
     def _steps(self) -> Steps:
-        page = yield from execute(JobFilter(limit=MOST_JOBS))
+        page = yield from ask(JobFilter(limit=MOST_JOBS))
         found = [
             (kind, job)
             for kind, job in named_types(page.jobs)
@@ -84,7 +84,7 @@ def _spec(kind: InstanceType) -> dict[str, Any]:
         "InstanceType": type_id(kind),
         "AcceleratorType": _accelerator(kind),
         "ResourceType": _resource_type(kind),
-        "Cpu": None if kind.cpu is None else whole(kind.cpu),
+        "Cpu": None if kind.cpu is None else rounded_up(kind.cpu),
         "Memory": _gibibytes(kind.memory),
         "Gpu": kind.gpu_count,
         "GpuType": kind.gpu_type,
@@ -94,4 +94,4 @@ def _spec(kind: InstanceType) -> dict[str, Any]:
 
 
 def _gibibytes(size: int | None) -> int | None:
-    return None if size is None else whole(size / GIB)
+    return None if size is None else rounded_up(size / GIB)

@@ -13,7 +13,7 @@ from jobmeter.dialects.alibaba.common.times import plain
 from jobmeter.dialects.alibaba.pai_dlc.pods import find, pod_id, pod_uid
 from jobmeter.dialects.alibaba.pai_dlc.requests import WEEK, JobRequest, PodRequest, WeekEnd, WeekStart
 from jobmeter.dialects.alibaba.pai_dlc.states import WORDS
-from jobmeter.dialects.base import Steps, execute
+from jobmeter.dialects.base import Steps, ask
 from jobmeter.model.event import Event, EventFilter, EventSource
 from jobmeter.model.job import Job, JobState
 from jobmeter.model.time import TimeRange
@@ -69,7 +69,7 @@ class GetPodEvents(PodRequest, frozen=True, kw_only=True):
 
 def _events(job: Job, replica: str, span: TimeRange, most: int) -> Lookup[list[Event]]:
     """Return the newest events, oldest first."""
-    page = yield from execute(
+    page = yield from ask(
         EventFilter(
             projects=frozenset({job.project}),
             jobs=(job.id,),

@@ -11,7 +11,7 @@ from jobmeter.dialects.alibaba.pai_dlc import items
 from jobmeter.dialects.alibaba.pai_dlc.requests import WEEK, WeekEnd, WeekStart
 from jobmeter.dialects.alibaba.pai_dlc.specs import GIB, Totals
 from jobmeter.dialects.alibaba.pai_dlc.states import STATUS, STATUSES
-from jobmeter.dialects.base import Steps, execute
+from jobmeter.dialects.base import Steps, ask
 from jobmeter.dialects.base.request import Choice
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.job import Condition, JobFilter, JobPage, JobState, Operator
@@ -140,7 +140,7 @@ class ListJobs(AlibabaRequest, frozen=True, kw_only=True):
 
     def _steps(self) -> Steps:
         question = self._filter()
-        page = JobPage([], 0) if question is None else (yield from execute(question))
+        page = JobPage([], 0) if question is None else (yield from ask(question))
         jobs = [items.listed(job, self.context.now_ms) for job in page.jobs]
         return answer({"Jobs": jobs, "TotalCount": page.total}, self)
 

@@ -12,15 +12,15 @@ from jobmeter.dialects.alibaba.common.operation import (
     Step,
     answer,
     in_their_unit,
-    member_name,
     operation,
     pod_ids,
 )
 from jobmeter.dialects.alibaba.pai_dlc.names import METRICS
 from jobmeter.dialects.alibaba.pai_dlc.requests import TIME_TEXT, JobRequest, Token
-from jobmeter.dialects.base import Steps, execute
+from jobmeter.dialects.base import Steps, ask
 from jobmeter.dialects.base.request import Choice
 from jobmeter.model.catalog import Metric
+from jobmeter.model.series import member_name
 from jobmeter.model.time import HOUR, MINUTE
 from jobmeter.query.request import By, Line, MetricQuery
 
@@ -41,7 +41,7 @@ class GetJobMetrics(JobRequest, frozen=True, kw_only=True):
     token: Token = ""
 
     def _steps(self) -> Steps:
-        result = yield from execute(
+        result = yield from ask(
             MetricQuery(
                 subject=self.ref,
                 metrics=(self.metric_type.name,),
@@ -53,7 +53,10 @@ class GetJobMetrics(JobRequest, frozen=True, kw_only=True):
         view = yield from self.view()
         pods = pod_ids(view)
         members = [
-            {"PodId": pods.get(line.replica) or f"{view.job.id}-{member_name(line)}", "Metrics": _points(line)}
+            {
+                "PodId": pods.get(line.replica) or f"{view.job.id}-{member_name(line.replica, line.node)}",
+                "Metrics": _points(line),
+            }
             for line in result.lines
         ]
         return answer({"JobId": view.job.id, "PodMetrics": members}, self)

@@ -7,7 +7,7 @@ from msgspec import Meta
 from jobmeter.dialects.alibaba.common.operation import answer, operation
 from jobmeter.dialects.alibaba.pai_dlc import items
 from jobmeter.dialects.alibaba.pai_dlc.requests import JobRequest
-from jobmeter.dialects.base import Steps, execute
+from jobmeter.dialects.base import Steps, ask
 from jobmeter.model.event import EventFilter, EventPage, EventSource
 
 MAX_STATES = 1000
@@ -35,6 +35,6 @@ class GetJob(JobRequest, frozen=True, kw_only=True):
             sources=frozenset({EventSource.STATE}),
             limit=MAX_STATES,
         )
-        page = (yield from execute(question)) if self.need_detail else EventPage([], 0)
+        page = (yield from ask(question)) if self.need_detail else EventPage([], 0)
         changes = [event for event in page.events if not event.replica]
         return answer(items.alone(view, changes, self.context.now_ms, detail=self.need_detail), self)

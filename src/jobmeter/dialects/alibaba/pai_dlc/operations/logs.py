@@ -11,7 +11,7 @@ from jobmeter.dialects.alibaba.common.instances import CONTAINER
 from jobmeter.dialects.alibaba.common.operation import answer, operation
 from jobmeter.dialects.alibaba.pai_dlc.pods import find, pod_id, pod_uid
 from jobmeter.dialects.alibaba.pai_dlc.requests import WEEK, PodRequest, WeekEnd, WeekStart
-from jobmeter.dialects.base import Steps, execute
+from jobmeter.dialects.base import Steps, ask
 from jobmeter.model.log import LogPage
 from jobmeter.model.time import NS_PER_MS
 from jobmeter.query.request import JobRef, LogQuestion
@@ -47,7 +47,7 @@ class GetPodLogs(PodRequest, frozen=True, kw_only=True):
             limit=self.max_lines,
         )
         requested = not self.containers or CONTAINER in self.containers
-        page = (yield from execute(question)) if requested else LogPage([])
+        page = (yield from ask(question)) if requested else LogPage([])
         body = {
             "JobId": view.job.id,
             "PodId": pod_id(replica, view.job),

@@ -15,7 +15,7 @@ from jobmeter.dialects.alibaba.pai_dlc.items import STORED_FIELDS, own
 from jobmeter.dialects.alibaba.pai_dlc.names import NAME
 from jobmeter.dialects.alibaba.pai_dlc.operations.job_list import sums
 from jobmeter.dialects.alibaba.pai_dlc.requests import JobRequest, job_view
-from jobmeter.dialects.base import Context, DeleteJob, RecordJobs, Steps, StopJob, execute
+from jobmeter.dialects.base import Context, DeleteJob, RecordJobs, Steps, StopJob, ask
 from jobmeter.dialects.base.request import Choice
 from jobmeter.errors import ConflictError, InvalidRequestError
 from jobmeter.model.job import JobState
@@ -95,7 +95,7 @@ class CreateJob(AlibabaRequest, frozen=True, kw_only=True):
             extra={NAME: {"Priority": 1, **stored, **_search_keys(self.settings, self.resource_id, roles)}},
             replicas=[ReplicaRecord(name=name, state=JobState.QUEUED) for name in specs.pod_names(roles)],
         )
-        yield from execute(RecordJobs(Records(jobs=[record])))
+        yield from ask(RecordJobs(Records(jobs=[record])))
         return answer({"JobId": job}, self)
 
 
@@ -136,7 +136,7 @@ class UpdateJob(AlibabaRequest, frozen=True, kw_only=True):
             extra={NAME: {**changed, **({"Images": _images(roles), **sums(specs.totals(roles))} if roles else {})}},
             replicas=[ReplicaRecord(name=name, state=JobState.QUEUED) for name in added],
         )
-        yield from execute(RecordJobs(Records(jobs=[record])))
+        yield from ask(RecordJobs(Records(jobs=[record])))
         return answer({"JobId": view.job.id}, self)
 
 
@@ -148,7 +148,7 @@ class StopRequest(JobRequest, frozen=True, kw_only=True):
     """
 
     def _steps(self) -> Steps:
-        job = yield from execute(StopJob(self.ref))
+        job = yield from ask(StopJob(self.ref))
         return answer({"JobId": job.id}, self)
 
 
@@ -163,7 +163,7 @@ class DeleteRequest(JobRequest, frozen=True, kw_only=True):
         view = yield from self.view()
         if not view.job.state.finished:
             raise ConflictError(f"Job {view.job.id} has not ended: stop it before it is deleted.")
-        job = yield from execute(DeleteJob(JobRef(view.job.id, view.job.project)))
+        job = yield from ask(DeleteJob(JobRef(view.job.id, view.job.project)))
         return answer({"JobId": job.id}, self)
 
 

@@ -6,7 +6,7 @@ from msgspec import Meta
 
 from jobmeter.access.share import DEFAULT_LIFE_SECONDS, MAX_LIFE_SECONDS
 from jobmeter.dialects.alibaba.common.operation import AlibabaRequest, answer, operation
-from jobmeter.dialects.base import ShareQuestion, Steps, execute
+from jobmeter.dialects.base import ShareQuestion, Steps, ask
 from jobmeter.errors import InvalidRequestError
 from jobmeter.query.request import JobRef
 
@@ -22,5 +22,5 @@ class GetToken(AlibabaRequest, frozen=True, kw_only=True):
     def _steps(self) -> Steps:
         if self.target_type != "job":
             raise InvalidRequestError(f"TargetType {self.target_type!r} is not supported; only job is", "TargetType")
-        made = yield from execute(ShareQuestion(JobRef(self.target_id), self.expire_time))
+        made = yield from ask(ShareQuestion(JobRef(self.target_id), self.expire_time))
         return answer({"Token": made.token}, self)

@@ -2,7 +2,7 @@
 
 from jobmeter.access.forwarded import public_address
 from jobmeter.dialects.alibaba.common.operation import AlibabaRequest, answer, operation
-from jobmeter.dialects.base import Steps, TraceTokenQuestion, execute
+from jobmeter.dialects.base import Steps, TraceTokenQuestion, ask
 
 
 @operation("GET /api/v1/PAILLMTrace/XtraceToken", "traces:write")
@@ -16,7 +16,7 @@ class GetXtraceToken(AlibabaRequest, frozen=True):
 
     def _steps(self) -> Steps:
         address = public_address(self.call, self.context.public)
-        made = yield from execute(TraceTokenQuestion())
+        made = yield from ask(TraceTokenQuestion())
         http = f"{address.url}/api/otlp/traces"
         # If the address has TLS, this port is given with TLS too: an exporter must not send its token in the clear.
         grpc = "" if made.grpc_port is None else f"{address.scheme}://{address.host}:{made.grpc_port}"

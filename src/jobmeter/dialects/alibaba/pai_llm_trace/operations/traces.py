@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from jobmeter.dialects.alibaba.common.operation import AlibabaRequest, JsonText, answer, json_text, operation
 from jobmeter.dialects.alibaba.pai_llm_trace.otel import compatible, short, without_embeddings
-from jobmeter.dialects.base import Steps, execute
+from jobmeter.dialects.base import Steps, ask
 from jobmeter.dialects.base.request import Choice, ParameterKind, ParameterReader, ParameterSlot, Time
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.span import Span, SpanStatus
@@ -125,12 +125,12 @@ class ListTracesDatas(AlibabaRequest, frozen=True, kw_only=True):
     trace_reduce_method: Annotated[str, Choice(_REDUCED)] = ""
 
     def _steps(self) -> Steps:
-        page = yield from execute(self._filter())
+        page = yield from ask(self._filter())
         ids = frozenset(one.trace for one in page.traces)
         found: list[Span] = []
         if ids:
             projects = frozenset(one.project for one in page.traces)
-            found = yield from execute(SpanFilter(projects=projects, traces=ids, limit=MOST_SPANS))
+            found = yield from ask(SpanFilter(projects=projects, traces=ids, limit=MOST_SPANS))
         if len(found) == MOST_SPANS:
             raise LimitExceededError(f"these traces have {MOST_SPANS} spans and more: ask for fewer", "PageSize")
         own: dict[tuple[str, str], list[Span]] = {}

@@ -14,7 +14,7 @@ from jobmeter.dialects.alibaba.common.operation import FLAG, ORDER, TIME, Labels
 from jobmeter.dialects.alibaba.common.statuses import Statuses, states_of
 from jobmeter.dialects.alibaba.common.times import stamp
 from jobmeter.dialects.alibaba.pai_studio.names import NAME, TIME_TEXT, PageRequest, gibibytes_text, number_text
-from jobmeter.dialects.base import Steps, execute
+from jobmeter.dialects.base import Steps, ask
 from jobmeter.dialects.base.request import Choice
 from jobmeter.model.job import Condition, Job, JobFilter, JobSize, JobState, Operator, SizesQuestion
 from jobmeter.model.time import DAY
@@ -94,9 +94,9 @@ class ListTrainingJobs(PageRequest, frozen=True, kw_only=True):
     order: Annotated[bool, ORDER] = True
 
     def _steps(self) -> Steps:
-        found = yield from execute(self._question())
+        found = yield from ask(self._question())
         jobs = tuple((job.project, job.id) for job in found.jobs)
-        sizes = (yield from execute(SizesQuestion(jobs=jobs))) if jobs else []
+        sizes = (yield from ask(SizesQuestion(jobs=jobs))) if jobs else []
         members = [_member(job, replicas) for job, replicas in zip(found.jobs, sizes, strict=True)]
         return answer({"TrainingJobs": members, "TotalCount": found.total}, self)
 

@@ -16,7 +16,7 @@ from jobmeter.dialects.alibaba.common.operation import ORDER, AlibabaRequest, Lo
 from jobmeter.dialects.alibaba.common.times import stamp
 from jobmeter.dialects.alibaba.pai_studio.names import GIB, READY, Group, PageRequest, device_models
 from jobmeter.dialects.alibaba.pai_studio.operations.groups import ready
-from jobmeter.dialects.base import Steps, execute, whole
+from jobmeter.dialects.base import Steps, ask, rounded_up
 from jobmeter.dialects.base.request import Choice
 from jobmeter.query.group import NodeLoad, NodeLoadsQuestion
 from jobmeter.query.request import GroupRef
@@ -96,7 +96,7 @@ class ListResourceGroupMachineGroups(PageRequest, frozen=True, kw_only=True):
 def loads_of(request: AlibabaRequest, group: str) -> Lookup[Sequence[NodeLoad]]:
     """Return the nodes of a resource group with their current load. Raises NotFoundError for an unknown group."""
     span, silent_ms = request.lately(NOW_MS), request.context.silent_ms
-    return (yield from execute(NodeLoadsQuestion(group=GroupRef(group), range=span, silent_ms=silent_ms)))
+    return (yield from ask(NodeLoadsQuestion(group=GroupRef(group), range=span, silent_ms=silent_ms)))
 
 
 def kind_of(load: NodeLoad) -> MachineKind:
@@ -106,7 +106,7 @@ def kind_of(load: NodeLoad) -> MachineKind:
     """
     capacity = load.capacity
     return MachineKind(
-        cpu=whole(capacity.cpu) or None,
+        cpu=rounded_up(capacity.cpu) or None,
         memory=round(capacity.memory / GIB) or None,
         devices=capacity.devices or (0 if load.node.info else None),
         models=device_models(sorted(capacity.device_types)),

@@ -36,7 +36,7 @@ from jobmeter.dialects.alibaba.pai_studio.names import (
     number_text,
     percent_text,
 )
-from jobmeter.dialects.base import Answer, Steps, execute, whole
+from jobmeter.dialects.base import Answer, Steps, ask, rounded_up
 from jobmeter.dialects.base.request import Choice, listed
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.job import JobState
@@ -89,7 +89,7 @@ class GetUserViewMetrics(GroupRequest, frozen=True, kw_only=True):
     def _steps(self) -> Steps:
         group, offset = self.resource_group_id, (self.page_number - 1) * self.page_size
         question = GroupQuestion(group=GroupRef(group), range=self.lately(self.time_step), workspace=self.workspace_id)
-        found = yield from execute(question)
+        found = yield from ask(question)
         records = [_record(group, found.capacity, usage) for usage in found.users if self.user_id in ("", usage.user)]
         records = by_field(records, self.sort_by, descending=self.order)
         body = {
@@ -126,10 +126,10 @@ class GetNodeMetrics(GroupRequest, frozen=True, kw_only=True):
             raise InvalidRequestError(f"MetricType {self.metric_type!r} is not one of {names}", "MetricType")
         gpu_type = self.gpu_type.casefold()
         span = self.time_range(self.start_time, self.end_time, HOUR)
-        result = yield from execute(
+        result = yield from ask(
             MetricQuery(subject=group, metrics=metrics, range=span, step_ms=self.time_step, by=By.NODE)
         )
-        nodes = yield from execute(GroupNodesQuestion(group=group, range=span))
+        nodes = yield from ask(GroupNodesQuestion(group=group, range=span))
         types = {node.name: device_models(node.device_types) for node in nodes}
         members = [
             {"NodeID": line.node, "GPUType": types.get(line.node, ""), "Metrics": _points(line)}
@@ -150,7 +150,7 @@ class GetResourceGroupTotal(GroupRequest, frozen=True, kw_only=True):
 
     def _steps(self) -> Steps:
         question = CapacityQuestion(group=GroupRef(self.resource_group_id), range=self.lately(NOW_MS))
-        found = yield from execute(question)
+        found = yield from ask(question)
         return _amounts("total", found, self)
 
 
@@ -168,7 +168,7 @@ class GetResourceGroupRequest(GroupRequest, frozen=True, kw_only=True):
     def _steps(self) -> Steps:
         span = self.lately(DAY if self.pod_status == _STATES["Terminated"] else NOW_MS)
         group = GroupRef(self.resource_group_id)
-        found = yield from execute(RequestsQuestion(group=group, range=span, states=self.pod_status))
+        found = yield from ask(RequestsQuestion(group=group, range=span, states=self.pod_status))
         return _amounts("request", found, self)
 
 
@@ -199,13 +199,13 @@ def _record(group: str, capacity: Amounts, usage: ResourceUsage) -> dict[str, An
     devices = bool(usage.requested.devices or usage.device_jobs)
     return {
         "ResourceGroupId": group,
-        "TotalCPU": whole(capacity.cpu),
+        "TotalCPU": rounded_up(capacity.cpu),
         "CPUUsageRate": _measured(percent_text, usage.cpu, some),
         "GPUUsageRate": _measured(percent_text, usage.device, devices),
         "TotalMemory": kilobytes(capacity.memory),
         "TotalGPU": capacity.devices,
         "MemoryUsageRate": _measured(percent_text, usage.memory, some),
-        "RequestCPU": whole(usage.requested.cpu),
+        "RequestCPU": rounded_up(usage.requested.cpu),
         "RequestGPU": usage.requested.devices,
         "RequestMemory": kilobytes(usage.requested.memory),
         "NetworkInputRate": _measured(megabytes_text, usage.network_receive, some),
@@ -236,7 +236,7 @@ def _amounts(prefix: str, found: Amounts, request: AlibabaRequest) -> Answer:
     for name, count in found.device_types.items():
         counts[device_model(name)] += count
     body: dict[str, Any] = {
-        f"{prefix}CPU": whole(found.cpu),
+        f"{prefix}CPU": rounded_up(found.cpu),
         f"{prefix}GPU": found.devices,
         f"{prefix}Memory": kilobytes(found.memory),
         f"{prefix}GPUInfos": [{"type": name, "count": count} for name, count in sorted(counts.items())],

@@ -15,17 +15,17 @@ from jobmeter.dialects.alibaba.common.operation import (
     check_range,
     given,
     in_their_unit,
-    member_name,
     operation,
     ordered_range,
     pod_ids,
 )
 from jobmeter.dialects.alibaba.pai_studio.names import DEFAULT_STEP_MS, INSTANCE_METRICS, TIME_TEXT, PageRequest
-from jobmeter.dialects.base import Steps, execute, rounded
+from jobmeter.dialects.base import Steps, ask, rounded
 from jobmeter.dialects.base.request import Choice
 from jobmeter.model.catalog import Metric
 from jobmeter.model.event import Event, EventFilter
 from jobmeter.model.job import Job
+from jobmeter.model.series import member_name
 from jobmeter.model.time import HOUR, MAX_TIME_MS, NS_PER_MS, SECOND, TimeRange, ceil_to, iso
 from jobmeter.query.defaults import job_end, job_start
 from jobmeter.query.reported import JobReport, ReportedQuestion
@@ -48,9 +48,9 @@ class EventsOfJobRequest(PageRequest, frozen=True, kw_only=True):
     def events(self, instance: str) -> Steps:
         """Return the events of an instance, of all with an empty text."""
         check_range(self.start_time, self.end_time)
-        view = yield from execute(JobQuestion(JobRef(self.training_job_id)))
+        view = yield from ask(JobQuestion(JobRef(self.training_job_id)))
         offset, size = self.page
-        found = yield from execute(
+        found = yield from ask(
             EventFilter(
                 projects=frozenset({view.job.project}),
                 jobs=(view.job.id,),
@@ -83,9 +83,9 @@ class ListTrainingJobMetrics(PageRequest, frozen=True, kw_only=True):
     order: Annotated[bool, Meta(description="By time."), ORDER] = False
 
     def _steps(self) -> Steps:
-        view = yield from execute(JobQuestion(JobRef(self.training_job_id)))
+        view = yield from ask(JobQuestion(JobRef(self.training_job_id)))
         offset, size = self.page
-        found = yield from execute(
+        found = yield from ask(
             ReportedQuestion(
                 ref=JobRef(view.job.id, view.job.project),
                 range=_range_of(self.context.now_ms, (self.start_time, self.end_time), view.job),
@@ -109,7 +109,7 @@ class GetTrainingJobLatestMetrics(AlibabaRequest, frozen=True, kw_only=True):
     names: Annotated[tuple[str, ...], Meta(description="Metrics, separated by commas. Default: all.")] = ()
 
     def _steps(self) -> Steps:
-        found = yield from execute(
+        found = yield from ask(
             ReportedQuestion(
                 ref=JobRef(self.training_job_id),
                 range=TimeRange(0, MAX_TIME_MS),
@@ -138,8 +138,8 @@ class ListTrainingJobInstanceMetrics(AlibabaRequest, frozen=True, kw_only=True):
     time_step: Annotated[int, Step(SECOND)] = DEFAULT_STEP_MS
 
     def _steps(self) -> Steps:
-        view = yield from execute(JobQuestion(JobRef(self.training_job_id)))
-        result = yield from execute(
+        view = yield from ask(JobQuestion(JobRef(self.training_job_id)))
+        result = yield from ask(
             MetricQuery(
                 subject=JobRef(view.job.id, view.job.project),
                 metrics=(self.metric_type.name,),
@@ -153,11 +153,11 @@ class ListTrainingJobInstanceMetrics(AlibabaRequest, frozen=True, kw_only=True):
         nodes = {replica.name: replica.node for replica in sorted(view.replicas, key=lambda one: one.attempt)}
         members = [
             {
-                "InstanceId": pods.get(member_name(line)) or f"{view.job.id}-{member_name(line)}",
+                "InstanceId": pods.get(name) or f"{view.job.id}-{name}",
                 "NodeName": nodes.get(line.replica) or line.node,
                 "Metrics": _points(line),
             }
-            for line in result.lines
+            for line, name in ((line, member_name(line.replica, line.node)) for line in result.lines)
         ]
         return answer({"InstanceMetrics": members}, self)
 
@@ -199,9 +199,9 @@ class ListTrainingJobLogs(PageRequest, frozen=True, kw_only=True):
     def _steps(self) -> Steps:
         start, end = self.start_time, self.end_time
         check_range(start, end)
-        view = yield from execute(JobQuestion(JobRef(self.training_job_id)))
+        view = yield from ask(JobQuestion(JobRef(self.training_job_id)))
         offset, size = self.page
-        found = yield from execute(
+        found = yield from ask(
             LogQuestion(
                 ref=JobRef(view.job.id, view.job.project),
                 replicas=replicas_named(view, self.instance_id or self.worker_id),

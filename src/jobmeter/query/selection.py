@@ -13,7 +13,7 @@ from jobmeter.model.series import NO_JOB, Series, job_key
 from jobmeter.model.time import MAX_TIME_MS, TimeRange
 from jobmeter.query.request import By, series_since
 from jobmeter.query.restarts import join_restarts
-from jobmeter.query.shape import SeriesPart, SubjectKey, is_counter
+from jobmeter.query.selected_series import SeriesPart, SubjectKey, is_counter
 from jobmeter.settings import Limits
 from jobmeter.store.base import SeriesSelector, Store
 

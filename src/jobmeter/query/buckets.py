@@ -9,7 +9,7 @@ from jobmeter.model.time import TimeRange
 from jobmeter.query.layout import MOST_SAMPLES, MOST_SERIES
 from jobmeter.query.meter import Meter
 from jobmeter.query.reduce import is_sorted, merge, take
-from jobmeter.query.shape import Read, SelectedSeries
+from jobmeter.query.selected_series import Read, SelectedSeries
 from jobmeter.query.source import RAW_IS_QUICK, Source, buckets
 from jobmeter.store.base import StoreMemory
 

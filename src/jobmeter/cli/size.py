@@ -1,0 +1,106 @@
+"""``jobmeter size``: the server that a number of nodes needs. Asks no server."""
+
+import click
+import msgspec
+
+from jobmeter.cli.grouped import GroupedCommand
+from jobmeter.cli.options import checked_interval, examples
+from jobmeter.cli.output import console, duration, print_json
+from jobmeter.model.quantity import quantity
+from jobmeter.model.retention import Retention
+from jobmeter.model.sizing import SERVER_CORES, Fleet, ServerSize, size_of
+from jobmeter.model.time import SECOND
+
+_MOST = 10_000_000
+_MOST_DAYS = 36_500
+
+
+class _Retention(click.ParamType[Retention]):
+    name = "days"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Retention:
+        if isinstance(value, Retention):
+            return value
+        parts = str(value).split(",")
+        if len(parts) > len(Retention.__struct_fields__) or not all(
+            part.isdecimal() and 1 <= int(part) <= _MOST_DAYS for part in parts
+        ):
+            self.fail(f"{value!r} is not RAW,MINUTES,HOURS in days, such as 15,90,730", param, ctx)
+        return Retention(**dict(zip(Retention.__struct_fields__, map(int, parts), strict=False)))
+
+
+@click.command(
+    cls=GroupedCommand,
+    epilog=examples("jobmeter size --nodes 1000 --devices 8", "jobmeter size --nodes 50 --interval 30s --retention 30"),
+)
+@click.option("--nodes", type=click.IntRange(1, _MOST), required=True, help="Number of nodes.")
+@click.option("--devices", type=click.IntRange(0, 1_000), default=8, show_default=True, help="Devices of each node.")
+@click.option(
+    "--metrics", type=click.IntRange(1, 10_000), default=40, show_default=True, help="Metrics of each device and node."
+)
+@click.option("--interval", default="10s", show_default=True, help="Time between two samples.")
+@click.option("--jobs", type=click.IntRange(0, _MOST), help="Running jobs. [default: one on each node]")
+@click.option(
+    "--retention",
+    type=_Retention(),
+    default=Retention(),
+    metavar="RAW,MINUTES,HOURS",
+    help="Days for which samples, minutes and hours are stored. [default: 15,90,730]",
+)
+@click.option("--json", "as_json", is_flag=True, help="An object; bytes, seconds and cores.")
+def command(
+    nodes: int,
+    devices: int,
+    metrics: int,
+    interval: str,
+    jobs: int | None,
+    retention: Retention,
+    as_json: bool,
+) -> None:
+    """Compute processor, memory and disk of a server from measured figures.
+
+    Figures are of a slow processor and on the safe side. docs/how-to/capacity.md says where they come from.
+    """
+    fleet = Fleet(
+        nodes=nodes,
+        devices=devices,
+        metrics=metrics,
+        interval_ms=checked_interval(interval, 1_000),
+        jobs=nodes if jobs is None else jobs,
+        retention=retention,
+    )
+    size = size_of(fleet)
+    if as_json:
+        print_json(msgspec.to_builtins(size))
+        return
+    for name, text in _rows(fleet, size).items():
+        console().print(f"{name:<11} {text}", markup=False)
+
+
+def _rows(fleet: Fleet, size: ServerSize) -> dict[str, str]:
+    days = fleet.retention
+    tiers = (("samples", days.raw_days, size.raw), ("minutes", days.minute_days, size.minutes))
+    parts = [f"{name} of {count} days {_bytes(value)}" for name, count, value in tiers]
+    every = duration(round(size.evaluation_seconds * SECOND))
+    return {
+        "samples": f"{size.samples_per_second:,.0f} a second of {size.series:,} series",
+        "servers": _servers(size),
+        "memory": f"{_bytes(size.memory)}: {_bytes(size.window)} for the samples of the last two hours",
+        "disk": f"{_bytes(size.disk)}: {', '.join(parts)}, hours of {days.hour_days} days {_bytes(size.hours)}",
+        "findings": f"each running job is evaluated every {every}",
+        "first limit": f"{size.first_limit}, {_multiple(size.times)}",
+    }
+
+
+def _servers(size: ServerSize) -> str:
+    if size.servers == 1:
+        return f"1 with {SERVER_CORES} cores: {size.storing_cores:.2f} of a core stores samples"
+    return f"{size.servers} with {SERVER_CORES} cores each, and a ClickHouse cluster for their samples"
+
+
+def _multiple(times: float) -> str:
+    return f"at {times:.1f} times this size" if times > 1 else "reached at this size"
+
+
+def _bytes(value: int) -> str:
+    return quantity(value, "By")

@@ -1,0 +1,211 @@
+"""GPU of the driver ``amdgpu``: files of its folder in /sys, and of the compute driver's (KFD)."""
+
+import logging
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from jobmeter.collect import files
+from jobmeter.collect.accelerators.amd.tables import LONGEST, UnknownTableError, Value, parse_table
+from jobmeter.collect.accelerators.threaded import ThreadedDevice
+from jobmeter.collect.accelerators.vendor import DeviceLostError, DeviceProcess, NotSupportedError
+from jobmeter.collect.machine import Machine
+from jobmeter.model.device import DeviceState
+from jobmeter.model.time import Clock
+
+UUID_PREFIX = "GPU-"
+_MOST_PROCESSES = 10_000
+_LONGEST_TEXT = 4_096
+_ERRORS = re.compile(r"^(ue|ce|de):\s*([0-9]+)\s*$", re.MULTILINE)
+_LIMITS: Mapping[Value, str] = {
+    Value.PROCHOT: "gpu.throttle.power.brake",
+    Value.PACKAGE_POWER: "gpu.throttle.power",
+    Value.SOCKET_HEAT: "gpu.throttle.thermal.hardware",
+    Value.REGULATOR_HEAT: "gpu.throttle.thermal.hardware",
+    Value.MEMORY_HEAT: "gpu.throttle.thermal.hardware",
+}
+"""Limits that slow a device, as metrics; of limits with one metric the longest counts."""
+
+_log = logging.getLogger(__name__)
+
+
+class Card(NamedTuple):
+    """GPU in /sys: the folder of its PCI device, and its address as ``pci_address`` has it."""
+
+    folder: Path
+    pci: str
+
+
+class AmdDevice(ThreadedDevice):
+    """GPU of the driver ``amdgpu``. Nothing of it stays open between two readings."""
+
+    def __init__(self, index: int, clock: Clock, card: Card, machine: Machine) -> None:
+        super().__init__(index, clock, "amd ")
+        self.pci = card.pci
+        self._folder = card.folder
+        self._kfd = Path(machine.sys, "class/kfd/kfd")
+        self._modules = Path(machine.sys, "module")
+        self._open = False
+        self._sensors: dict[str, str] = {}
+        self._compute: tuple[str, ...] = ()
+        self._unknown = ""
+        self._limits: Mapping[Value, float] = {}
+        self._limited_at = 0.0
+        self._limited: dict[str, float] = {}
+
+    @property
+    def attached(self) -> bool:
+        """True while it is there."""
+        return self._open
+
+    def attach(self) -> None:
+        """Read the identity and the sensors of the device; a failure is in ``state`` and ``reason``."""
+        try:
+            self._present()
+        except DeviceLostError:
+            return
+        unique, serial = self.text("unique_id"), self.text("serial_number")
+        self.uuid = f"{UUID_PREFIX}{unique}" if unique.strip("0") else serial or f"amd:{self.pci}"
+        self.name = self.text("product_name") or f"AMD {self.text('device')}".strip()
+        self.minor = next(
+            (int(path.name[7:]) for path in self._folder.glob("drm/renderD*") if path.name[7:].isdigit()), None
+        )
+        partitions = (self.text("current_compute_partition"), self.text("current_memory_partition"))
+        details: dict[str, str | int | None] = {
+            "vendor": "amd",
+            "serial": serial,
+            "driver": files.read_text(str(self._modules / "amdgpu/version")),
+            "memory": self.number("mem_info_vram_total"),
+            "partition": "/".join(filter(None, partitions)),
+        }
+        self.details = {name: value for name, value in details.items() if value}
+        self._sensors = _sensors(self._folder)
+        self._compute = tuple(_compute_ids(self._kfd / "topology/nodes", self.pci))
+        self._limits, self._limited = {}, {}
+        self._open = True
+        self.answered()
+
+    def detach(self) -> None:
+        """Forget its files."""
+        self._open = False
+
+    def text(self, name: str) -> str:
+        """Return the text of a file; empty if the device does not give it."""
+        found = files.read(str(self._folder / name), _LONGEST_TEXT) or b""
+        return found.decode(errors="replace").strip()
+
+    def number(self, name: str) -> int | None:
+        """Return the number in a file; None if the device does not give it."""
+        return files.read_number(str(self._folder / name))
+
+    def sensor(self, name: str) -> int | None:
+        """Return the reading of a sensor in the units of hwmon: ``temperature edge``, ``power``, ``clock sclk``."""
+        path = self._sensors.get(name)
+        return None if path is None else files.read_number(path)
+
+    def table(self) -> Mapping[Value, Sequence[float]]:
+        """Return the values of the firmware's table; empty without a known one."""
+        data = files.read(str(self._folder / "gpu_metrics"), LONGEST)
+        if not data:
+            return {}
+        try:
+            return parse_table(data)
+        except UnknownTableError as error:
+            if str(error) != self._unknown:
+                self._unknown = str(error)
+                _log.warning("%s: %s: its values are left out", self.pci, error)
+            return {}
+
+    def limited(self, table: Mapping[Value, Sequence[float]]) -> Mapping[str, float]:
+        """Return the seconds for which each limit slowed the device since the first call, by metric.
+
+        The firmware counts readings in which a limit applied: their share, times the time since the last call.
+        """
+        now = self._clock.monotonic()
+        counts = {name: table[name][0] for name in (Value.READINGS, *_LIMITS) if table.get(name)}
+        before, self._limits = self._limits, counts
+        passed, self._limited_at = now - self._limited_at, now
+        read = counts.get(Value.READINGS, 0.0) - before.get(Value.READINGS, 0.0)
+        if Value.READINGS not in counts:
+            return {}
+        shares: dict[str, float] = {}
+        for name, metric in _LIMITS.items():
+            if name in counts:
+                grown = max(counts[name] - before.get(name, counts[name]), 0.0)
+                share = min(grown / read, 1.0) if read > 0 and Value.READINGS in before else 0.0
+                shares[metric] = max(shares.get(metric, 0.0), share)
+        self._limited = {metric: self._limited.get(metric, 0.0) + share * passed for metric, share in shares.items()}
+        return self._limited
+
+    def errors(self) -> Mapping[str, int]:
+        """Return the memory errors by kind, ``ue``, ``ce`` and ``de``, over all blocks of the chip.
+
+        A reading clears the hardware's counts, which the driver adds up.
+        """
+        found: dict[str, int] = {}
+        for path in sorted(self._folder.glob("ras/*_err_count")):
+            text = (files.read(str(path), _LONGEST_TEXT) or b"").decode(errors="replace")
+            for kind, count in _ERRORS.findall(text):
+                found[kind] = found.get(kind, 0) + int(count)
+        return found
+
+    def processes(self) -> Sequence[DeviceProcess]:
+        """Return the processes of the compute driver that have memory on the device."""
+        self._present()
+        if not self._compute:
+            raise NotSupportedError("the compute driver does not know it", lasting=True)
+        found = []
+        for folder, _ in zip(self._kfd.glob("proc/[0-9]*"), range(_MOST_PROCESSES), strict=False):
+            used = [files.read_number(str(folder / f"vram_{identity}")) for identity in self._compute]
+            memory = sum(number for number in used if number is not None)
+            if memory and folder.name.isdigit():
+                found.append(DeviceProcess(int(folder.name), memory))
+        return found
+
+    def process_utilization(self) -> Mapping[int, float] | None:
+        """Raise NotSupportedError: the driver counts busy compute units, and no time."""
+        raise NotSupportedError("the driver gives no share of time", lasting=True)
+
+    def answer(self, found: Mapping[str, float]) -> Mapping[str, float]:
+        """Return the values of a reading. Raises NotSupportedError without any, DeviceLostError if it is gone."""
+        self._present()
+        if not found:
+            raise NotSupportedError("the driver gives none of its values")
+        self.answered()
+        return found
+
+    def _present(self) -> None:
+        if not self.text("vendor"):
+            self.failed(DeviceState.LOST, f"{self.pci} has no readable files in /sys")
+            self.retry.failed()
+            raise DeviceLostError(self.reason)
+
+
+def _sensors(folder: Path) -> dict[str, str]:
+    """Return the files of the sensors by name."""
+    found: dict[str, str] = {}
+    for kind, start in (("temperature", "temp"), ("clock", "freq")):
+        for label in sorted(folder.glob(f"hwmon/hwmon*/{start}*_label")):
+            path = str(label).removesuffix("_label")
+            found[f"{kind} {files.read_text(str(label))}"] = f"{path}_input"
+            found[f"critical {kind} {files.read_text(str(label))}"] = f"{path}_crit"
+    named = {"power": ("power1_average", "power1_input"), "power limit": ("power1_cap",)}
+    named |= {"fan": ("fan1_input",), "fan limit": ("fan1_max",)}
+    for name, choices in named.items():
+        paths = [path for choice in choices for path in sorted(folder.glob(f"hwmon/hwmon*/{choice}"))]
+        if paths:
+            found[name] = str(paths[0])
+    return found
+
+
+def _compute_ids(nodes: Path, pci: str) -> Iterator[str]:
+    """Yield the numbers of the compute driver for the device at an address, one for each of its partitions."""
+    domain, bus, slot = (int(part, 16) for part in pci.split(":"))
+    for folder in sorted(nodes.glob("[0-9]*")):
+        known = files.read_pairs(str(folder / "properties")) or {}
+        place = known.get(b"location_id", 0) & 0xFFF8  # the partition is in the bits outside
+        if known.get(b"simd_count") and (known.get(b"domain", 0), place) == (domain, bus << 8 | slot << 3):
+            identity = files.read_number(str(folder / "gpu_id"))
+            if identity:
+                yield str(identity)

@@ -1,0 +1,79 @@
+"""Driver of AMD's GPUs: the devices that /sys lists."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from jobmeter.collect import files
+from jobmeter.collect.accelerators.amd.device import AmdDevice, Card
+from jobmeter.collect.accelerators.vendor import DeviceProblem
+from jobmeter.collect.machine import Machine
+from jobmeter.model.device import pci_address
+from jobmeter.model.time import Clock
+
+_AMD = "0x1002"
+_MOST_DEVICES = 256
+
+
+class AmdDriver:
+    """GPUs of the driver ``amdgpu``, by PCI address. ``patience``: seconds that one collection waits for the devices.
+
+    A device keeps its number until the set of addresses changes. A device that has disappeared is lost.
+    """
+
+    problem: DeviceProblem | None = None
+    """Always None: the kernel's files need no library."""
+
+    def __init__(self, clock: Clock, machine: Machine, patience: float) -> None:
+        self._clock = clock
+        self._machine = machine
+        self._patience = patience
+        self._devices: list[AmdDevice] = []
+
+    def devices(self, now_ms: int | None = None) -> Sequence[AmdDevice]:
+        """Return the GPUs, including those that have disappeared since the agent started."""
+        known = {device.pci: device for device in self._devices}
+        cards = {card.pci: card for card in find_cards(self._machine)}
+        if cards.keys() - known.keys():
+            self._devices = []
+            for index, pci in enumerate(sorted(known.keys() | cards.keys())):
+                device = known.get(pci) or AmdDevice(index, self._clock, cards[pci], self._machine)
+                device.index = index
+                self._devices.append(device)
+        deadline = self._clock.monotonic() + self._patience
+        opening = []
+        for device in self._devices:
+            device.next_look(now_ms)
+            if not device.attached and device.retry.due and device.begin(device.attach):
+                opening.append(device)
+        for device in opening:
+            try:
+                device.finish(deadline - self._clock.monotonic())
+            except TimeoutError:
+                continue
+        return list(self._devices)
+
+    def close(self) -> bool:
+        """Forget the files of the devices: none of them is open between two readings."""
+        for device in self._devices:
+            device.close()
+            if not device.busy:
+                device.detach()
+        return not any(device.busy for device in self._devices)
+
+
+def find_cards(machine: Machine) -> list[Card]:
+    """Return AMD's GPUs by PCI address, without their connectors and partitions."""
+    found: dict[str, Card] = {}
+    for path in sorted(Path(machine.sys, "class/drm").glob("card[0-9]*"))[:_MOST_DEVICES]:
+        folder = path / "device"
+        if path.name[4:].isdigit() and files.read_text(str(folder / "vendor")) == _AMD:
+            pci = pci_address(_slot(folder))
+            if pci:
+                found.setdefault(pci, Card(folder, pci))
+    return [found[pci] for pci in sorted(found)]
+
+
+def _slot(folder: Path) -> str:
+    """Return the address in the file ``uevent`` of a PCI device."""
+    lines = files.read_text(str(folder / "uevent")).splitlines()
+    return next((line.partition("=")[2] for line in lines if line.startswith("PCI_SLOT_NAME=")), "")

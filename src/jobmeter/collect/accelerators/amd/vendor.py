@@ -1,0 +1,74 @@
+"""AMD as a vendor of accelerators."""
+
+from functools import partial
+from types import MappingProxyType
+
+from jobmeter.collect.accelerators.amd.device import UUID_PREFIX, AmdDevice
+from jobmeter.collect.accelerators.amd.driver import AmdDriver
+from jobmeter.collect.accelerators.amd.measures import MEASURES, SLOW_MEASURES
+from jobmeter.collect.accelerators.vendor import DeviceHealth, Driver, Vendor
+from jobmeter.collect.accelerators.visible import VisibleVariable, ordered_devices
+from jobmeter.collect.machine import Machine
+from jobmeter.model.device import DeviceState, pci_address
+from jobmeter.model.time import Clock
+
+
+def _open(clock: Clock, machine: Machine, patience: float) -> Driver[AmdDevice]:
+    return AmdDriver(clock, machine, patience)
+
+
+def _check(device: AmdDevice) -> DeviceHealth:
+    """Read memory errors, and the temperatures that reach their critical value."""
+    values: dict[str, float] = {}
+    errors, warnings = [], []
+    counts = device.errors()
+    if "ue" in counts:
+        values["ecc_uncorrected"] = float(counts["ue"])
+        errors += [f"{counts['ue']} memory errors were not corrected"] if counts["ue"] else []
+    for name in ("edge", "junction", "mem"):
+        heat, critical = (device.sensor(f"{prefix}temperature {name}") for prefix in ("", "critical "))
+        if heat is not None:
+            values[f"temperature_{name}"] = heat / 1_000
+            if critical and heat >= critical:
+                warnings.append(f"its temperature ({name}) is {heat // 1_000} °C")
+    device.answer(values or {"answers": 1.0})
+    return DeviceHealth(values, errors, warnings)
+
+
+def _uuid_of_id(text: str) -> str:
+    """Return the PCI address in an id of the device plug-in, else the id."""
+    return pci_address(text) or text
+
+
+_listed = partial(ordered_devices, uuid_prefix=UUID_PREFIX)
+
+VENDOR = Vendor(
+    name="amd",
+    title="AMD",
+    noun="GPU",
+    source="the driver amdgpu",
+    prefix="gpu",
+    open=_open,
+    measures=MEASURES,
+    slow_measures=SLOW_MEASURES,
+    check=_check,
+    # https://docs.kernel.org/admin-guide/devices.html: the render nodes of all GPUs.
+    device_numbers=MappingProxyType({226: range(128, 192)}),
+    device_files="/dev/kfd",
+    driver_folder="driver/amdgpu",
+    pci_driver="amdgpu",
+    unit_devices=(),  # its files in /sys are enough
+    domain="amd.com",
+    uuid_of_id=_uuid_of_id,
+    # https://rocm.docs.amd.com/en/latest/conceptual/gpu-isolation.html: HIP counts within ROCr's devices.
+    variables=(
+        VisibleVariable("HIP_VISIBLE_DEVICES", _listed, relative=True, within="ROCR_VISIBLE_DEVICES"),
+        VisibleVariable("CUDA_VISIBLE_DEVICES", _listed, relative=True, within="ROCR_VISIBLE_DEVICES", shared=True),
+        VisibleVariable("GPU_DEVICE_ORDINAL", _listed, relative=True, within="ROCR_VISIBLE_DEVICES"),
+        VisibleVariable("ROCR_VISIBLE_DEVICES", _listed, relative=True),
+    ),
+    uuid_prefix=UUID_PREFIX,
+    advice=MappingProxyType({DeviceState.LOST: "see the kernel's log for amdgpu, and reset or replace it"}),
+    help="see `amd-smi list` and the kernel's log for amdgpu",
+    recovery="See the kernel's log for amdgpu, and reset or replace it.",
+)

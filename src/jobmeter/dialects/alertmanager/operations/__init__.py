@@ -1,0 +1,1 @@
+"""The operations: https://github.com/prometheus/alertmanager/blob/main/api/v2/openapi.yaml."""

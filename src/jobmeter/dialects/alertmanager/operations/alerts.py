@@ -1,0 +1,95 @@
+"""Firing alerts, alone or in the groups of their receivers."""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from jobmeter.alerts.messages import link
+from jobmeter.alerts.muting import fulfilling
+from jobmeter.dialects.alertmanager.requests import API, SHOWN, FilterRequest, answer, operation
+from jobmeter.dialects.base import Steps, ask
+from jobmeter.model.alert import Alert, AlertPage, AlertsQuestion
+from jobmeter.model.time import MINUTE, iso
+from jobmeter.promql.regex import full_matches
+
+_LASTS_MS = 4 * MINUTE
+
+
+class SelectionRequest(FilterRequest, frozen=True, kw_only=True):
+    """A request that selects alerts."""
+
+    receiver: Annotated[str, Meta(description="A regular expression that the name of a receiver matches whole.")] = ""
+    active: Annotated[bool, SHOWN, Meta(description="`false` leaves out active alerts.")] = True
+    silenced: Annotated[bool, SHOWN, Meta(description="`false` leaves out silenced alerts.")] = True
+    inhibited: Annotated[bool, SHOWN, Meta(description="`false` leaves out inhibited alerts.")] = True
+
+    def select(self, page: AlertPage) -> Iterator[Alert]:
+        """Yield the firing alerts that the parameters select."""
+        matches = _pattern(self.receiver)
+        for one in fulfilling(self.matchers, page.alerts):
+            silenced, inhibited = one.fingerprint in page.silenced, one.fingerprint in page.inhibited
+            hidden = (
+                (not self.active and not silenced and not inhibited)
+                or (not self.silenced and silenced)
+                or (not self.inhibited and inhibited)
+            )
+            names = [name for name, _ in page.receivers.get(one.fingerprint, ())]
+            if one.firing and not hidden and matches(names):
+                yield one
+
+
+@operation(f"GET {API}/alerts", "alerts:read", name="getAlerts")
+class GetAlerts(SelectionRequest, frozen=True, kw_only=True):
+    """Gives the firing alerts."""
+
+    def _steps(self) -> Steps:
+        page = yield from ask(AlertsQuestion())
+        return answer([_alert(page, one) for one in self.select(page)])
+
+
+@operation(f"GET {API}/alerts/groups", "alerts:read", name="getAlertGroups")
+class GetAlertGroups(SelectionRequest, frozen=True, kw_only=True):
+    """Gives the firing alerts by receiver and group."""
+
+    def _steps(self) -> Steps:
+        page = yield from ask(AlertsQuestion())
+        found: dict[tuple[str, tuple[tuple[str, str], ...]], list[dict[str, Any]]] = {}
+        for one in self.select(page):
+            for receiver, labels in page.receivers.get(one.fingerprint, ()):
+                found.setdefault((receiver, tuple(sorted(labels.items()))), []).append(_alert(page, one))
+        return answer(
+            [
+                {"labels": dict(labels), "receiver": {"name": receiver}, "alerts": some}
+                for (receiver, labels), some in sorted(found.items(), key=lambda one: one[0])
+            ]
+        )
+
+
+def _pattern(text: str) -> Callable[[Sequence[str]], bool]:
+    """Return a function that tests whether one of the names matches the whole pattern; an empty one matches all."""
+    if not text:
+        return lambda _: True
+    matches = cache(lambda name: bool(full_matches(text, [name])[0]))
+    matches("")
+    return lambda names: any(map(matches, names))
+
+
+def _alert(page: AlertPage, one: Alert) -> dict[str, Any]:
+    silenced, inhibited = page.silenced.get(one.fingerprint, []), page.inhibited.get(one.fingerprint, [])
+    return {
+        "annotations": one.annotations,
+        "endsAt": iso(one.updated + _LASTS_MS),
+        "fingerprint": one.fingerprint,
+        "receivers": [{"name": name} for name, _ in page.receivers.get(one.fingerprint, ())],
+        "startsAt": iso(one.fired or one.started),
+        "status": {
+            "inhibitedBy": inhibited,
+            "silencedBy": silenced,
+            "state": "suppressed" if silenced or inhibited else "active",
+        },
+        "updatedAt": iso(one.updated),
+        "generatorURL": link(one, page.url),
+        "labels": one.labels,
+    }

@@ -1,0 +1,66 @@
+"""Parts of every dialect's error answer: the status, the common headers, and the name of the wrong field."""
+
+from collections.abc import Mapping
+
+from jobmeter.errors import (
+    ConflictError,
+    ForbiddenError,
+    InvalidRequestError,
+    JobmeterError,
+    LimitExceededError,
+    NotFoundError,
+    QueryTimeoutError,
+    ThrottledError,
+    UnauthenticatedError,
+    UnavailableError,
+)
+
+Headers = tuple[tuple[str, str], ...]
+BASIC_CHALLENGE: Headers = (("WWW-Authenticate", 'Basic realm="jobmeter"'),)
+"""Without this header no client with a user and a password sends them."""
+_STATUS: tuple[tuple[type[JobmeterError], int], ...] = (
+    (InvalidRequestError, 400),
+    (UnauthenticatedError, 401),
+    (ForbiddenError, 403),
+    (NotFoundError, 404),
+    (ConflictError, 409),
+    (ThrottledError, 429),
+    (UnavailableError, 503),
+    (QueryTimeoutError, 504),
+)
+
+
+def http_status(error: JobmeterError, *, over_limit: int = 413) -> int:
+    """Return the usual status for one of our errors; 500 for a bug.
+
+    ``over_limit`` is the status if another part of the request than its whole body is too large.
+    """
+    if isinstance(error, LimitExceededError):
+        return 413 if error.field == "body" else over_limit
+    if isinstance(error, NotFoundError) and error.kind == "method":
+        return 405
+    return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
+
+
+def headers_of(error: JobmeterError, default_retry_ms: int | None = None) -> Headers:
+    """Return the allowed methods for a wrong one, or the time until a retry in whole seconds, at least 1.
+
+    ``default_retry_ms`` is the time for an unavailable server that names none.
+    """
+    if isinstance(error, NotFoundError) and error.kind == "method":
+        return (("Allow", error.name),)
+    if isinstance(error, ThrottledError | UnavailableError):
+        wait_ms = default_retry_ms if error.retry_after_ms is None else error.retry_after_ms
+        return () if wait_ms is None else (("Retry-After", str(retry_seconds(wait_ms))),)
+    return ()
+
+
+def retry_seconds(wait_ms: int) -> int:
+    """Return a time until a retry in whole seconds, at least 1."""
+    return max(1, -(-wait_ms // 1000))
+
+
+def named_message(error: InvalidRequestError, fields: Mapping[str, str]) -> str:
+    """Return the message after the vendor's name of the field, unless the message contains the name."""
+    field = fields.get(error.field, error.field)
+    return error.message if not field or field in error.message else f"{field}: {error.message}"

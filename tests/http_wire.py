@@ -1,0 +1,94 @@
+"""A client of the HTTP protocol in memory, and an application that tests drive."""
+
+import asyncio
+import socket
+from contextlib import asynccontextmanager, suppress
+
+from jobmeter.server.http.connection import Connection
+from jobmeter.server.http.limits import Connections
+from tests.fakes import SetClock
+from tests.waiting import until
+
+GET = b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n"
+
+
+class Wire:
+    """A connection to an application, seen from both ends."""
+
+    def __init__(self, application):
+        self.clock = SetClock()
+        self.closed: list[str] = []
+        self.connections = Connections("http", 10, lambda _, reason: self.closed.append(reason), self.clock.monotonic)
+        self.connection = Connection(application, self.connections, lambda: b"today")
+        self.connections.admit(self.connection)
+
+    async def open(self):
+        ours, theirs = socket.socketpair()
+        await asyncio.get_running_loop().connect_accepted_socket(lambda: self.connection, ours)
+        self.reader, self.writer = await asyncio.open_connection(sock=theirs, limit=2**26)
+
+    async def send(self, data):
+        self.writer.write(data)
+        await self.writer.drain()
+
+    async def answer(self):
+        """The head and the body of the next answer with a length."""
+        head = await self.reader.readuntil(b"\r\n\r\n")
+        length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+        return head, await self.reader.readexactly(length)
+
+    async def rest(self):
+        """What comes until the end; None where the connection is cut."""
+        with suppress(ConnectionError):
+            return await self.reader.read()
+        return None
+
+    def pass_time(self, seconds):
+        self.clock.time_ms += int(seconds * 1000)
+        self.connections.sweep()
+
+
+@asynccontextmanager
+async def connected(application):
+    wire = Wire(application)
+    await wire.open()
+    try:
+        yield wire
+    finally:
+        wire.writer.close()
+        with suppress(ConnectionError):
+            await wire.writer.wait_closed()
+        await until(lambda: not len(wire.connections))
+
+
+async def answer(send, body=b"ok", status=200, headers=()):
+    length = (b"content-length", b"%d" % len(body))
+    await send({"type": "http.response.start", "status": status, "headers": [length, *headers]})
+    await send({"type": "http.response.body", "body": body})
+
+
+class Application:
+    """Reads bodies, answers with ``ok``, remembers what it was asked."""
+
+    def __init__(self):
+        self.scopes = []
+        self.bodies = []
+        self.gone = 0
+
+    async def __call__(self, scope, receive, send):
+        self.scopes.append(scope)
+        body = b""
+        more = True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                self.gone += 1
+                return
+            body += message["body"]
+            more = message["more_body"]
+        self.bodies.append(body)
+        await answer(send)
+
+
+def run(main):
+    asyncio.run(asyncio.wait_for(main, 60))

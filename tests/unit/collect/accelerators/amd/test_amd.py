@@ -1,0 +1,324 @@
+"""AMD GPUs by the real collector, over folders of /sys: one that was recorded, and nodes that are made here."""
+
+import json
+import struct
+from pathlib import Path
+
+import pytest
+from tests.unit.collect.gpus import PLACE, ManualClock, Members, member
+from tests.unit.collect.trees import plant
+
+from jobmeter.collect.accelerators.amd.vendor import VENDOR
+from jobmeter.collect.accelerators.checks import check_accelerators
+from jobmeter.collect.accelerators.collector import RELEASE_MS, AcceleratorCollector
+from jobmeter.collect.accelerators.names import DeviceNames
+from jobmeter.collect.discover.devices import DeviceSet
+from jobmeter.collect.kubelet.allocated import indices
+from jobmeter.collect.machine import Machine
+from jobmeter.model.catalog import find
+from jobmeter.model.device import DeviceState
+from jobmeter.model.task import CheckStatus
+from jobmeter.testing.collector import NOW_MS, CollectorContract
+
+RECORDED = Path(__file__).parents[2] / "recorded"
+MINUTE = 60_000
+
+
+def card(number, bus, *, unique="", kfd=()):
+    """The files of a busy MI300X; ``kfd`` are the numbers of its compute partitions."""
+    folder = f"sys/devices/pci0000:{bus:02x}/0000:{bus:02x}:00.0"
+    link = f"sys/class/drm/card{number}/device"
+    own = {
+        "vendor": "0x1002",
+        "device": "0x74a1",
+        "uevent": f"DRIVER=amdgpu\nPCI_SLOT_NAME=0000:{bus:02x}:00.0\n",
+        "unique_id": unique or f"{bus:016x}",
+        "serial_number": f"S{bus}",
+        "product_name": "AMD Instinct MI300X",
+        "current_compute_partition": "SPX",
+        "current_memory_partition": "NPS1",
+        "gpu_busy_percent": "87",
+        "mem_busy_percent": "31",
+        "mem_info_vram_total": str(192 * 2**30),
+        "mem_info_vram_used": str(60 * 2**30),
+        "pcie_replay_count": "2",
+        "current_link_speed": "32.0 GT/s PCIe",
+        "current_link_width": "16",
+        "max_link_speed": "32.0 GT/s PCIe",
+        "max_link_width": "16",
+        "ras/umc_err_count": "ue: 0\nce: 4\nde: 1\n",
+        "ras/gfx_err_count": "ue: 1\nce: 2\n",
+        "ras/sdma_err_count": "Query currently inaccessible\n",
+        "hwmon/hwmon3/temp2_label": "junction",
+        "hwmon/hwmon3/temp2_input": "55000",
+        "hwmon/hwmon3/temp2_crit": "100000",
+        "hwmon/hwmon3/temp3_label": "mem",
+        "hwmon/hwmon3/temp3_input": "48000",
+        "hwmon/hwmon3/power1_input": "431250000",
+        "hwmon/hwmon3/power1_cap": "750000000",
+        "hwmon/hwmon3/freq1_label": "sclk",
+        "hwmon/hwmon3/freq1_input": "2100000000",
+        "hwmon/hwmon3/freq2_label": "mclk",
+        "hwmon/hwmon3/freq2_input": "1300000000",
+        f"drm/renderD{128 + number}/dev": f"226:{128 + number}",
+    }
+    tree = {f"{link}/{name}": text for name, text in own.items()}
+    for partition, identity in enumerate(kfd):
+        node = f"sys/class/kfd/kfd/topology/nodes/{number * 8 + partition + 1}"
+        place = partition << 28 | bus << 8
+        tree[f"{node}/properties"] = f"simd_count 1216\nsimd_per_cu 4\ndomain 0\nlocation_id {place}\n"
+        tree[f"{node}/gpu_id"] = str(identity)
+    return tree, folder
+
+
+def process(pid, **memory):
+    return {f"sys/class/kfd/kfd/proc/{pid}/vram_{name[1:]}": str(number) for name, number in memory.items()}
+
+
+def table(energy=2**17, read=0, limited=0, readings=0):
+    """A table of version 1.7 with energy, one XGMI link, and a power limit that applied in some readings."""
+    data = bytearray(b"\xff" * 2208)
+    data[:4] = struct.pack("<HBB", 2208, 1, 7)
+    struct.pack_into("<Q", data, 24, energy)
+    struct.pack_into("<Q", data, 136, read)
+    struct.pack_into("<6I", data, 40, readings, 0, limited, 0, 0, 0)
+    return bytes(data)
+
+
+class AmdNode:
+    """A node with AMD's GPUs, its collector, and the processes of jobs."""
+
+    def __init__(self, root, cards=2, partitions=1):
+        self.root = root
+        for number in range(cards):
+            identities = [1000 * number + 7 + at for at in range(partitions)]
+            plant(root, card(number, 0x10 * (number + 1), kfd=identities)[0])
+        self.machine = Machine(proc=str(root / "proc"), sys=str(root / "sys"), dev=str(root / "dev"))
+        self.clock = ManualClock()
+        self.members = Members()
+        names = DeviceNames((VENDOR,), self.machine).of(VENDOR)
+        driver = VENDOR.open(self.clock, self.machine, 30.0)
+        self.collector = AcceleratorCollector(PLACE, names, driver, self.members, patience=30.0)
+        self.now_ms = NOW_MS
+
+    def folder(self, number):
+        return self.root / f"sys/class/drm/card{number}/device"
+
+    def look(self, passed_ms=10_000):
+        self.now_ms += passed_ms
+        self.clock.seconds += passed_ms / 1000
+        return {
+            (one.series.metric, one.series.device, one.series.job): one.value
+            for one in self.collector.collect(self.now_ms)
+        }
+
+
+@pytest.fixture
+def node(tmp_path):
+    return AmdNode(tmp_path)
+
+
+class TestAmd(CollectorContract):
+    @pytest.fixture
+    def collector(self, node):
+        return node.collector
+
+
+def test_every_value_of_a_card(node):
+    (node.folder(0) / "gpu_metrics").write_bytes(table(read=3))
+    found = {metric: value for (metric, device, _), value in node.look().items() if device == "gpu0"}
+    assert found == pytest.approx(
+        {
+            "gpu.utilization": 0.87,
+            "gpu.memory.copy.utilization": 0.31,
+            "gpu.memory.usage": 60 * 2**30,
+            "gpu.memory.limit": 192 * 2**30,
+            "gpu.power": 431.25,
+            "gpu.power.limit": 750,
+            "gpu.energy": 2.0,
+            "gpu.temperature": 55,
+            "gpu.temperature.hotspot": 55,
+            "gpu.temperature.memory": 48,
+            "gpu.clock.sm": 2.1e9,
+            "gpu.clock.memory": 1.3e9,
+            "gpu.xgmi.receive": 3 * 1024,
+            "gpu.throttle.power": 0,
+            "gpu.throttle.power.brake": 0,
+            "gpu.throttle.thermal.hardware": 0,
+            "gpu.ecc.corrected": 6,
+            "gpu.ecc.uncorrected": 1,
+            "gpu.ecc.deferred": 1,
+            "gpu.pcie.replay": 2,
+            "gpu.pcie.generation": 5,
+            "gpu.pcie.generation.limit": 5,
+            "gpu.pcie.width": 16,
+            "gpu.pcie.width.limit": 16,
+            "gpu.processes": 0,
+            "gpu.processes.foreign": 0,
+            "gpu.state": 0,
+        }
+    )
+    assert all(find(metric) for metric in found)
+
+
+def test_a_recorded_card_without_table_or_compute_driver(tmp_path):
+    """A Vega 10 as prometheus/procfs recorded it; see the source and the licence in the file."""
+    plant(tmp_path, json.loads((RECORDED / "amdgpu-vega10.json").read_text())["files"])
+    node = AmdNode(tmp_path, cards=0)
+    found = {metric: value for (metric, device, _), value in node.look().items() if device == "gpu0"}
+    assert found == pytest.approx(
+        {
+            "gpu.utilization": 0.04,
+            "gpu.memory.usage": 1490378752,
+            "gpu.memory.limit": 8573157376,
+            "gpu.pcie.replay": 0,
+            "gpu.pcie.generation": 3,
+            "gpu.pcie.generation.limit": 3,
+            "gpu.pcie.width": 16,
+            "gpu.pcie.width.limit": 16,
+            "gpu.state": 0,
+        }
+    )
+    (device,) = node.collector.devices
+    assert (device.uuid, device.pci, device.name) == ("GPU-0123456789abcdef", "0000:09:00", "AMD 0x687f")
+
+
+def test_the_firmwares_table_gives_what_the_files_do_not(node):
+    for name in ("gpu_busy_percent", "hwmon/hwmon3/power1_input", "hwmon/hwmon3/freq1_label"):
+        (node.folder(0) / name).unlink()
+    data = bytearray(table())
+    struct.pack_into("<HH", data, 10, 700, 95)
+    struct.pack_into("<8H", data, 296, *[1000, 2000] * 4)
+    (node.folder(0) / "gpu_metrics").write_bytes(data)
+    look = node.look()
+    assert look["gpu.utilization", "gpu0", ""] == pytest.approx(0.95)
+    assert look["gpu.power", "gpu0", ""] == 700
+    assert look["gpu.clock.sm", "gpu0", ""] == pytest.approx(1.5e9)
+
+
+@pytest.mark.parametrize("data", [b"", b"\x01", b"\xff" * 500, table()[:100]])
+def test_a_table_that_cannot_be_read_costs_its_values_alone(node, data, caplog):
+    (node.folder(0) / "gpu_metrics").write_bytes(data)
+    for _ in range(3):
+        look = node.look()
+        assert look["gpu.power", "gpu0", ""] == pytest.approx(431.25)
+        assert ("gpu.energy", "gpu0", "") not in look
+    assert len([one for one in caplog.records if "gpu_metrics" in one.message]) == bool(data)
+
+
+def test_time_slowed_is_the_share_of_readings_times_the_time(node):
+    path = node.folder(0) / "gpu_metrics"
+    expected = 0.0
+    readings = limited = 0
+    for step, (slowed, taken) in enumerate([(0, 0), (50, 100), (0, 100), (200, 100), (10, 40)]):
+        limited, readings = limited + slowed, readings + taken
+        path.write_bytes(table(limited=limited, readings=readings))
+        expected += min(slowed / taken, 1) * 10 if step else 0
+        assert node.look()["gpu.throttle.power", "gpu0", ""] == pytest.approx(expected)
+    # The driver is loaded again: its counts begin at zero, the seconds do not fall.
+    path.write_bytes(table(limited=1, readings=5))
+    assert node.look()["gpu.throttle.power", "gpu0", ""] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("partitions", [1, 4])
+def test_processes_of_the_compute_driver_own_their_cards(tmp_path, partitions):
+    node = AmdNode(tmp_path, partitions=partitions)
+    last = 7 + partitions - 1
+    node.members.by_pid |= {100: member("j"), 200: member("k")}
+    plant(tmp_path, process(100, **{f"v{last}": 4096, "v1007": 0}))
+    plant(tmp_path, process(200, v1007=8192))
+    plant(tmp_path, process(300, v1007=1))
+    look = node.look()
+    assert look["gpu.power", "gpu0", "j"] == pytest.approx(431.25)
+    assert look["gpu.process.memory.usage", "gpu0", "j"] == 4096
+    assert look["gpu.process.memory.usage", "gpu1", "k"] == 8192
+    assert look["gpu.power", "gpu1", ""] == pytest.approx(431.25), "a process of no job computes on it"
+    assert look["gpu.processes.foreign", "gpu1", ""] == 1
+    assert not [key for key in look if key[0] == "gpu.process.utilization"]
+
+
+def test_devices_are_named_by_address_and_described(tmp_path):
+    plant(tmp_path, card(0, 0x90)[0])
+    plant(tmp_path, card(1, 0x20)[0])
+    plant(tmp_path, {"sys/class/drm/card1-DP-1/enabled": "disabled", "sys/class/drm/card2/device/vendor": "0x8086"})
+    plant(tmp_path, {"sys/module/amdgpu/version": "6.12.12"})
+    node = AmdNode(tmp_path, cards=0)
+    node.look()
+    found = [(device.pci, device.minor, device.uuid) for device in node.collector.devices]
+    assert found == [
+        ("0000:20:00", 129, "GPU-0000000000000020"),
+        ("0000:90:00", 128, "GPU-0000000000000090"),
+    ]
+    facts = {"vendor": "amd", "serial": "S32", "driver": "6.12.12", "memory": 192 * 2**30, "partition": "SPX/NPS1"}
+    assert node.collector.devices[0].details == facts
+
+
+def test_a_card_that_disappears_is_lost_and_one_that_returns_is_measured(node):
+    node.look()
+    node.folder(0).rename(node.root / "away")
+    look = node.look()
+    assert look["gpu.state", "gpu0", ""] == DeviceState.LOST.code
+    assert ("gpu.power", "gpu0", "") not in look
+    assert ("gpu.power", "gpu1", "") in look
+    assert [(one.reason, one.subject) for one in node.collector.states.records(0).events] == [
+        ("GpuLost", "device gpu0")
+    ]
+    (node.root / "away").rename(node.folder(0))
+    for _ in range(7):
+        look = node.look()
+    assert ("gpu.power", "gpu0", "") in look
+
+
+def test_a_released_driver_reads_nothing(node):
+    node.look()
+    assert node.collector.release()
+    assert node.look() == {}
+    assert ("gpu.power", "gpu0", "") in node.look(RELEASE_MS)
+
+
+def test_a_node_without_cards(tmp_path):
+    node = AmdNode(tmp_path, cards=0)
+    assert node.look() == {}
+    assert not VENDOR.is_present(node.machine)
+    plant(tmp_path, {"sys/bus/pci/drivers/amdgpu/0000:09:00.0/vendor": "0x1002"})
+    assert VENDOR.is_present(node.machine)
+
+
+def test_checks_on_request(node):
+    node.look()
+    (node.folder(1) / "ras/gfx_err_count").write_text("ue: 0\nce: 0\n")
+    (node.folder(1) / "hwmon/hwmon3/temp2_input").write_text("101000")
+    first, second = check_accelerators(node.collector, [node.collector])
+    assert (first.status, first.text.partition(": ")[2]) == (CheckStatus.CRITICAL, "1 memory errors were not corrected")
+    assert (second.status, second.text.partition(": ")[2]) == (
+        CheckStatus.WARNING,
+        "its temperature (junction) is 101 °C",
+    )
+
+
+@pytest.mark.parametrize(
+    ("variables", "found"),
+    [
+        ({"ROCR_VISIBLE_DEVICES": "1,3"}, [1, 3]),
+        ({"ROCR_VISIBLE_DEVICES": "GPU-0000000000000030,0"}, [2, 0]),
+        ({"ROCR_VISIBLE_DEVICES": "1,9,0"}, [1]),
+        ({"ROCR_VISIBLE_DEVICES": "2,3", "HIP_VISIBLE_DEVICES": "1"}, [3]),
+        ({"ROCR_VISIBLE_DEVICES": "3,2", "HIP_VISIBLE_DEVICES": "0,1"}, [3, 2]),
+        ({"HIP_VISIBLE_DEVICES": "2", "CUDA_VISIBLE_DEVICES": "0"}, [2]),
+        ({"CUDA_VISIBLE_DEVICES": "0", "ROCR_VISIBLE_DEVICES": "1"}, [1]),
+        ({"GPU_DEVICE_ORDINAL": "1"}, [1]),
+        ({"HIP_VISIBLE_DEVICES": ""}, []),
+        ({"HIP_VISIBLE_DEVICES": "-1"}, []),
+    ],
+)
+def test_the_devices_in_an_environment(tmp_path, variables, found):
+    node = AmdNode(tmp_path, cards=4)
+    node.look()
+    devices = DeviceSet(node.collector.devices, VENDOR.variables)
+    assert devices.visible(member("j", devices=tuple(variables.items()))) == found
+
+
+def test_the_ids_of_the_device_plug_in_are_addresses(node):
+    node.look()
+    ids = ["0000:20:00.0", "amd.com/gpu=0000:10:00.0", "0000:99:00.0"]
+    assert indices(VENDOR, ids, node.collector.devices) == [1, 0]

@@ -1,0 +1,80 @@
+"""Sizes of servers: the capacity page, and how they grow."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobmeter.cli.main import cli
+from jobmeter.model import sizing
+from jobmeter.model.retention import Retention
+from jobmeter.model.sizing import Fleet, size_of
+
+PAGE = (Path(__file__).parents[3] / "docs/how-to/capacity.md").read_text(encoding="utf-8")
+FLEETS = st.builds(
+    Fleet,
+    nodes=st.integers(1, 20_000),
+    devices=st.integers(0, 16),
+    metrics=st.integers(1, 200),
+    interval_ms=st.integers(1_000, 300_000),
+    jobs=st.integers(0, 1_000_000),
+    retention=st.builds(
+        Retention, raw_days=st.integers(1, 90), minute_days=st.integers(1, 400), hour_days=st.integers(1, 4_000)
+    ),
+)
+
+
+def test_the_page_shows_what_the_command_prints():
+    ((command, shown),) = re.findall(r"```sh\n(jobmeter size .*)\n```\n\n```text\n(.*?)```", PAGE, re.DOTALL)
+    assert CliRunner().invoke(cli, command.split()[1:]).stdout == shown
+
+
+@pytest.mark.parametrize(
+    ("sentence", "figure"),
+    [
+        (r"bodies of agents \| ([\d.]+) s of CPU for a million", sizing.STORE_CPU * 1e6),
+        (r"roll-ups \| ([\d.]+) s of CPU for 1\.2 million", sizing.ROLL_UP_CPU * 1.2e6),
+        (r"production trace \| ([\d.]+)", sizing.RAW_BYTES),
+        (r"a minute of one series \| [\d.]+ to ([\d.]+)", sizing.MINUTE_BYTES),
+        (r"an hour of one series \| [\d.]+ to ([\d.]+)", sizing.HOUR_BYTES),
+        (r"newest samples \| ([\d.]+) bytes", sizing.NEWEST_BYTES),
+        (r"1,000 \| ([\d.]+) ms", sizing.FINDING_CPU * 1e3),
+        (r"job list \| ([\d.]+) bytes", sizing.JOB_BYTES),
+    ],
+)
+def test_figures_are_those_of_the_page(sentence, figure):
+    (quoted,) = re.findall(sentence, PAGE)
+    assert float(quoted) == pytest.approx(figure)
+
+
+@given(FLEETS, st.integers(2, 9))
+def test_more_nodes_need_proportionally_more(fleet, factor):
+    one, many = size_of(fleet), size_of(Fleet(**{**json_of(fleet), "nodes": fleet.nodes * factor}))
+    assert many.series == one.series * factor
+    assert many.disk - sizing.JOURNAL_BYTES == pytest.approx((one.disk - sizing.JOURNAL_BYTES) * factor, abs=3 * factor)
+    assert many.servers >= one.servers
+
+
+def json_of(fleet):
+    return {name: getattr(fleet, name) for name in Fleet.__struct_fields__}
+
+
+@given(FLEETS)
+def test_a_server_stores_what_it_is_given(fleet):
+    size = size_of(fleet)
+    assert size.servers * sizing.STORING_CORES >= size.storing_cores > (size.servers - 1) * sizing.STORING_CORES
+    assert size.disk >= size.raw + size.minutes + size.hours
+    assert size.memory > size.window
+    assert size.evaluation_seconds >= 15
+
+
+def test_options_are_checked():
+    for wrong in ("1,2,3,4", "0", "x", "15,,3"):
+        result = CliRunner().invoke(cli, ["size", "--nodes", "5", "--retention", wrong])
+        assert (result.exit_code, "RAW,MINUTES,HOURS in days" in result.output) == (2, True)
+    made = json.loads(CliRunner().invoke(cli, ["size", "--nodes", "5", "--retention", "30", "--json"]).stdout)
+    assert made["raw"] == 2 * json.loads(CliRunner().invoke(cli, ["size", "--nodes", "5", "--json"]).stdout)["raw"]
