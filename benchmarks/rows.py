@@ -48,6 +48,10 @@ ROWS: tuple[Row, ...] = (
     Row("rest.stored", "memory after that start", "MiB"),
     Row("agent.cpu", "jobmeter agent at 10 s: CPU", "% of a core", bar=limit(1, "%")),
     Row("agent.memory", "jobmeter agent at 10 s: resident memory", "MiB", bar=limit(60, "MiB")),
+    Row("program.import", "import jobmeter in a new interpreter", "ms", bar=limit(5, "ms")),
+    Row("program.log.p50", "jobmeter.log, 100,000 calls a second, p50", "us", bar=limit(3, "us")),
+    Row("program.log.p999", "the same, p99.9", "us", bar=limit(50, "us")),
+    Row("program.time", "run time of 500 short steps, each logged, above that without", "%", bar=limit(1, "%")),
     Row("logs.lines", "log lines of one node, a day (--log-lines)", "lines", None),
     Row(
         "logs.write",

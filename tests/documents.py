@@ -43,22 +43,17 @@ def environment(home: Path, programs: Path = Path(sys.executable).parent) -> dic
 
 
 def type_in(script: str, home: Path, variables: Mapping[str, str] | None = None) -> str:
-    """Type commands one after the other and return their output. A command that fails ends them.
-
-    Each question is answered with y.
-    """
-    with subprocess.Popen(["yes"], stdout=subprocess.PIPE) as answers:
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", script],
-            cwd=home,
-            env=variables or environment(home),
-            stdin=answers.stdout,
-            capture_output=True,
-            text=True,
-            timeout=900,
-            check=False,
-        )
-        answers.kill()
+    """Type commands one after the other and return their output. A command that fails ends them."""
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script],
+        cwd=home,
+        env=variables or environment(home),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from benchmarks.plan import Plan
 from benchmarks.row import Table
-from benchmarks.stages import agent, export, findings, importing, live, logs, long, rest, size, trace, writing
+from benchmarks.stages import agent, export, findings, importing, live, logs, long, program, rest, size, trace, writing
 
 STAGES: dict[str, Callable[[Plan, Table], None]] = {
     "live": live.live,
@@ -19,6 +19,7 @@ STAGES: dict[str, Callable[[Plan, Table], None]] = {
     "bytes": size.measure,
     "rest": rest.measure,
     "agent": agent.measure,
+    "program": program.measure,
     "logs": logs.measure,
     "findings": findings.measure,
     "trace": trace.measure,

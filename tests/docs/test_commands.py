@@ -62,6 +62,12 @@ def test_the_tutorial_ends_with_a_diagnosed_job(home):
     assert re.search(r"^http://127\.0\.0\.1:\d+/", second, re.MULTILINE), "a link to the page"
 
 
+@pytest.mark.slow
+def test_the_page_about_numbers_works_as_it_is_written(home):
+    output = typed("how-to/log-numbers.md", home)
+    assert "app.loss" in output
+
+
 def test_targets_of_make_on_a_page_exist():
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     lines = [line for page in PAGES for block in blocks(page, "", "sh") for line in block.splitlines()]

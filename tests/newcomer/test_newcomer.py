@@ -31,7 +31,10 @@ LEFT_OUT = {
         "jobmeter agent --server https://metrics.example:8400 --key TOKEN": ELSEWHERE,
     },
     "docs/how-to/run": {"jobmeter run --pid 4711 --name tuning": "names a process of the reader"},
-    "docs/how-to/terminal": {'eval "$(_JOBMETER_COMPLETE=zsh_source jobmeter)"': "is for zsh, the test types in bash"},
+    "docs/how-to/terminal": {
+        'eval "$(_JOBMETER_COMPLETE=zsh_source jobmeter)"': "is for zsh, the test types in bash",
+        "jobmeter delete resnet-20261122-k3v9qd": "asks for confirmation on a terminal: tests/e2e/test_cli_verbs.py",
+    },
     "docs/how-to/import": {
         "jobmeter import --server https://jobmeter.example:8400 --key TOKEN big.parquet": ELSEWHERE,
         "jobmeter import wandb/offline-run-*/run-*.wandb": "needs files of W&B: tests/unit/cli/loading/test_wandb.py",
@@ -78,7 +81,7 @@ END
 """
 _IMPORTED = f"{_SAMPLES} jobmeter import gpu.csv jobs.jsonl.gz\n"
 _JOB = """jobmeter run --quiet --no-logs --job-id JOB --replicas 2 -- tail -f /dev/null & running=$!
-trap 'kill -INT $running; wait $running || true' EXIT
+trap 'kill $running; wait $running || true' EXIT
 until jobmeter show JOB > shown 2>&1; do :; done
 """
 BEFORE = {

@@ -23,7 +23,7 @@ SOURCE = Path(__file__).parent / "library.c"
 VERSION = "570.86.15"
 _MADE = Path(__file__).parents[2] / ".cache" / "fake-nvml"
 _FLAGS = ("-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-shared", "-fPIC", "-fvisibility=hidden")
-_DEVICES, _PROCESSES, _FIELDS, _METRICS = 16, 16, 16, 64
+_DEVICES, _PROCESSES, _FIELDS, _METRICS, _INSTANCES = 16, 16, 16, 64, 8
 
 
 class Call(IntEnum):
@@ -62,6 +62,7 @@ class Call(IntEnum):
     MAX_LINK = 30
     PCI = 31
     SERIAL = 32
+    MIG = 33
 
 
 class LibraryCall(IntEnum):
@@ -77,6 +78,17 @@ class _Process(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_uint32) for name in ("pid", "mps", "busy", "share")),
         *((name, ctypes.c_uint64) for name in ("memory", "stamp")),
+        *((name, ctypes.c_uint32) for name in ("instance", "pad")),
+    )
+
+
+class _Instance(ctypes.Structure):
+    _fields_ = (
+        ("uuid", ctypes.c_char * 96),
+        ("name", ctypes.c_char * 96),
+        *((name, ctypes.c_uint32) for name in ("there", "instance", "place", "slices")),
+        *((name, ctypes.c_uint64) for name in ("used", "total")),
+        ("share", ctypes.c_double),
     )
 
 
@@ -119,6 +131,8 @@ class _Device(ctypes.Structure):
         ("max_link", ctypes.c_uint32 * 2),
         *((name, ctypes.c_uint64) for name in ("used", "total", "reserved", "energy", "joules")),
         ("ecc", ctypes.c_uint64 * 2),
+        *((name, ctypes.c_uint32) for name in ("mig", "pad_mig")),
+        ("instance", _Instance * _INSTANCES),
         ("process", _Process * _PROCESSES),
         ("field", _Field * _FIELDS),
         ("metric", _Metric * _METRICS),
@@ -210,6 +224,23 @@ class FakeDevice:
         for number in range(_METRICS):
             self._data.metric[number].code = 0 if number in values else 3
             self._data.metric[number].value = values.get(number, 0.0)
+
+    def split(self, *instances: tuple[int, int, int]) -> None:
+        """Turn MIG on, with instances of (GPU instance, place, slices of seven); its activity is the slices' share."""
+        self._data.mig = 1
+        for at in range(_INSTANCES):
+            one = self._data.instance[at]
+            one.there = at < len(instances)
+            if one.there:
+                one.instance, one.place, one.slices = instances[at]
+                one.uuid = f"MIG-{self.index}{one.instance}{one.place}00000-aaaa-bbbb-cccc-0123456789ab".encode()
+                one.name = f"NVIDIA H200 MIG {one.slices}g".encode()
+                one.used, one.total, one.share = 2**30 * one.slices, 2**34 * one.slices, one.slices / 7
+
+    def run_in(self, *places: int) -> None:
+        """Put each process of ``run``, in its order, into the instance at a place of ``split``."""
+        for at, place in enumerate(places):
+            self._data.process[at].instance = place + 1
 
     def run(self, *processes: tuple[int, int], mps: Iterable[tuple[int, int]] = ()) -> None:
         """The processes with a context, (pid, bytes); None of them works until ``work`` says so."""

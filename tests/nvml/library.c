@@ -20,6 +20,7 @@
 #define METRICS 64
 #define SAMPLES 256
 #define SESSIONS 64
+#define INSTANCES 8
 
 enum { SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7,
        DRIVER_NOT_LOADED = 9, LIB_RM_VERSION_MISMATCH = 18 };
@@ -27,11 +28,12 @@ enum { SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, 
 /* The calls of a device, in the order of `Call` in __init__.py. EVERY stands for all that take a handle. */
 enum { EVERY, HANDLE, UUID, MINOR, NAME, UTILIZATION, MEMORY, MEMORY_V2, POWER, POWER_LIMIT, ENERGY, TEMPERATURE, FAN,
        CLOCK, MAX_CLOCK, P_STATE, ENCODER, DECODER, ECC, REMAPPED, REPLAYS, FIELD_VALUES, GPM_SUPPORT, GPM_SAMPLE,
-       PROCESS_LIST, MPS_LIST, PROCESS_UTILIZATION, PROCESS_LIST_V2, MPS_LIST_V2, LINK, MAX_LINK, PCI, SERIAL, CALLS };
+       PROCESS_LIST, MPS_LIST, PROCESS_UTILIZATION, PROCESS_LIST_V2, MPS_LIST_V2, LINK, MAX_LINK, PCI, SERIAL, MIG, CALLS };
 /* Calls of the library itself. */
 enum { INIT, SHUTDOWN, COUNT, GPM_METRICS, LIBRARY_CALLS };
 
-struct process { uint32_t pid, mps, busy, share; uint64_t memory, stamp; };
+struct process { uint32_t pid, mps, busy, share; uint64_t memory, stamp; uint32_t instance, pad; };
+struct instance { char uuid[96], name[96]; uint32_t there, instance, place, slices; uint64_t used, total; double share; };
 struct field { uint32_t id, scope; int32_t type, code; union { double d; uint32_t ui; uint64_t ull; int64_t sll; int32_t si; } value; };
 struct metric { double value; int32_t code, pad; };
 struct device {
@@ -41,6 +43,8 @@ struct device {
     uint32_t minor, gpm_supported, utilization[2], power, power_limit, temperature, fan, clock[2], max_clock, p_state;
     uint32_t encoder, decoder, remapped[4], replays, processes, fields, pad, link[2], max_link[2];
     uint64_t used, total, reserved, energy, joules, ecc[2];
+    uint32_t mig, pad_mig;
+    struct instance instance[INSTANCES];
     struct process process[PROCESSES];
     struct field field[FIELDS];
     struct metric metric[METRICS];
@@ -52,11 +56,11 @@ struct control {
     uint32_t count, idle_code, misuse, samples;
     struct device device[DEVICES];
 };
-struct handle { uint32_t session, index; };
-struct sample { uint32_t used, filled, session, index, turn; };
+struct handle { uint32_t session, index, part; };  /* part: 0 a GPU, N + 1 its instance N */
+struct sample { uint32_t used, filled, session, index, turn, part; };
 
 static struct control *control;
-static struct handle handles[SESSIONS][DEVICES];
+static struct handle handles[SESSIONS][DEVICES], parts[SESSIONS][DEVICES][INSTANCES];
 static struct sample samples[SAMPLES];
 static uint32_t session, open_count, turn;
 
@@ -88,6 +92,11 @@ static int enter(struct handle *handle, int call, struct device **found) {
     count(&device->counts[call]);
     wait_for(&device->blocks[EVERY]);
     wait_for(&device->blocks[call]);
+    if (handle->part && !device->instance[handle->part - 1].there) return misused(INVALID_ARGUMENT);
+    int whole = call != UUID && call != NAME && call != MEMORY && call != MEMORY_V2 && call != PROCESS_LIST && call != MIG
+                && call != MPS_LIST;
+    int busy = call == UTILIZATION || call == PROCESS_UTILIZATION || call == ENCODER || call == DECODER || call == GPM_SAMPLE;
+    if ((handle->part && whole) || (device->mig && busy)) return NOT_SUPPORTED;
     return device->codes[EVERY] ? device->codes[EVERY] : device->codes[call];
 }
 #define ENTER(call) \
@@ -116,7 +125,7 @@ EXPORT int nvmlInitWithFlags(unsigned flags) {
     if (!open_count++) {
         session++;
         for (uint32_t index = 0; index < DEVICES; index++)
-            handles[session % SESSIONS][index] = (struct handle){session, index};
+            handles[session % SESSIONS][index] = (struct handle){session, index, 0};
     }
     return SUCCESS;
 }
@@ -148,7 +157,7 @@ EXPORT int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **found) {
     EXPORT int name(struct handle *handle, char *text, unsigned length) { \
         ENTER(call); \
         if (length < sizeof device->member) return INSUFFICIENT_SIZE; \
-        memcpy(text, device->member, sizeof device->member); \
+        memcpy(text, handle->part ? device->instance[handle->part - 1].member : device->member, sizeof device->member); \
         return SUCCESS; \
     }
 TEXT(nvmlDeviceGetUUID, UUID, uuid)
@@ -218,6 +227,11 @@ EXPORT int nvmlDeviceGetMemoryInfo(struct handle *handle, unsigned long long *va
 }
 EXPORT int nvmlDeviceGetMemoryInfo_v2(struct handle *handle, unsigned long long *value) {
     ENTER(MEMORY_V2);
+    if (handle->part) {
+        struct instance *part = &device->instance[handle->part - 1];
+        value[1] = part->total, value[2] = 0, value[3] = part->total - part->used, value[4] = part->used;
+        return SUCCESS;
+    }
     value[1] = device->total;
     value[2] = device->reserved;
     value[3] = device->total - device->used - device->reserved;
@@ -279,7 +293,7 @@ static int list(struct handle *handle, int call, uint32_t mps, unsigned *room, s
     unsigned found = 0;
     for (uint32_t at = 0; at < device->processes; at++) {
         struct process *process = &device->process[at];
-        if (process->mps != mps) continue;
+        if (process->mps != mps || (handle->part && process->instance != handle->part)) continue;
         if (infos && found < *room) infos[found] = (struct process_info){process->pid, process->memory, ~0u, ~0u};
         found++;
     }
@@ -318,6 +332,43 @@ EXPORT int nvmlDeviceGetProcessUtilization(struct handle *handle, struct utiliza
     return code;
 }
 
+EXPORT int nvmlDeviceGetMigMode(struct handle *handle, unsigned *now, unsigned *later) {
+    ENTER(MIG);
+    *now = *later = device->mig;
+    return SUCCESS;
+}
+EXPORT int nvmlDeviceGetMaxMigDeviceCount(struct handle *handle, unsigned *value) {
+    ENTER(MIG);
+    (void)device;
+    *value = INSTANCES;
+    return SUCCESS;
+}
+EXPORT int nvmlDeviceGetMigDeviceHandleByIndex(struct handle *handle, unsigned at, struct handle **found) {
+    ENTER(MIG);
+    if (at >= INSTANCES || !device->instance[at].there) return NOT_FOUND;
+    struct handle *part = &parts[session % SESSIONS][handle->index][at];
+    *part = (struct handle){session, handle->index, at + 1};
+    *found = part;
+    return SUCCESS;
+}
+#define OF_PART(name, member) \
+    EXPORT int name(struct handle *handle, unsigned *value) { \
+        ENTER(MIG); \
+        if (!handle->part) return INVALID_ARGUMENT; \
+        *value = device->instance[handle->part - 1].member; \
+        return SUCCESS; \
+    }
+OF_PART(nvmlDeviceGetGpuInstanceId, instance)
+OF_PART(nvmlDeviceGetComputeInstanceId, place)
+struct attributes { unsigned counts[6], slices, places; unsigned long long memory; };
+EXPORT int nvmlDeviceGetAttributes_v2(struct handle *handle, struct attributes *value) {
+    ENTER(MIG);
+    if (!handle->part) return INVALID_ARGUMENT;
+    struct instance *part = &device->instance[handle->part - 1];
+    *value = (struct attributes){{0}, part->slices, part->slices, part->total >> 20};
+    return SUCCESS;
+}
+
 EXPORT int nvmlGpmQueryDeviceSupport(struct handle *handle, unsigned *value) {
     ENTER(GPM_SUPPORT);
     value[1] = device->gpm_supported;
@@ -346,9 +397,20 @@ EXPORT int nvmlGpmSampleGet(struct handle *handle, struct sample *sample) {
     ENTER(GPM_SAMPLE);
     (void)device;
     if (!is_sample(sample)) return misused(INVALID_ARGUMENT);
-    sample->filled = 1, sample->session = session, sample->index = handle->index;
+    sample->filled = 1, sample->session = session, sample->index = handle->index, sample->part = 0;
     sample->turn = __atomic_add_fetch(&turn, 1, __ATOMIC_SEQ_CST);
     return SUCCESS;
+}
+EXPORT int nvmlGpmMigSampleGet(struct handle *handle, unsigned instance, struct sample *sample) {
+    ENTER(MIG);
+    if (!is_sample(sample) || handle->part) return misused(INVALID_ARGUMENT);
+    for (uint32_t at = 0; at < INSTANCES; at++) {
+        if (!device->instance[at].there || device->instance[at].instance != instance) continue;
+        sample->filled = 1, sample->session = session, sample->index = handle->index, sample->part = at + 1;
+        sample->turn = __atomic_add_fetch(&turn, 1, __ATOMIC_SEQ_CST);
+        return SUCCESS;
+    }
+    return NOT_FOUND;
 }
 struct gpm_metric { unsigned id; int code; double value; const char *names[3]; };
 struct gpm_question { unsigned version, wanted; struct sample *first, *second; struct gpm_metric metrics[]; };
@@ -358,13 +420,14 @@ EXPORT int nvmlGpmMetricsGet(struct gpm_question *question) {
     if (code) return code;
     struct sample *first = question->first, *second = question->second;
     if (!is_sample(first) || !is_sample(second) || !first->filled || !second->filled || first->turn >= second->turn
-        || first->index != second->index || first->session != session || second->session != session)
+        || first->index != second->index || first->part != second->part || first->session != session || second->session != session)
         return misused(INVALID_ARGUMENT);
     struct device *device = &control->device[first->index];
     for (unsigned at = 0; at < question->wanted; at++) {
         struct gpm_metric *metric = &question->metrics[at];
         metric->code = metric->id < METRICS ? device->metric[metric->id].code : NOT_SUPPORTED;
         metric->value = metric->id < METRICS ? device->metric[metric->id].value : 0;
+        if (first->part) metric->value *= device->instance[first->part - 1].share;
     }
     return SUCCESS;
 }

@@ -6,6 +6,7 @@ import { JobPage } from "./job/page";
 import { JobList } from "./jobs/list";
 import { NodePage } from "./nodes/node";
 import { NodesPage } from "./nodes/page";
+import { FindingsPage } from "./findings/page";
 import { UsePage } from "./fleet/use";
 import { AdminPage } from "./admin/page";
 import { read as readSetting } from "./format";
@@ -62,6 +63,7 @@ function view(path: string[], query: URLSearchParams, who: Who) {
   }
   if (first === undefined || (first === "jobs" && second === undefined)) return <JobList query={query} />;
   if (first === "jobs" && second !== undefined) return <JobPage key={`${second} ${query.get("project")}`} id={second} query={query} />;
+  if (first === "findings") return <FindingsPage query={query} />;
   if (first === "compare") return <ComparePage query={query} />;
   if (first === "nodes" && second !== undefined) return <NodePage key={`${second} ${query.get("cluster")}`} name={second} query={query} />;
   if (first === "nodes") return <NodesPage query={query} />;

@@ -1,6 +1,8 @@
 import { useState } from "preact/hooks";
 import { type Schemas, BASE, Refusal, change, read } from "./api/client";
 
+const UNKNOWN = "This token belongs to no key of this server.";
+
 /** The way in: a key's token, or a link that the command line prints. */
 export function SignIn({ reason, entered }: { reason: string; entered: (who: Schemas["WhoAmI"]) => void }) {
   const [problem, setProblem] = useState(reason);
@@ -13,7 +15,7 @@ export function SignIn({ reason, entered }: { reason: string; entered: (who: Sch
       await change<Schemas["SessionBody"]>("POST", `${BASE}/session`, `Bearer ${field.value.trim()}`);
       entered(await read<Schemas["WhoAmI"]>(`${BASE}/whoami`));
     } catch (error) {
-      setProblem(error instanceof Refusal ? error.message : String(error));
+      setProblem(error instanceof Refusal ? (error.status === 401 ? UNKNOWN : error.message) : String(error));
       field.select();
     } finally {
       setBusy(false);
@@ -27,6 +29,9 @@ export function SignIn({ reason, entered }: { reason: string; entered: (who: Sch
           {problem}
         </p>
       )}
+      <p class="where">
+        The server at <b>{location.host}</b> asks who you are.
+      </p>
       <p>
         On the machine where it runs, <code>jobmeter open</code> opens this page signed in.
       </p>

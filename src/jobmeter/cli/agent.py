@@ -22,6 +22,7 @@ from jobmeter.cli.options import (
     key_option,
     stopped,
 )
+from jobmeter.cli.program_options import program_options
 from jobmeter.cli.run import node_name
 from jobmeter.client.transport import Transport
 from jobmeter.collect.agent import Agent, JobDiscovery
@@ -29,6 +30,7 @@ from jobmeter.collect.base import NodeIdentity
 from jobmeter.collect.clock import SampleClock
 from jobmeter.collect.discover.clusters import SlurmClusters, own_cluster
 from jobmeter.collect.discover.rules import read_rules
+from jobmeter.collect.reports.settings import ProgramSettings
 from jobmeter.collect.spool import Spool
 from jobmeter.collect.syslog.reader import LogSettings
 from jobmeter.collect.text import valid_text
@@ -36,6 +38,7 @@ from jobmeter.errors import ConfigurationError
 from jobmeter.model.cluster import JobIds
 from jobmeter.model.series import check_name
 from jobmeter.model.time import SystemClock
+from jobmeter.wire.program import places
 
 _SHORTEST_INTERVAL_MS = 1000
 _LONGEST_GROUP = 256
@@ -110,6 +113,7 @@ _GROUPS = {
     envvar="JOBMETER_LOG_RATE",
     help="Most lines per second of each source (JOBMETER_LOG_RATE); a line reports the number dropped.",
 )
+@program_options(f"{places.SHARED_FOLDER}/{places.AGENT_SOCKET} for root, else in the user's folder")
 @click.option("--once", is_flag=True, help="Measure once, deliver, and exit; status 1 unless the server accepted it.")
 def command(  # noqa: PLR0913 - one for each option
     *,
@@ -129,6 +133,7 @@ def command(  # noqa: PLR0913 - one for each option
     journal: bool,
     log_files: tuple[str, ...],
     log_rate: float,
+    programs: ProgramSettings,
 ) -> None:
     """Measure this node and the jobs on it, read its system logs, and send everything to a server."""
     logging.basicConfig(level=logging.INFO, format="jobmeter agent: %(message)s")
@@ -152,6 +157,7 @@ def command(  # noqa: PLR0913 - one for each option
             job_mapping_dir,
             SlurmClusters(own_cluster(os.environ), JobIds(job_ids)),
         ),
+        programs,
     )
     if once:
         if problem := agent.once():

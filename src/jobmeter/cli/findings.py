@@ -62,10 +62,7 @@ def print_finding(out: Console, one: Finding) -> None:
 SHOWN, MOST = 50, 1_000
 """Default number of findings in the list, and the largest one."""
 _SPARE = ("user", "since", "rule", "state", "name")
-_GROUPS = {
-    "Filters": ("findings", "severities", "only_open", "since", "project"),
-    "Output": ("limit", "as_json"),
-}
+_GROUPS = {"Filters": ("findings", "severities", "only_open", "since", "project")}
 
 
 @click.command(

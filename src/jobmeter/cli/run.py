@@ -27,6 +27,7 @@ from jobmeter.cli.options import (
     examples,
     key_option,
 )
+from jobmeter.cli.program_options import program_options
 from jobmeter.client.transport import Transport
 from jobmeter.collect.base import NodeIdentity
 from jobmeter.collect.clock import SampleClock
@@ -35,6 +36,7 @@ from jobmeter.collect.launch.plan import LaunchPlan, job_name, new_job_id
 from jobmeter.collect.launch.result import Result
 from jobmeter.collect.launch.session import JobRun
 from jobmeter.collect.launch.tracking import tracking
+from jobmeter.collect.reports.settings import ProgramSettings
 from jobmeter.collect.spool import Spool
 from jobmeter.collect.text import valid_text
 from jobmeter.errors import ConflictError, JobmeterError
@@ -83,6 +85,7 @@ _GROUPS = {
     metavar="PID",
     help="Measure this running process and its descendants instead of a command.",
 )
+@program_options("one of this run's own", output=True)
 @click.option("--pass-key", is_flag=True, help="Leave JOBMETER_KEY in the command's environment.")
 @click.option("--quiet", is_flag=True, help="Print errors only.")
 @click.argument("words", metavar="[--] COMMAND...", nargs=-1, type=click.UNPROCESSED)
@@ -102,6 +105,7 @@ def command(  # noqa: PLR0913 - one for each option
     pid: int | None,
     pass_key: bool,
     quiet: bool,
+    programs: ProgramSettings,
     words: tuple[str, ...],
 ) -> None:
     """Run COMMAND as a job and measure it, or measure a running process. The exit status is the command's.
@@ -112,8 +116,7 @@ def command(  # noqa: PLR0913 - one for each option
     _open_streams()
     clock = SampleClock(SystemClock())
     target = None if pid is None else _target_of(pid, clock)
-    words = target.command if target else words
-    shown = name or job_name(words)
+    shown = name or job_name(words := target.command if target else words)
     job = checked(check_job_id, job_id, "--job-id") if job_id else new_job_id(shown, clock)
     place = NodeIdentity(node_name(), project=checked(check_project, project, "--project") if project else "")
     interval_ms = checked_interval(interval, _SHORTEST_INTERVAL_MS)
@@ -138,10 +141,10 @@ def command(  # noqa: PLR0913 - one for each option
             pass_key=pass_key,
             lease_owner=owner,
             node=place.node,
+            programs=programs,
             tracking=tracking(os.environ, connect, job, place.project) if pid is None and (server or _named()) else {},
         )
-        announcing = _announcing(connect, plan, place, quiet=quiet)
-        result = _measured(plan, target, place, announcing, clock, spool, interval_ms, quiet=quiet)
+        result = _measured(plan, target, place, connect, clock, spool, interval_ms, quiet=quiet)
     _report(result, spool)
     if not quiet:
         _summary(plan, result)
@@ -190,10 +193,11 @@ def _measured(
     *,
     quiet: bool,
 ) -> Result:
-    """Measure the command or the running process until its end.
+    """Measure the command or the running process until its end, and print the job's link.
 
     Exits with a shell's status if the command cannot be started.
     """
+    connect = _announcing(connect, plan, place, quiet=quiet)
     if target is not None:
         from jobmeter.collect.launch.attach import Attachment
 

@@ -26,6 +26,7 @@ from jobmeter.cli.output import (
     state_cell,
 )
 from jobmeter.cli.phases import answered, show_phases
+from jobmeter.cli.reported import show_reported
 from jobmeter.cli.resource_columns import began, ended
 from jobmeter.client.api import Api
 from jobmeter.client.bodies import JobDetail, JobSummary
@@ -57,9 +58,9 @@ def command(job: str, as_json: bool, connection: local.LocalConnection) -> None:
 
     Usage is the sum over its replicas (or devices); of ratios and temperatures the mean. With several replicas or
     devices, mean and peak of a single one are shown too. Sparklines begin at 0. The phases of the job (queue, start,
-    training, checkpoints, restarts, end) are shown where they can be separated. If samples are missing or late, or a
-    clock was wrong, up to three lines report it (--json shows all). For a finished job the events follow, for a failed
-    one also the end of its log.
+    training, checkpoints, restarts, end) are shown where they can be separated, and the numbers that the program
+    reported. If samples are missing or late, or a clock was wrong, up to three lines report it (--json shows all). For
+    a finished job the events follow, for a failed one also the end of its log.
     """
     named = connection.find(job)
     detail = named.api.job(named.id, named.project)
@@ -82,6 +83,7 @@ def command(job: str, as_json: bool, connection: local.LocalConnection) -> None:
         )
     else:
         out.print("no measurements yet")
+    show_reported(out, named.api, detail.job)
     show_history(out, named.api, detail.job)
 
 

@@ -8,7 +8,7 @@ from jobmeter.cli.options import checked_interval, examples
 from jobmeter.cli.output import console, duration, print_json
 from jobmeter.model.quantity import quantity
 from jobmeter.model.retention import Retention
-from jobmeter.model.sizing import SERVER_CORES, Fleet, ServerSize, size_of
+from jobmeter.model.sizing import SERVER_CORES, PlannedFleet, ServerSize, size_of
 from jobmeter.model.time import SECOND
 
 _MOST = 10_000_000
@@ -61,7 +61,7 @@ def command(
 
     Figures are of a slow processor and on the safe side. docs/how-to/capacity.md says where they come from.
     """
-    fleet = Fleet(
+    fleet = PlannedFleet(
         nodes=nodes,
         devices=devices,
         metrics=metrics,
@@ -77,7 +77,7 @@ def command(
         console().print(f"{name:<11} {text}", markup=False)
 
 
-def _rows(fleet: Fleet, size: ServerSize) -> dict[str, str]:
+def _rows(fleet: PlannedFleet, size: ServerSize) -> dict[str, str]:
     days = fleet.retention
     tiers = (("samples", days.raw_days, size.raw), ("minutes", days.minute_days, size.minutes))
     parts = [f"{name} of {count} days {_bytes(value)}" for name, count, value in tiers]

@@ -24,6 +24,7 @@ from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.pods.jobs import PodJobs
 from jobmeter.collect.pods.poll import PodPoller
 from jobmeter.collect.registry import JobCollectors, Planned, host_collectors, job_collectors, plugin_collectors
+from jobmeter.collect.reports.settings import ProgramSettings
 from jobmeter.collect.spool import Spool
 from jobmeter.collect.stacks.collect import StackCollector
 from jobmeter.collect.syslog.make import system_logs
@@ -59,8 +60,10 @@ class Agent:
         interval_ms: int,
         logs: LogSettings | None = None,
         finding: JobDiscovery | None = None,
+        programs: ProgramSettings | None = None,
     ) -> None:
         self._interval_ms = interval_ms
+        self._program_settings = programs or ProgramSettings()
         self._delivery = Delivery(Outbox(spool), connect, clock)
         finding = finding or JobDiscovery()
         state = spool.directory if spool else None
@@ -86,7 +89,9 @@ class Agent:
         checks = NodeChecks(jobs.accelerators, lambda: clock.difference)
         stacks = StackCollector(partial(_processes, jobs, pods))
         self._poller = CheckPoller(place, connect, checks, stacks, interval_ms)
-        self._loop = Measurement(place, jobs, self._delivery, clock).loop(
+        measurement = Measurement(place, jobs, self._delivery, clock)
+        self._programs = measurement.programs
+        self._loop = measurement.loop(
             turn,
             sources,
             (incidents.watch, kills.watch),
@@ -111,11 +116,13 @@ class Agent:
             self._logs.start()
         self._poller.start()
         self._pod_poller.start()
+        self._programs.open(self._program_settings)
         self._loop.run(stop, self._interval_ms)
         self._pod_poller.stop()
         self._poller.stop()
         if self._logs:
             self._logs.stop()
+        self._programs.close()
         self._loop.tick(force=True, longest=_LAST_TURN)
         self._jobs.stop()
         return self._finish()

@@ -12,8 +12,12 @@ from jobmeter.collect.loop import Loop
 from jobmeter.collect.pods.jobs import PodJobs
 from jobmeter.collect.process.stat import read_stat
 from jobmeter.collect.registry import JobCollectors, Planned
+from jobmeter.collect.reports.programs import ProgramReceiver
 from jobmeter.collect.stacks.collect import GoneRank, StackCollector
 from jobmeter.collect.worker import Worker
+
+_FILES_MS, _FILES_OF_JOB_MS = 30_000, 2_000
+"""Intervals of searches for event files that processes have open: on a node, and of one job."""
 
 
 def turn_seconds(interval_ms: int, longest: float = math.inf) -> float:
@@ -29,6 +33,8 @@ class Measurement:
     ) -> None:
         self.collectors = collectors
         self.delivery = delivery
+        self.programs = ProgramReceiver(place, collectors, clock, _FILES_OF_JOB_MS if job else _FILES_MS)
+        """Receiver of the numbers that programs report; its places are opened by the caller."""
         self._place = place
         self._clock = clock
         self._job = job
@@ -48,16 +54,16 @@ class Measurement:
         ``node`` are collectors of the whole node, and ``counters`` more metrics of the agent.
         """
         collectors = self.collectors
-        planned = (*node, *collectors.planned)
+        planned = (*node, *collectors.planned, *self.programs.planned)
         processes = None if self._job else lambda: (collectors.table.missed, collectors.watch.active)
         return Loop(
             [Worker(one.collector, one.every_ms, self._clock, seconds) for one in planned],
-            sources,
+            [*sources, self.programs.reports],
             self.delivery.outbox,
             AgentMetrics(self._place, self._job, processes, counters),
             self._clock,
             watch=watch,
-            refused=lambda: dict(self.delivery.refused),
+            refused=lambda: {**self.delivery.refused, **self.programs.dropped},
             attribution=attribution,
         )
 

@@ -28,7 +28,7 @@ LONGEST_PAUSE = 300
 """Seconds between two evaluations of a running job beyond which findings come late."""
 
 
-class Fleet(msgspec.Struct, frozen=True, kw_only=True):
+class PlannedFleet(msgspec.Struct, frozen=True, kw_only=True):
     """Nodes with ``devices`` each, ``metrics`` of each node and device every ``interval_ms``, and running jobs."""
 
     nodes: int
@@ -58,7 +58,7 @@ class ServerSize(msgspec.Struct, frozen=True, kw_only=True):
     """Multiple of the fleet at which the first limit is reached."""
 
 
-def size_of(fleet: Fleet) -> ServerSize:
+def size_of(fleet: PlannedFleet) -> ServerSize:
     """Return the size of a server for a fleet."""
     series = fleet.nodes * (fleet.devices + 1) * fleet.metrics
     rate = series * SECOND / fleet.interval_ms

@@ -10,7 +10,7 @@ from jobmeter.model.answers import LatestValue, Shared
 from jobmeter.model.event import Event
 from jobmeter.program.client import Client, Jobs
 from jobmeter.program.comparison import JobComparison
-from jobmeter.program.frames import Records
+from jobmeter.program.frames import RecordList
 from jobmeter.program.job import Findings, Job, Quality
 from jobmeter.program.metrics import Metrics
 
@@ -39,7 +39,7 @@ class AsyncJob:
         """Read its usage over time; see ``Job.metrics``."""
         return await asyncio.to_thread(self.job.metrics, *names, **how)
 
-    async def latest(self, *names: str, by: str = "replica") -> Records[LatestValue]:
+    async def latest(self, *names: str, by: str = "replica") -> RecordList[LatestValue]:
         """Read the newest values; see ``Job.latest``."""
         return await asyncio.to_thread(self.job.latest, *names, by=by)
 
@@ -49,7 +49,7 @@ class AsyncJob:
         while (line := await asyncio.to_thread(next, lines, None)) is not None:
             yield line
 
-    async def events(self, **which: Any) -> Records[Event]:  # noqa: ANN401 - the fields of EventSearch
+    async def events(self, **which: Any) -> RecordList[Event]:  # noqa: ANN401 - the fields of EventSearch
         """Read its events; see ``Job.events``."""
         return await asyncio.to_thread(self.job.events, **which)
 
@@ -57,7 +57,7 @@ class AsyncJob:
         """Read its findings; see ``Job.findings``."""
         return await asyncio.to_thread(self.job.findings)
 
-    async def timeline(self, *kinds: str, limit: int = 1_000) -> Records[TimelineMoment]:
+    async def timeline(self, *kinds: str, limit: int = 1_000) -> RecordList[TimelineMoment]:
         """Read its history; see ``Job.timeline``."""
         return await asyncio.to_thread(self.job.timeline, *kinds, limit=limit)
 
@@ -103,7 +103,7 @@ class AsyncClient:
         client = await self._opened()
         return await asyncio.to_thread(client.compare, *names, metrics=metrics, step=step)
 
-    async def nodes(self) -> Records[model.Node]:
+    async def nodes(self) -> RecordList[model.Node]:
         """List the machines that agents run on."""
         client = await self._opened()
         return await asyncio.to_thread(client.nodes)

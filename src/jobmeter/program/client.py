@@ -12,7 +12,7 @@ from jobmeter.model import job as model
 from jobmeter.model.time import Clock, SystemClock, parse_duration
 from jobmeter.program import html
 from jobmeter.program.comparison import JobComparison, compared
-from jobmeter.program.frames import Columns, Records, Table
+from jobmeter.program.frames import Columns, RecordList, Table
 from jobmeter.program.job import Job, find_job
 from jobmeter.program.retry import RetryingTransport
 
@@ -118,9 +118,9 @@ class Client:
         """Compare jobs, or jobs of these names, aligned at their starts; ``metrics`` adds their values over time."""
         return compared(self.api, self.project, jobs, metrics, step)
 
-    def nodes(self) -> Records[model.Node]:
+    def nodes(self) -> RecordList[model.Node]:
         """List the machines that agents run on."""
-        return Records(model.Node, self.api.nodes(self.project))
+        return RecordList(model.Node, self.api.nodes(self.project))
 
     def close(self) -> None:
         """Close the connections."""

@@ -53,7 +53,7 @@ class Table:
         return made
 
 
-class Records(list[_Row], Table):
+class RecordList(list[_Row], Table):
     """List of structs with a column for each of their fields."""
 
     def __init__(self, kind: type[_Row], rows: Iterable[_Row] = ()) -> None:

@@ -24,7 +24,7 @@ from jobmeter.model.quantity import quantity
 from jobmeter.model.time import parse_duration
 from jobmeter.program import html
 from jobmeter.program.comparison import JobComparison, compared
-from jobmeter.program.frames import Columns, Records, Table, search
+from jobmeter.program.frames import Columns, RecordList, Table, search
 from jobmeter.program.metrics import Metrics
 
 
@@ -119,27 +119,27 @@ class Job(Table):
             existing_metrics(named, metric_names)
         return Metrics(answer)
 
-    def latest(self, *names: str, by: str = "replica") -> Records[LatestValue]:
+    def latest(self, *names: str, by: str = "replica") -> RecordList[LatestValue]:
         """Read the newest value of each replica, device or of the job; without names, of the core metrics."""
-        return Records(LatestValue, self._api.latest(self.id, names, by, self.project))
+        return RecordList(LatestValue, self._api.latest(self.id, names, by, self.project))
 
     def logs(self, **which: Any) -> "LogLines":  # noqa: ANN401 - the fields of LogSearch
         """Log lines, oldest first, read while iterated over. ``which`` are fields of ``LogSearch``."""
         return LogLines(self._api, self.id, search(LogSearch, which, project=self.project))
 
-    def events(self, **which: Any) -> Records[Event]:  # noqa: ANN401 - the fields of EventSearch
+    def events(self, **which: Any) -> RecordList[Event]:  # noqa: ANN401 - the fields of EventSearch
         """Read its events, oldest first. ``which`` are fields of ``EventSearch`` such as ``level``."""
         asked = search(EventSearch, which, project=self.project)
         found, _ = self._api.newest_events(self.id, asked, sys.maxsize)
-        return Records(Event, found[::-1])
+        return RecordList(Event, found[::-1])
 
     def findings(self) -> "Findings":
         """Read the findings of the diagnostic rules, worst first."""
         return Findings(Finding, self._api.findings(self.id, self.project))
 
-    def timeline(self, *kinds: str, limit: int = 1_000) -> Records[TimelineMoment]:
+    def timeline(self, *kinds: str, limit: int = 1_000) -> RecordList[TimelineMoment]:
         """Read the history of the job and its nodes: the newest ``limit`` entries of these kinds, oldest first."""
-        return Records(TimelineMoment, self._api.timeline(self.id, kinds, limit, self.project))
+        return RecordList(TimelineMoment, self._api.timeline(self.id, kinds, limit, self.project))
 
     def quality(self) -> "Quality":
         """Read the quality of its stored samples: gaps, late samples, wrong clocks."""
@@ -210,13 +210,13 @@ class LogLines(Table):
 
     def columns(self) -> Columns:
         """Read all lines, and return their fields column by column."""
-        return Records(LogEntry, self).columns()
+        return RecordList(LogEntry, self).columns()
 
     def __repr__(self) -> str:
         return f"<Log lines of {self._job}: iterate over them, or to_pandas()>"
 
 
-class Findings(Records[Finding]):
+class Findings(RecordList[Finding]):
     """Findings of a job, worst first."""
 
     def columns(self) -> Columns:
@@ -236,7 +236,7 @@ class Findings(Records[Finding]):
         return html.table(("severity", "finding", "advice"), rows) if rows else "<p>no rule found anything</p>"
 
 
-class Quality(Records[ReplicaQuality]):
+class Quality(RecordList[ReplicaQuality]):
     """Quality of a job's stored samples, a row for each attempt of a replica. ``record`` has every part."""
 
     def __init__(self, record: JobQuality) -> None:

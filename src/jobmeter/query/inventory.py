@@ -11,8 +11,11 @@ UNKNOWN = ""
 
 
 def device_types(info: Mapping[str, Any]) -> list[str]:
-    """List the type of each device of a node."""
-    return [name for _, name in _devices(info)]
+    """List the type of each device of a node. Partitions are parts of a device that counts."""
+    stated = info.get("devices")
+    listed = stated if isinstance(stated, list) else []
+    whole = [one for one in listed if not (isinstance(one, dict) and one.get("parent"))]
+    return [name for _, name in _devices({"devices": whole})]
 
 
 def named_devices(info: Mapping[str, Any]) -> list[str]:

@@ -1,7 +1,10 @@
 """Leases: work that only one server does at a time. A row names the owner and the end of its lease."""
 
+import secrets
+
 import sqlalchemy as sa
 
+from jobmeter.model.time import Clock
 from jobmeter.registry.breaker import SHORT_SECONDS
 from jobmeter.registry.database import Database
 from jobmeter.registry.schema import leases
@@ -29,3 +32,23 @@ class LeaseTable:
         """Release a lease; a no-op if another owner has it."""
         with self._database.write() as connection:
             connection.execute(sa.delete(leases).where(leases.c.name == name, leases.c.owner == owner))
+
+
+class OwnedLease:
+    """The lease of one kind of work, as this process takes it. A lease that nobody extends ends after ``length_ms``."""
+
+    def __init__(self, leases: LeaseTable, name: str, clock: Clock, length_ms: int) -> None:
+        self._leases = leases
+        self._name = name
+        self._clock = clock
+        self._length_ms = length_ms
+        self._owner = secrets.token_hex(8)
+
+    def take(self) -> bool:
+        """Acquire or extend the lease. False if another process holds it."""
+        now_ms = self._clock.now_ms()
+        return self._leases.take(self._name, self._owner, now_ms, now_ms + self._length_ms)
+
+    def release(self) -> None:
+        """Release the lease; a no-op if another process holds it."""
+        self._leases.release(self._name, self._owner)

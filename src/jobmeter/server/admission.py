@@ -182,8 +182,8 @@ class Admission:
         self._report = report
         self._rows = Allowance(clock, budget.rows, "stored rows")
         self._seconds = Allowance(clock, budget.seconds, "seconds")
-        self._short = FairQueue(SHORT, budget.concurrent, clock)
-        self._long = FairQueue(LONG, budget.concurrent, clock)
+        self.short = FairQueue(SHORT, budget.concurrent, clock)
+        self.long = FairQueue(LONG, budget.concurrent, clock)
 
     def check(self, key: str) -> None:
         """Raise ThrottledError if the key has used up its budget for the current minute."""
@@ -200,8 +200,8 @@ class Admission:
 
     def begin(self, key: str, spent: QueryCost, run: Callable[[Ticket], R]) -> R | QueuedQuestion[R]:
         """Answer the question now if the queue admits it; else return it for ``wait``."""
-        waiting = QueuedQuestion(self._short, key, run, spent)
-        if not self._short.enter(key):
+        waiting = QueuedQuestion(self.short, key, run, spent)
+        if not self.short.enter(key):
             return waiting
         return self.run_queued(waiting, self._ticket(waiting))
 
@@ -210,7 +210,7 @@ class Admission:
         try:
             return waiting.run(ticket)
         except LongQuestionError:
-            return QueuedQuestion(self._long, waiting.key, waiting.run, waiting.spent)
+            return QueuedQuestion(self.long, waiting.key, waiting.run, waiting.spent)
 
     async def wait(self, waiting: QueuedQuestion[R]) -> Ticket:
         """Wait in the queue until the question is admitted.
@@ -231,7 +231,7 @@ class Admission:
     def _ticket(self, waiting: QueuedQuestion[R]) -> Ticket:
         # The time in the queue does not count as use.
         waiting.spent.since = self.clock.monotonic()
-        waiting.spent.short_rows = SHORT_ROWS if waiting.queue is self._short else None
+        waiting.spent.short_rows = SHORT_ROWS if waiting.queue is self.short else None
         return Ticket(self, waiting)
 
     def count(self, key: str, spent: QueryCost, seconds: float) -> None:

@@ -1,7 +1,6 @@
 """Deliver the stored messages about alerts, each destination in order."""
 
 import logging
-import secrets
 
 from jobmeter.access.decide import EVERYTHING
 from jobmeter.alerts.config import AlertConfig, Destination
@@ -14,6 +13,7 @@ from jobmeter.query.alerts import WaitingMessagesQuestion
 from jobmeter.query.execute import Executor
 from jobmeter.query.request import HeadQuestion, JobRef
 from jobmeter.registry.base import Registry
+from jobmeter.registry.leases import OwnedLease
 from jobmeter.ship.sink import SinkError, SinkRefusedError
 
 _log = logging.getLogger("jobmeter.server")
@@ -43,8 +43,7 @@ class AlertDelivery:
         self._executor = executor
         self._registry = registry
         self._clock = clock
-        self._shared = shared
-        self._owner = secrets.token_hex(8)
+        self._lease = OwnedLease(registry.leases, self.name, clock, _LEASE_MS) if shared else None
 
     def round(self) -> None:
         """Deliver the messages that are due, the oldest of each destination first."""
@@ -53,7 +52,7 @@ class AlertDelivery:
         until = self._clock.monotonic() + _ROUND_SECONDS
         while self._clock.monotonic() < until:
             now_ms = self._clock.now_ms()
-            if self._shared and not self._registry.leases.take(self.name, self._owner, now_ms, now_ms + _LEASE_MS):
+            if self._lease is not None and not self._lease.take():
                 return
             waiting = self._executor.run(WaitingMessagesQuestion(), EVERYTHING)
             # A later try than the longest pause comes from a clock that was set back.

@@ -1,7 +1,6 @@
 """Evaluate the rules of alerts, store the states, and decide and deliver messages."""
 
 import logging
-import secrets
 import shutil
 import threading
 from collections.abc import Callable, Sequence
@@ -32,6 +31,7 @@ from jobmeter.query.alerts import ReportedGroupsQuestion, StoredAlertsQuestion
 from jobmeter.query.execute import Executor
 from jobmeter.query.facts import DiskFacts, DiskQuestion, JobFactsQuestion, NodeFactsQuestion
 from jobmeter.registry.base import Registry
+from jobmeter.registry.leases import OwnedLease
 from jobmeter.server.background import accounted
 from jobmeter.settings import Settings
 
@@ -80,8 +80,7 @@ class Alerting:
         self._groups = groups
         self.config = config
         self._recorder = recorder
-        self._shared = shared
-        self._owner = secrets.token_hex(8)
+        self._lease = OwnedLease(registry.leases, self.name, clock, _LEASE_MS) if shared else None
         self._lock = threading.Lock()
         self._alerts: dict[str, dict[str, Alert]] | None = None
         self._reported: dict[str, NotificationGroup] = {}
@@ -97,7 +96,7 @@ class Alerting:
         """Evaluate the groups that are due, then decide on messages."""
         now_ms, began = self._clock.now_ms(), self._clock.monotonic()
         # Another server may have had the lease since this one last extended it, and have changed the states.
-        lapsed = self._shared and not 0 <= now_ms - self._extended < _LEASE_MS
+        lapsed = self._lease is not None and not 0 <= now_ms - self._extended < _LEASE_MS
         if not self._leased(now_ms, at_once=True):
             with self._lock:
                 self._alerts = None  # another server changes the states
@@ -123,9 +122,9 @@ class Alerting:
 
     def _leased(self, now_ms: int, *, at_once: bool = False) -> bool:
         """Return whether this server does the work; it extends the lease every ten seconds, or at once."""
-        if not self._shared or (not at_once and now_ms - self._extended < _EXTEND_MS):
+        if self._lease is None or (not at_once and now_ms - self._extended < _EXTEND_MS):
             return True
-        leased = self._registry.leases.take(self.name, self._owner, now_ms, now_ms + _LEASE_MS)
+        leased = self._lease.take()
         self._extended = now_ms if leased else 0
         return leased
 

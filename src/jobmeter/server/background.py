@@ -1,7 +1,6 @@
 """Background work of a server: roll-ups, filling the window, expiring events, detecting silent jobs and nodes."""
 
 import logging
-import secrets
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -14,7 +13,7 @@ from jobmeter.errors import JobmeterError
 from jobmeter.model.time import MINUTE, SECOND, Clock
 from jobmeter.query.meter import ACCOUNT, QueryCost
 from jobmeter.registry.base import Registry
-from jobmeter.registry.leases import LeaseTable
+from jobmeter.registry.leases import LeaseTable, OwnedLease
 from jobmeter.server.telemetry import Telemetry
 from jobmeter.store.base import Store
 from jobmeter.store.window.store import WindowedStore
@@ -64,25 +63,25 @@ class Background(threading.Thread):
 
     def __init__(self, work: Work, telemetry: Telemetry) -> None:
         super().__init__(name=f"jobmeter-{work.name}", daemon=True)
-        self._work = work
+        self.work = work
         self._telemetry = telemetry
         self._stopped = threading.Event()
 
     def run(self) -> None:
         """Run rounds until the thread is stopped."""
-        while not self._stopped.wait(self._work.interval):
+        while not self._stopped.wait(self.work.interval):
             self.round()
 
     def round(self) -> None:
         """Do the work once; log and count a failure."""
         try:
-            self._work.round()
+            self.work.round()
         except JobmeterError as error:
-            _log.warning("%s failed: %s", self._work.name, error.message)
-            self._telemetry.failed(self._work.name)
+            _log.warning("%s failed: %s", self.work.name, error.message)
+            self._telemetry.failed(self.work.name)
         except Exception:  # noqa: BLE001 - a bug in one round must not end all that follow
-            _log.exception("%s failed", self._work.name)
-            self._telemetry.failed(self._work.name)
+            _log.exception("%s failed", self.work.name)
+            self._telemetry.failed(self.work.name)
 
     def stop(self) -> None:
         """Stop after the current round."""
@@ -134,14 +133,12 @@ class Leased:
         self.name = work.name
         self.interval = work.interval
         self._work = work
-        self._leases = leases
-        self._clock = clock
-        self._length_ms = length_ms
-        self._owner = secrets.token_hex(8)
+        self._lease = OwnedLease(leases, work.name, clock, length_ms)
+        self._renew_seconds = length_ms / SECOND / 4
 
     def round(self) -> None:
         """Do the work unless another server holds the lease."""
-        if not self._take():
+        if not self._lease.take():
             return
         over = threading.Event()
         renewing = threading.Thread(target=self._renew, args=(over,), name=f"jobmeter-{self.name}-lease", daemon=True)
@@ -152,16 +149,12 @@ class Leased:
             over.set()
             renewing.join()
             with suppress(JobmeterError):  # the lease expires without our help
-                self._leases.release(self.name, self._owner)
-
-    def _take(self) -> bool:
-        now_ms = self._clock.now_ms()
-        return self._leases.take(self.name, self._owner, now_ms, now_ms + self._length_ms)
+                self._lease.release()
 
     def _renew(self, over: threading.Event) -> None:
-        while not over.wait(self._length_ms / SECOND / 4):
+        while not over.wait(self._renew_seconds):
             try:
-                leased = self._take()
+                leased = self._lease.take()
             except JobmeterError as error:
                 _log.warning("the lease for %s was not renewed: %s", self.name, error.message)
                 continue

@@ -64,6 +64,17 @@ class FairQueue:
         with self._lock:
             return len(self._account(key).began)
 
+    @property
+    def slots_in_use(self) -> int:
+        """Number of slots in use."""
+        return self._running
+
+    @property
+    def waiting(self) -> int:
+        """Number of pieces of work that wait."""
+        with self._lock:
+            return sum(len(account.waiting) for account in self._backlog.values())
+
     def wait(self, entry: QueueEntry) -> None:
         """Wait for a slot. Raises ThrottledError when too many pieces of work of the key wait already."""
         with self._lock:

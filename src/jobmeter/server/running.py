@@ -1,7 +1,6 @@
 """Evaluate rules over running jobs, in rotation and at a bounded cost; report findings that open and close."""
 
 import logging
-import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -24,6 +23,7 @@ from jobmeter.model.stacks import STACK_RULES
 from jobmeter.model.time import MINUTE, SECOND, Clock
 from jobmeter.query.execute import Executor
 from jobmeter.registry.base import Registry
+from jobmeter.registry.leases import OwnedLease
 from jobmeter.server.background import accounted
 from jobmeter.server.stacks import request_stacks
 
@@ -122,9 +122,8 @@ class RunningJobs:
         self._registry = registry
         self._thresholds = thresholds
         self._clock = clock
-        self._shared = shared
+        self._lease = OwnedLease(registry.leases, self.name, clock, _LEASE_MS) if shared else None
         self._task_seconds = task_seconds
-        self._owner = secrets.token_hex(8)
         self._lock = threading.Lock()
         self._jobs: dict[JobKey, _Watched] = {}
         # Jobs with new samples only, so that other jobs cost nothing in a round: time of the last evaluation (never:
@@ -138,9 +137,9 @@ class RunningJobs:
 
     def round(self) -> None:
         """Evaluate the due jobs within the round's time limit."""
-        now_ms, began = self._clock.now_ms(), self._clock.monotonic()
+        began = self._clock.monotonic()
         is_over = self._budget(began)
-        if self._shared and not self._registry.leases.take(self.name, self._owner, now_ms, now_ms + _LEASE_MS):
+        if self._lease is not None and not self._lease.take():
             with self._lock:
                 self._jobs.clear()  # another server maintains the open findings
                 self._queue.clear()

@@ -13,6 +13,7 @@ from jobmeter.model.log import LogLine
 from jobmeter.model.shipper import OutboxRow, Progress, Shipper
 from jobmeter.model.time import DAY, HOUR, SECOND, Clock
 from jobmeter.registry.base import Registry
+from jobmeter.registry.leases import OwnedLease
 from jobmeter.ship.events import ShipperEvents
 from jobmeter.ship.line import ShippedLine
 from jobmeter.ship.outbox import GAP_SECONDS, number_of
@@ -62,7 +63,7 @@ class Pump:
         self._registry = registry
         self._clock = clock
         self._random = random
-        self._owner = secrets.token_hex(8)
+        self._lease = OwnedLease(registry.leases, f"ship-{shipper.id}", clock, LEASE_MS)
         self._renewed: float | None = None
         self._failed = 0
         self._gap: _Gap | None = None
@@ -105,18 +106,14 @@ class Pump:
             self._sink.close()
         self._events.flush(self._shipper, now=True)
         if self._renewed is not None:
-            self._registry.leases.release(self._lease_name, self._owner)
-
-    @property
-    def _lease_name(self) -> str:
-        return f"ship-{self._shipper.id}"
+            self._lease.release()
 
     def _leased(self) -> bool:
-        now, now_ms = self._clock.monotonic(), self._clock.now_ms()
+        now = self._clock.monotonic()
         if self._renewed is not None and now - self._renewed < LEASE_CHECK_SECONDS:
             return True
         had = self._renewed is not None
-        taken = self._registry.leases.take(self._lease_name, self._owner, now_ms, now_ms + LEASE_MS)
+        taken = self._lease.take()
         self._renewed = now if taken else None
         if not taken or had:
             return taken
@@ -124,7 +121,8 @@ class Pump:
         self._events.begin(self._shipper)
         updated = self._shipper.updated
         # Lines that waited while no server shipped for a day expired; they were not lost in transit.
-        self._expired_until = self._shipper.reserved if updated is not None and now_ms - updated > DAY else 0
+        waited = updated is not None and self._clock.now_ms() - updated > DAY
+        self._expired_until = self._shipper.reserved if waited else 0
         return there
 
     def _reload(self) -> bool:

@@ -183,3 +183,25 @@ def test_the_pod_of_a_replica_is_named(server, run):
     assert json.loads(run("show", "b", "--json").stdout)["replicas"][1]["pod"] == "train-1-x7k2p"
     server.on("/jobs/b", DETAIL)
     assert "pod" not in run("show", "b").stdout
+
+
+def test_the_numbers_of_the_program_are_shown_with_their_last_step(server, run):
+    server.on("/jobs/b", DETAIL)
+    server.on("/jobs/b/metrics/names", {"metrics": ["cpu.usage", "app.loss", "app.step"]})
+    lines = [
+        {"metric": "app.step", "points": [[1_790_000_000_000, 1.0], [1_790_000_010_000, 1200.0]]},
+        {"metric": "app.loss", "points": [[1_790_000_000_000, 2.0], [1_790_000_010_000, 0.25]]},
+    ]
+    span = {"start": 1_790_000_000_000, "end": 1_790_000_020_000, "step": 10_000}
+    server.on("/jobs/b/metrics", {"job": "b", **span, "lines": lines})
+    text = run("show", "b").stdout
+    assert "numbers of the program, the last at step 1,200" in text
+    (row,) = [line for line in text.splitlines() if line.startswith("app.loss")]
+    assert row.split()[1] == "0.25"
+    assert "cpu.usage" not in server.asked[-1].parameters.get("metric", [])
+
+
+def test_without_reports_nothing_is_said_of_numbers(server, run):
+    server.on("/jobs/b", DETAIL)
+    server.on("/jobs/b/metrics/names", {"metrics": ["cpu.usage"]})
+    assert "numbers of the program" not in run("show", "b").stdout

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.diagnosed import THRESHOLDS, found
@@ -45,14 +45,16 @@ KINDS = {
 }
 
 
-def hanging(job, levels, stop):
-    """A job that hangs from a moment on; now and then a process of it does something."""
+def hanging(job, levels, stop, *, full=False):
+    """A job that hangs from a moment on; now and then a process does something. ``full``: devices are always busy."""
 
     def change(metric, _rank, time, value):
         blips = job.random.random(len(time)) < 0.01
         still = levels[metric] * (1 + 0.01 * job.random.normal(size=len(time)))
         if metric == "cpu.usage":
             still = np.where(blips, 0.4, still)
+        if full and metric == "gpu.utilization":
+            value = np.full(len(time), 1.5)  # cut to 1
         return np.where(time >= stop, still, value)
 
     job.noiseless_from, job.pauses = stop, False
@@ -67,12 +69,14 @@ def hanging(job, levels, stop):
     st.integers(2, 60),
     st.integers(13, 40),
     st.sampled_from([JobState.RUNNING, JobState.STOPPED]),
+    st.booleans(),
 )
-def test_a_hang_is_found_with_its_beginning_and_nothing_else_is(kind, seed, ranks, interval, minutes, state):
+@example("spins, by NVML", 1, 4, 20, 20, JobState.RUNNING, True)
+def test_a_hang_is_found_with_its_beginning_and_nothing_else_is(kind, seed, ranks, interval, minutes, state, full):
     levels, metrics = KINDS[kind]
     job = Training(np.random.default_rng(seed), ranks, max(interval, ranks), 80, metrics, state)
     stop = job.start + (80 - minutes) * MINUTE
-    sampled = hanging(job, levels, stop)
+    sampled = hanging(job, levels, stop, full=full)
     findings = [one for one in sampled.findings() if one.rule != "cancelled"]
     assert [one.rule for one in findings] == ["hang_hw"]
     [one] = findings

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from jobmeter.cli.main import cli
 from jobmeter.model import sizing
 from jobmeter.model.retention import Retention
-from jobmeter.model.sizing import Fleet, size_of
+from jobmeter.model.sizing import PlannedFleet, size_of
 
 PAGE = (Path(__file__).parents[3] / "docs/how-to/capacity.md").read_text(encoding="utf-8")
 FLEETS = st.builds(
-    Fleet,
+    PlannedFleet,
     nodes=st.integers(1, 20_000),
     devices=st.integers(0, 16),
     metrics=st.integers(1, 200),
@@ -53,14 +53,14 @@ def test_figures_are_those_of_the_page(sentence, figure):
 
 @given(FLEETS, st.integers(2, 9))
 def test_more_nodes_need_proportionally_more(fleet, factor):
-    one, many = size_of(fleet), size_of(Fleet(**{**json_of(fleet), "nodes": fleet.nodes * factor}))
+    one, many = size_of(fleet), size_of(PlannedFleet(**{**json_of(fleet), "nodes": fleet.nodes * factor}))
     assert many.series == one.series * factor
     assert many.disk - sizing.JOURNAL_BYTES == pytest.approx((one.disk - sizing.JOURNAL_BYTES) * factor, abs=3 * factor)
     assert many.servers >= one.servers
 
 
 def json_of(fleet):
-    return {name: getattr(fleet, name) for name in Fleet.__struct_fields__}
+    return {name: getattr(fleet, name) for name in PlannedFleet.__struct_fields__}
 
 
 @given(FLEETS)

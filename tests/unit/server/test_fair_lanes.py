@@ -50,17 +50,13 @@ def test_a_key_that_has_its_number_under_way_waits_without_a_thread(lane):
 
     async def main():
         slow = [_ask(turns, lane, "a", free.wait) for _ in range(20)]
-        await until(lambda: lane.busy == 1 and _waiting(turns._short) == 19)
+        await until(lambda: lane.busy == 1 and turns.short.waiting == 19)
         assert await admitted_run(turns, lane, _question(turns, "b", lambda: "b")) == "b"
         free.set()
         assert await asyncio.gather(*slow) == [True] * 20
 
     asyncio.run(main())
     assert turns.begin("a", turns.account(), lambda ticket: ticket.whole(lambda: 1)) == 1
-
-
-def _waiting(queue):
-    return sum(len(account.waiting) for account in queue._backlog.values())
 
 
 def test_never_more_than_so_many_of_a_key_run_and_each_is_answered(lane):
@@ -97,7 +93,7 @@ def test_who_gives_up_waiting_leaves_the_others_their_turn(lane):
         first = _ask(turns, lane, "a", free.wait)
         await until(lambda: lane.busy == 1)
         waiting = [_ask(turns, lane, "a", partial(ran.append, number)) for number in range(4)]
-        await until(lambda: _waiting(turns._short) == 4)
+        await until(lambda: turns.short.waiting == 4)
         waiting[0].cancel()
         waiting[2].cancel()
         free.set()
@@ -105,7 +101,7 @@ def test_who_gives_up_waiting_leaves_the_others_their_turn(lane):
 
     asyncio.run(main())
     assert sorted(ran) == [1, 3]
-    assert turns._short.enter("a")
+    assert turns.short.enter("a")
 
 
 def test_a_client_that_leaves_frees_its_slot_when_its_work_ends_and_its_key_pays(lane):
@@ -130,17 +126,17 @@ def test_a_client_that_leaves_frees_its_slot_when_its_work_ends_and_its_key_pays
         one = asyncio.ensure_future(admitted_run(turns, lane, lambda: turns.begin("a", turns.account(), run)))
         await until(lambda: lane.busy == 1)
         other = asyncio.ensure_future(admitted_run(turns, lane, lambda: turns.begin("a", turns.account(), run)))
-        await until(lambda: _waiting(turns._short) == 1)
+        await until(lambda: turns.short.waiting == 1)
         is_first_over.set()
         first.set()
         await one
         await until(has_it.is_set)
         other.cancel()
         await asyncio.gather(other, return_exceptions=True)
-        seen = [turns._short._running]
+        seen = [turns.short.slots_in_use]
         begins.set()
         await until(works.is_set)
-        seen.append(turns._short._running)
+        seen.append(turns.short.slots_in_use)
         assert charged == [(0, 0.0)], "the first alone"
         ends.set()
         await until(lambda: lane.busy == 0)
@@ -152,7 +148,7 @@ def test_a_client_that_leaves_frees_its_slot_when_its_work_ends_and_its_key_pays
         for event in (first, begins, ends):
             event.set()
     assert charged == [(0, 0.0), (0, 7.0)]
-    assert turns._short.enter("a")
+    assert turns.short.enter("a")
 
 
 def test_a_client_that_leaves_before_a_thread_is_free_is_charged_nothing():
@@ -161,16 +157,16 @@ def test_a_client_that_leaves_before_a_thread_is_free_is_charged_nothing():
     busy, ran = threading.Event(), []
 
     async def main():
-        assert turns._short.enter("a")
+        assert turns.short.enter("a")
         waits = _ask(turns, lane, "a", lambda: ran.append(1))
-        await until(lambda: _waiting(turns._short) == 1)
+        await until(lambda: turns.short.waiting == 1)
         blocking = asyncio.ensure_future(lane.run(busy.wait))
         await until(lambda: lane.busy == 1)
-        turns._short.leave("a")
+        turns.short.leave("a")
         await until(lambda: lane.busy == 2)
         waits.cancel()
         await asyncio.gather(waits, return_exceptions=True)
-        assert turns._short.enter("a")
+        assert turns.short.enter("a")
         busy.set()
         await blocking
 
@@ -203,8 +199,8 @@ def test_clients_that_leave_at_any_moment_leave_no_slot_taken_and_all_work_is_ch
     assert len(ran) >= 100
     assert len(charged) == len(ran)
     assert all(seconds > 0 for _, seconds in charged)
-    assert not turns._short._running
-    assert not turns._short._backlog
+    assert not turns.short.slots_in_use
+    assert not turns.short.waiting
 
 
 def test_the_memory_of_a_body_is_reserved_while_a_thread_has_it(lane):
@@ -220,11 +216,11 @@ def test_the_memory_of_a_body_is_reserved_while_a_thread_has_it(lane):
         ends.wait()
 
     async def main():
-        assert turns._short.enter("a")
+        assert turns.short.enter("a")
         question = _question(turns, "a", work)
         asked = asyncio.ensure_future(admitted_run(turns, lane, question, during=account.during))
-        await until(lambda: _waiting(turns._short) == 1)
-        turns._short.leave("a")
+        await until(lambda: turns.short.waiting == 1)
+        turns.short.leave("a")
         await until(works.is_set)
         asked.cancel()
         await asyncio.gather(asked, return_exceptions=True)
@@ -260,7 +256,7 @@ def test_long_questions_of_many_keys_leave_threads_to_short_ones(lane):
     async def main():
         answers = [_reading(turns, lane, f"key-{number % 8}", 1_000_000, released) for number in range(200)]
         # Each was let in, found to be long, and waits without a thread: all but those that run.
-        await until(lambda: lane.busy == LONG and _waiting(turns._long) == 200 - LONG)
+        await until(lambda: lane.busy == LONG and turns.long.waiting == 200 - LONG)
         await until(lambda: sum(len(started) for _, started in answers) == LONG)
         quiet, _ = _reading(turns, lane, "quiet", 1_000, free)
         assert await quiet == "quiet"

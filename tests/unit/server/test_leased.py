@@ -172,7 +172,7 @@ def test_memory_is_trusted_where_nobody_else_writes_or_the_operator_says_so(
     assert (window_store.window.length_ms // 1_000 if isinstance(window_store, WindowedStore) else 0) == seconds
     about_memory = [record.getMessage() for record in caplog.records if "memory" in record.getMessage()]
     assert [said in one for one in about_memory] == ([True] if said else [])
-    assert any(isinstance(one._work, Leased) for one in made.background) == bool(store)
+    assert any(isinstance(one.work, Leased) for one in made.background) == bool(store)
     made.close()
 
 

@@ -379,3 +379,23 @@ def test_the_system_log_is_followed_by_those_who_may_read_it(server):
     token = server.call("POST", "/jobs/j1/share").json()["token"]
     assert server.raw("GET", f"{BASE}{path}?Token={token}").status == 401
     assert server.call("GET", f"{path}?severity=loud").status == 400
+
+
+def test_the_list_names_the_users_with_idle_devices_and_critical_findings(server):
+    now = server.clock.now_ms()
+    jobs = [{"job_id": f"j{at}", "state": "Running", "user": user} for at, user in enumerate(["lin", "ada", "eve"])]
+    opened = {"time": now, "reason": "Finding", "subject": "device n1/gpu0"}
+    idle, xid = ("gpu_idle_allocated", "warning"), ("xid", "error")
+    found = [
+        {**opened, "job": job, "level": level, "message": f"{rule} (device n1/gpu0): so"}
+        for job, rule, level in (("j0", *xid), ("j1", *idle))
+    ]
+    server.call("POST", "/jobs", {"jobs": jobs, "events": found})
+    cookie = cookie_of(sign_in(server, f"Bearer {server.admin.token}"))
+    looking = send(server.application, "GET", f"{BASE}/live/jobs", headers={"Cookie": cookie}, gone_after=0.5)
+    (event, *_) = events(asyncio.run(looking))
+    assert event["users"] == [
+        {"user": "ada", "critical": 0, "idle_devices": 1},
+        {"user": "lin", "critical": 1, "idle_devices": 0},
+    ]
+    assert (event["critical"], event["idle_devices"]) == (1, 1)

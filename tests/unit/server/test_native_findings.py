@@ -10,7 +10,7 @@ from tests.frames import samples
 from jobmeter.errors import UnavailableError
 from jobmeter.model.finding import Finding
 from jobmeter.model.time import HOUR
-from jobmeter.server.diagnosing import JOBS_PER_ROUND, MOST_TRIES, RETRY_MS, SETTLE_MS
+from jobmeter.server.diagnosing import JOBS_PER_ROUND, MOST_TRIES, RETRY_MS, SETTLE_MS, Diagnosing
 
 LINES = ["Traceback (most recent call last):", '  File "train.py", line 3, in <module>', "ValueError: empty batch"]
 
@@ -34,7 +34,7 @@ def failed(server):
 
 
 def diagnosing(server):
-    return next(one._work for one in server.application.background if one._work.name == "diagnose")
+    return next(one.work for one in server.application.background if one.work.name == "diagnose")
 
 
 def stored_findings(server, name="j1"):
@@ -135,7 +135,7 @@ def test_what_fails_for_a_moment_is_done_again(failed, monkeypatch, method):
             raise UnavailableError("away")
         return real(*arguments, **named)
 
-    monkeypatch.setattr(work._registry, method, away)
+    monkeypatch.setattr(failed.application.services.registry, method, away)
     for _ in range(20):
         with suppress(UnavailableError):
             work.round()
@@ -162,8 +162,9 @@ def test_what_fails_for_good_is_given_up(failed, monkeypatch):
 
 def test_another_server_does_not_report_it_again(failed):
     failed.clock.time_ms += SETTLE_MS
-    first, second = diagnosing(failed), diagnosing(failed)
-    second = type(first)(first._executor, first._registry, first._thresholds, first._clock)
+    services = failed.application.services
+    first = diagnosing(failed)
+    second = Diagnosing(services.executor, services.registry, services.thresholds, services.clock)
     for work in (first, second):
         work.round()
         failed.clock.time_ms += SETTLE_MS

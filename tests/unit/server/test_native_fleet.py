@@ -299,3 +299,15 @@ def test_a_key_of_another_project_sees_no_fault(server):
     happened(server, "LinkDown", "ib0: link is down")
     body = server.call("GET", "/fleet", key=server.key("reader", "p2")).json()
     assert body["nodes"] == []
+
+
+def test_nodes_are_counted_by_their_state_and_faults_as_far_as_the_key_may_see_them(server):
+    fill(server)
+    fault = {"time": NOW - MINUTE, "node": "n1", "source": "node", "reason": "GpuLost", "level": "error"}
+    body = {"events": [{**fault, "message": "gpu1 is lost", "subject": "device gpu1"}]}
+    assert server.call("POST", "/jobs", body).status == 200
+    assert server.call("GET", "/fleet/counts").json() == {"up": 2, "down": 0, "unknown": 0, "faulty": 1}
+    server.clock.time_ms += 20 * MINUTE
+    assert server.call("GET", "/fleet/counts").json() == {"up": 0, "down": 2, "unknown": 0, "faulty": 1}
+    nothing = {"up": 0, "down": 0, "unknown": 0, "faulty": 0}
+    assert server.call("GET", "/fleet/counts", key=server.key("reader", "other")).json() == nothing

@@ -14,7 +14,7 @@ from jobmeter.model.time import HOUR, MINUTE, SECOND
 from jobmeter.query.execute import Executor
 from jobmeter.query.request import LogQuestion
 from jobmeter.query.sampled import SampledQuestion
-from jobmeter.server.diagnosing import SETTLE_MS
+from jobmeter.server.diagnosing import SETTLE_MS, Diagnosing
 from jobmeter.server.figures import finding_metrics
 from jobmeter.server.running import (
     BUDGET_SECONDS,
@@ -58,8 +58,18 @@ def busy(at):
     return 1.0 + 0.2 * math.sin(at)
 
 
+def parts(server):
+    services = server.application.services
+    return {name: getattr(services, name) for name in ("executor", "registry", "thresholds", "clock")}
+
+
+def watcher(server, **changes):
+    """Return the work of another server on the same data."""
+    return RunningJobs(**{**parts(server), **changes})
+
+
 def work(server):
-    return next(one._work for one in server.application.background if one._work.name == "findings")
+    return next(one.work for one in server.application.background if one.work.name == "findings")
 
 
 def finding_events(server, job="j1"):
@@ -260,8 +270,7 @@ def test_a_server_that_starts_anew_reports_nothing_twice_and_closes_what_another
     course = Course(server, series(cpu_usage=busy), disk(free=lambda at: 1.0 if at < NOW + 10 * MINUTE else 60.0))
     course.go(5 * MINUTE)
     assert finding_events(server) == [("Finding", "fs_full")]
-    first = work(server)
-    second = RunningJobs(first._executor, first._registry, first._thresholds, first._clock)
+    second = watcher(server)
     course.go(4 * MINUTE, second)
     assert finding_events(server) == [("Finding", "fs_full")]
     assert second.open_findings == 1
@@ -271,9 +280,7 @@ def test_a_server_that_starts_anew_reports_nothing_twice_and_closes_what_another
 
 def test_of_two_servers_one_does_it_and_the_other_goes_on_when_its_lease_has_ended(server):
     server.call("POST", "/jobs", {"jobs": [runs()], "nodes": [{"name": "n1"}]})
-    own = work(server)
-    registry = own._registry
-    first, second = (RunningJobs(own._executor, registry, own._thresholds, own._clock, shared=True) for _ in range(2))
+    first, second = (watcher(server, shared=True) for _ in range(2))
     course = Course(server, series(cpu_usage=busy), disk(free=lambda _: 1.0))
     course.go(TURN, first)
     course.go(TURN, second)
@@ -293,7 +300,7 @@ def test_the_end_of_a_job_closes_what_is_open_and_reports_nothing_a_second_time(
     end = server.clock.time_ms
     ended = {"name": "w-0", "state": "Failed", "exit_code": 3, "end": end}
     server.call("POST", "/jobs", {"jobs": [{"job_id": "j1", "state": "Failed", "end": end, "replicas": [ended]}]})
-    diagnosing = next(one._work for one in server.application.background if one._work.name == "diagnose")
+    diagnosing = next(one.work for one in server.application.background if one.work.name == "diagnose")
     for _ in range(4):
         diagnosing.round()
         server.clock.time_ms += SETTLE_MS
@@ -309,9 +316,7 @@ def test_the_end_of_a_job_closes_what_is_open_and_reports_nothing_a_second_time(
     assert closed["time"] == end
     assert "the job ended with it" in closed["message"]
     # A server that starts now finds that it was looked at.
-    again = type(diagnosing)(
-        diagnosing._executor, diagnosing._registry, diagnosing._thresholds, diagnosing._clock
-    )  # fmt: skip
+    again = Diagnosing(**parts(server))
     again.round()
     server.clock.time_ms += SETTLE_MS
     again.round()
@@ -342,10 +347,9 @@ class Counting(Executor):
 
 @pytest.fixture
 def counting(server):
-    own = work(server)
-    executor = Counting(own._executor)
+    executor = Counting(server.application.services.executor)
     # The process does nothing else, unless a test says so.
-    return RunningJobs(executor, own._registry, own._thresholds, own._clock, others_cpu=lambda: executor.cpu), executor
+    return watcher(server, executor=executor, others_cpu=lambda: executor.cpu), executor
 
 
 def many(server, count):
@@ -456,7 +460,6 @@ def test_a_job_that_cannot_be_looked_at_holds_up_no_other(server, counting):
 
 def test_what_could_not_be_reported_is_reported_the_next_time(server):
     server.call("POST", "/jobs", {"jobs": [runs()], "nodes": [{"name": "n1"}]})
-    own = work(server)
 
     class Away:
         def __init__(self, registry):
@@ -470,8 +473,8 @@ def test_what_could_not_be_reported_is_reported_the_next_time(server):
                 raise UnavailableError("it is away")
             return self.registry.record(*given)
 
-    registry: Any = Away(own._registry)
-    made = RunningJobs(own._executor, registry, own._thresholds, own._clock)
+    registry = Away(server.application.services.registry)
+    made = watcher(server, registry=registry)
     course = Course(server, series(cpu_usage=busy), disk(free=lambda _: 1.0))
     with pytest.raises(UnavailableError):
         course.go(TURN, made)

@@ -84,7 +84,7 @@ def die(folder: str, step: str) -> None:
     store.append(batch_of({(one, START): 1.0 for one in SERIES}), FOREVER)
     store.roll_up(START + HOUR)
     store.append(batch_of({(one, START): 2.0 for one in [*SERIES, LATE]}), FOREVER)
-    log = cast("Any", store._commit_log)
+    log = cast("Any", store.commit_log)
     if step in {"write", "kept"}:
         _fall(os, "fdatasync", after=step == "kept")
         store.append(batch_of({(SERIES[0], START): 3.0}), FOREVER)
@@ -92,7 +92,7 @@ def die(folder: str, step: str) -> None:
         _fall(log, "_insert", after=step == "inserted")
         log.flush()
     else:
-        _fall(log._segments, "remove", after=step == "removed")
+        _fall(log.segments, "remove", after=step == "removed")
         log.flush()
 
 
@@ -133,7 +133,7 @@ def write_days(folder: str) -> None:
     store = cast("ClickHouseStore", open_folder(folder))
     for day in range(3):
         store.append(batch_of(samples_of_day(day)), FOREVER)
-        cast("Any", store._commit_log).flush()
+        cast("Any", store.commit_log).flush()
     store.roll_up(START + 3 * DAY)
     store.close()
 
@@ -148,7 +148,7 @@ def after_damage(folder: str) -> None:
     span = TimeRange(START, START + 3 * DAY)
     damaged = [(part.table, part.name, part.rows) for part in store.damaged()]
     trusted = store.rolled_up_ranges(JOBS, span) == [span]
-    marked = len(cast("ClickHouseStore", store)._rollup_state.take())
+    marked = len(cast("ClickHouseStore", store).rollup_state.take())
     store.roll_up(START + 3 * DAY)
     found = read_all(store, SERIES, SPAN)
     right = all(
@@ -177,7 +177,7 @@ class _Then:
 def die_apart(folder: str) -> None:
     """Write records that need the descriptors of the first three, and die."""
     store = cast("ClickHouseStore", open_store(f"chdb://{folder}", _Then()))
-    cast("Any", store._commit_log)._segments._writer = RecordWriter(apart=1)
+    cast("Any", store.commit_log).segments.writer = RecordWriter(apart=1)
     for number in range(6):
         store.append(batch_of({(one, START + number * 15_000): float(number) for one in NAMELESS}), FOREVER)
     os.kill(os.getpid(), signal.SIGKILL)
@@ -381,7 +381,7 @@ def attempt(folder: str) -> None:
 def from_the_future(folder: str) -> None:
     """Open what a newer program left behind."""
     store = open_folder(folder)
-    with cast("ClickHouseStore", store)._maintenance._pool.client() as client:
+    with cast("ClickHouseStore", store).maintenance.pool.client() as client:
         client.command("INSERT INTO migrations SELECT 999, 'unknown', 0")
     store.close()
     attempt(folder)

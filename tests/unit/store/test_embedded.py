@@ -22,20 +22,20 @@ class TestEmbedded(StoreTests):
 
     def test_what_is_new_is_called_unwritten_and_what_an_earlier_process_wrote_is_not(self, chdb_store, slot):
         here = chdb_store._catalog
-        before = Catalog(here._read, chdb_store._maintenance._target, here._clock, here._pending)
+        before = Catalog(here._read, chdb_store.maintenance.target, here._clock, here._pending)
         one, two = slot.gauge("worker-0"), slot.gauge("worker-1")
         keys = SeriesKeys.of([one, two])
         assert chdb_store.lacks_descriptor(keys).tolist() == before.lacks_descriptor(keys).tolist() == [True, True]
         chdb_store.append(batch_of({(one, slot.start): 1.0}), FOREVER)
-        after = Catalog(here._read, chdb_store._maintenance._target, here._clock, here._pending)
+        after = Catalog(here._read, chdb_store.maintenance.target, here._clock, here._pending)
         assert chdb_store.lacks_descriptor(keys).tolist() == after.lacks_descriptor(keys).tolist() == [False, True]
 
     def test_a_series_is_found_before_its_first_samples_are_in_the_engine(self, chdb_store, slot, monkeypatch):
-        monkeypatch.setattr(chdb_store._commit_log, "_limits", JournalLimits(flush_seconds=10**6))
-        chdb_store._commit_log.flush()
+        monkeypatch.setattr(chdb_store.commit_log, "_limits", JournalLimits(flush_seconds=10**6))
+        chdb_store.commit_log.flush()
         one, other = slot.gauge("worker-0"), slot.gauge("worker-1")
         chdb_store.append(batch_of({(one, slot.start): 1.0, (one, slot.start + DAY): 2.0}), FOREVER)
-        assert chdb_store._commit_log.pending().descriptors()
+        assert chdb_store.commit_log.pending().descriptors()
         selectors = [
             SeriesSelector(jobs=(one.job_key,)),
             SeriesSelector(jobs=(one.job_key,), metrics=frozenset({one.metric}), projects=frozenset({one.project})),
@@ -54,8 +54,8 @@ class TestEmbedded(StoreTests):
             assert chdb_store.names(SeriesSelector(jobs=(one.job_key,)), NamePart.REPLICA, "x") == []
             with pytest.raises(LimitExceededError):
                 chdb_store.find(SeriesSelector(jobs=(one.job_key,), limit=0))
-            chdb_store._commit_log.flush()
-            assert not chdb_store._commit_log.pending().descriptors()
+            chdb_store.commit_log.flush()
+            assert not chdb_store.commit_log.pending().descriptors()
 
     def test_the_index_of_words_answers_patterns_too(self, chdb_store, slot):
         texts = ["step loss"] * 40_000

@@ -33,15 +33,15 @@ def stored(state):
 
 
 def test_marks_reach_the_engine_with_their_samples(store):
-    state = store._rollup_state
+    state = store.rollup_state
     late(store, 2.0)
     assert state.marked([ONE.job_key]) == {PAIR}
-    store._commit_log.flush()
+    store.commit_log.flush()
     assert stored(state) == {PAIR}
 
 
 def test_marks_do_not_grow_while_roll_ups_fail(store, monkeypatch):
-    state = store._rollup_state
+    state = store.rollup_state
     late(store, 2.0)
     with monkeypatch.context() as patch:
         patch.setattr(store._rollup_job, "_flush", refuse)
@@ -56,20 +56,20 @@ def test_marks_do_not_grow_while_roll_ups_fail(store, monkeypatch):
 
 
 def test_marks_wait_for_an_engine_that_refuses_them(store, monkeypatch):
-    state = store._rollup_state
+    state = store.rollup_state
     late(store, 2.0)
     with monkeypatch.context() as patch:
         patch.setattr(state, "_insert", refuse)
         with pytest.raises(UnavailableError):
-            store._commit_log.flush()
+            store.commit_log.flush()
     assert state.marked([ONE.job_key]) == {PAIR}
-    store._commit_log.flush()
+    store.commit_log.flush()
     assert stored(state) == {PAIR}
 
 
 def test_samples_whose_mark_was_taken_are_acknowledged_with_a_durable_one(store):
     """Another writer's new mark of that hour may not be in the engine yet."""
-    state = store._rollup_state
+    state = store.rollup_state
     before = state.mark_before({PAIR})
     state.clear(state.take())
     state.mark_before({PAIR})
@@ -79,7 +79,7 @@ def test_samples_whose_mark_was_taken_are_acknowledged_with_a_durable_one(store)
 
 
 def test_samples_of_an_hour_that_is_rolled_up_meanwhile_are_acknowledged_with_a_durable_mark(store):
-    state = store._rollup_state
+    state = store.rollup_state
     before = state.mark_before(set())
     state.raise_intent(START + 2 * HOUR)
     state.mark_before({(ONE.job_key, START + HOUR)})
@@ -89,7 +89,7 @@ def test_samples_of_an_hour_that_is_rolled_up_meanwhile_are_acknowledged_with_a_
 
 
 def test_a_shared_engine_that_refuses_a_mark_is_left_without_it(store, monkeypatch):
-    state = store._rollup_state
+    state = store.rollup_state
     monkeypatch.setattr(state, "_exclusive", False)
     with monkeypatch.context() as patch:
         patch.setattr(state, "_insert", refuse)

@@ -63,7 +63,7 @@ class Still:
 @pytest.fixture
 def store(empty_store, monkeypatch) -> WindowedStore:
     """Everything is small: many flushes, inserts of few days, statements of a few hours, reads in many groups."""
-    monkeypatch.setattr(empty_store._commit_log, "_limits", JournalLimits(flush_rows=4_000, day_rows=1_000))
+    monkeypatch.setattr(empty_store.commit_log, "_limits", JournalLimits(flush_rows=4_000, day_rows=1_000))
     monkeypatch.setattr("jobmeter.store.clickhouse.commit._ROWS", 3_000)
     monkeypatch.setattr("jobmeter.store.clickhouse.rollup._ROWS", 12_000)
     monkeypatch.setattr("jobmeter.store.clickhouse.reader._BUFFER", 10_000)

@@ -1,4 +1,4 @@
-// What administrators look after: usage, keys, retention, log shippers. Others see who may.
+// What administrators look after: keys, API usage, retention, log shippers. Others see who may.
 import type { ComponentChildren } from "preact";
 import type { Refusal, Schemas } from "../api/client";
 import { Notice, Problem } from "../parts/small";
@@ -10,14 +10,14 @@ import { UsageView } from "./usage";
 
 export type Who = Schemas["WhoAmI"];
 const PARTS = [
-  ["usage", "Usage"],
   ["keys", "Keys"],
+  ["usage", "API usage"],
   ["retention", "Retention"],
   ["shippers", "Log shippers"],
 ] as const;
 
 export function AdminPage({ part, who, query }: { part: string; who: Who; query: URLSearchParams }) {
-  const here = PARTS.find(([name]) => name === part)?.[0] ?? "usage";
+  const here = PARTS.find(([name]) => name === part)?.[0] ?? "keys";
   return (
     <>
       <div class="heading">

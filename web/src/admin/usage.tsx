@@ -25,7 +25,7 @@ export function UsageView({ query }: { query: URLSearchParams }) {
   const rows = [...found.usage].sort((a, b) => Number(b.cost ?? 0) - Number(a.cost ?? 0) || b.calls - a.calls);
   const unpriced = rows.filter((row) => row.cost === null).reduce((sum, row) => sum + row.calls, 0);
   return (
-    <section aria-label="Usage">
+    <section aria-label="API usage">
       <div class="figureline">
         <label>
           Month{" "}

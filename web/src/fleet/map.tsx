@@ -74,6 +74,7 @@ export function FleetMap({ fleet, groups }: { fleet: Fleet; groups: readonly (re
                   class={`tile ${node.state}${faultsOf(node).length ? " faulty" : ""}`}
                   href={href(["nodes", node.name], node.cluster ? { cluster: node.cluster } : undefined)}
                   tabIndex={tabIndex}
+                  data-step
                   title={describe(node)}
                   aria-label={describe(node)}
                 >

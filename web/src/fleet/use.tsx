@@ -22,7 +22,7 @@ export function UsePage({ query }: { query: URLSearchParams }) {
   return (
     <>
       <div class="heading">
-        <h1>Who uses what</h1>
+        <h1>Utilization</h1>
       </div>
       {fleet && <Idle fleet={fleet} />}
       {fleet && <Groups fleet={fleet} query={query} />}
@@ -73,7 +73,7 @@ function IdleTable({ fleet, found }: { fleet: Fleet; found: ReturnType<typeof wa
           {found.slice(0, 200).map((one) => (
             <tr key={`${one.job.project} ${one.job.id}`}>
               <th scope="row">
-                <a href={href(["jobs", one.job.id], { project: one.job.project })}>{one.job.name || one.job.id}</a>
+                <a href={href(["jobs", one.job.id], { project: one.job.project })} data-step>{one.job.name || one.job.id}</a>
               </th>
               <td>{one.user}</td>
               <td>{one.job.resource_group}</td>
@@ -99,7 +99,7 @@ function Groups({ fleet, query }: { fleet: Fleet; query: URLSearchParams }) {
   if (!names.length) {
     return (
       <Notice title="There is no node and no running job yet.">
-        <pre>jobmeter run -- python train.py</pre>
+        <pre>jobmeter demo</pre>
       </Notice>
     );
   }

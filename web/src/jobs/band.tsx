@@ -1,5 +1,7 @@
-// What runs now and what is wrong with it, in numbers: each shows the jobs that it counts.
-import type { LiveJobs } from "../api/client";
+// What runs now and what is wrong with it, with its nodes and its users: each number shows what it counts.
+import { type LiveJobs, type Schemas, address } from "../api/client";
+import { useEvery, useRead } from "../parts/hooks";
+import { href } from "../router";
 
 type Values = Record<string, string | null>;
 
@@ -22,10 +24,44 @@ export function Band({ now, query, set }: { now: LiveJobs; query: URLSearchParam
     );
   };
   return (
-    <div class="band" role="group" aria-label="Jobs that run">
+    <div class="band" role="group" aria-label="What runs now">
       {number(COUNTED.running, now.running, "running", "")}
       {number(COUNTED.critical, now.critical, "with critical findings", "critical")}
       {number(COUNTED.idle, now.idle_devices, `idle GPU${now.idle_devices === 1 ? "" : "s"}`, "wasted")}
+      <NodeNumbers />
+      {now.users?.slice(0, FEW).map((one) => (
+        <a key={one.user} class={`button ${one.idle_devices ? "wasted" : "critical"}`} href={href([], { user: one.user, state: "Running" })} title={`Running jobs of ${one.user}`}>
+          <b>{one.user}</b> {trouble(one)}
+        </a>
+      ))}
     </div>
+  );
+}
+
+/** How many users with idle devices or critical findings the band names: those with the most. */
+const FEW = 3;
+/** How often the band asks for the nodes, in milliseconds. */
+const EVERY = 30_000;
+
+function trouble({ idle_devices: idle, critical }: Schemas["UserTrouble"]): string {
+  if (idle) return `has ${idle.toLocaleString("en")} idle GPU${idle === 1 ? "" : "s"}`;
+  return `has ${critical} critical ${critical === 1 ? "job" : "jobs"}`;
+}
+
+/** The nodes with faults and those that are down; nothing where all are well, or the key may not see nodes. */
+function NodeNumbers() {
+  const { data, again } = useRead<Schemas["NodeCounts"]>(address("/api/jobmeter/v1/fleet/counts"));
+  useEvery(again, EVERY);
+  const link = (show: string, count: number, text: string) =>
+    count > 0 && (
+      <a class="button critical" href={href(["nodes"], { show })}>
+        <b>{count.toLocaleString("en")}</b> node{count === 1 ? "" : "s"} {text}
+      </a>
+    );
+  return (
+    <>
+      {link("faults", data?.faulty ?? 0, "with faults")}
+      {link("down", data?.down ?? 0, "down")}
+    </>
   );
 }

@@ -1,5 +1,8 @@
 // The columns of the list: which there are, and which the viewer wants; in the address, and remembered for the browser.
+import type { Job, Schemas } from "../api/client";
 import { read, write } from "../format";
+
+export type Size = Schemas["JobSizeBody"];
 
 export interface Column {
   id: string;
@@ -14,22 +17,26 @@ export interface Column {
 }
 
 export const COLUMNS: readonly Column[] = [
-  { id: "type", sort: "type", text: "Type", least: 70, share: 1, rank: 6 },
-  { id: "project", sort: "project", text: "Project", least: 70, share: 0.6, rank: 8 },
+  { id: "type", sort: "type", text: "Type", least: 70, share: 1, rank: 8 },
+  { id: "project", sort: "project", text: "Project", least: 70, share: 0.6, rank: 12 },
   { id: "user", sort: "user", text: "User", least: 60, share: 0.7, rank: 4 },
-  { id: "group", sort: "resource_group", text: "Group", least: 80, share: 1, rank: 7 },
-  { id: "workspace", sort: "workspace", text: "Workspace", least: 70, share: 0.8, rank: 9 },
-  { id: "created", sort: "created", text: "Created", least: 96, share: 0, rank: 10 },
+  { id: "group", sort: "resource_group", text: "Group", least: 80, share: 1, rank: 11 },
+  { id: "workspace", sort: "workspace", text: "Workspace", least: 70, share: 0.8, rank: 13 },
+  { id: "created", sort: "created", text: "Created", least: 96, share: 0, rank: 14 },
   { id: "start", sort: "start", text: "Started", least: 96, share: 0, rank: 3 },
-  { id: "end", sort: "end", text: "Ended", least: 96, share: 0, rank: 11 },
+  { id: "end", sort: "end", text: "Ended", least: 96, share: 0, rank: 15 },
   { id: "duration", sort: "duration", text: "Duration", least: 92, share: 0, rank: 0 },
-  { id: "exit", sort: "", text: "Exit status", least: 76, share: 0, rank: 12 },
-  { id: "error", sort: "", text: "Error", least: 120, share: 1.6, rank: 13 },
-  { id: "findings", sort: "", text: "Findings", least: 260, share: 8, rank: 2 },
+  { id: "exit", sort: "", text: "Exit status", least: 76, share: 0, rank: 16 },
+  { id: "error", sort: "", text: "Error", least: 120, share: 1.6, rank: 17 },
+  { id: "findings", sort: "", text: "Findings", least: 210, share: 8, rank: 2 },
+  { id: "replicas", sort: "", text: "Replicas", least: 60, share: 0, rank: 9 },
+  { id: "devices", sort: "", text: "GPUs", least: 40, share: 0, rank: 6 },
+  { id: "nodes", sort: "", text: "Nodes", least: 44, share: 0, rank: 10 },
+  { id: "memory", sort: "", text: "Peak memory", least: 84, share: 0, rank: 7 },
   { id: "cpu", sort: "", text: "CPU", least: 160, share: 0, rank: 5 },
-  { id: "gpu", sort: "", text: "GPU", least: 146, share: 0, rank: 1 },
+  { id: "gpu", sort: "", text: "GPU", least: 128, share: 0, rank: 1 },
 ];
-const USUAL = ["type", "project", "user", "group", "start", "duration", "findings", "cpu", "gpu"];
+const USUAL = ["type", "project", "user", "group", "start", "duration", "findings", "replicas", "devices", "nodes", "memory", "cpu", "gpu"];
 /** Narrower than this is a phone: what a job used is below how long it took. */
 export const PHONE = 600;
 /** The box to pick a row, its state and the least of its name. */
@@ -46,9 +53,9 @@ export function chosenColumns(query: URLSearchParams): readonly string[] | null 
   return text === null ? null : text.split(",").filter((id) => ids.has(id));
 }
 
-/** The columns that are shown in a window of that width, in their order; what has no room is left out. */
-export function shownColumns(chosen: readonly string[] | null, width: number): readonly Column[] {
-  const eligible = COLUMNS.filter((one) => (chosen ?? USUAL).includes(one.id)).sort((a, b) => a.rank - b.rank);
+/** The columns that are shown in a window of that width, in their order, without those that have no room; of the usual ones also without empty ones. */
+export function shownColumns(chosen: readonly string[] | null, width: number, empty: ReadonlySet<string>): readonly Column[] {
+  const eligible = COLUMNS.filter((one) => (chosen ? chosen.includes(one.id) : USUAL.includes(one.id) && !empty.has(one.id))).sort((a, b) => a.rank - b.rank);
   if (width < PHONE) return inOrder(eligible.slice(0, 2));
   let room = Math.min(width, WIDEST) - AROUND - FIRST.reduce((sum, one) => sum + one + GAP, -GAP);
   return inOrder(
@@ -61,6 +68,26 @@ export function shownColumns(chosen: readonly string[] | null, width: number): r
 }
 
 const inOrder = (columns: readonly Column[]): readonly Column[] => COLUMNS.filter((one) => columns.includes(one));
+
+/** The columns that say nothing of any of these jobs. */
+export function emptyColumns(jobs: readonly Job[], sizeOf: (job: Job) => Size | undefined, found: number): ReadonlySet<string> {
+  if (!jobs.length) return new Set();
+  const sized = (of: keyof Size) => jobs.some((job) => sizeOf(job)?.[of] !== 0);
+  const filled: Record<string, boolean> = {
+    ...Object.fromEntries((["type", "user", "workspace", "error"] as const).map((name) => [name, jobs.some((job) => job[name])])),
+    project: jobs.some((job) => job.project !== jobs[0]!.project || job.project !== "default"),
+    group: jobs.some((job) => job.resource_group),
+    exit: jobs.some((job) => job.exit_code !== null),
+    end: jobs.some((job) => job.end !== null),
+    created: jobs.some((job) => job.created !== null),
+    findings: found > 0,
+    replicas: sized("replicas"),
+    devices: sized("devices"),
+    nodes: sized("nodes"),
+    gpu: sized("devices"),
+  };
+  return new Set(Object.keys(filled).filter((name) => !filled[name]));
+}
 
 /** The tracks of a row's grid. */
 export function tracksOf(columns: readonly Column[], width: number): string {

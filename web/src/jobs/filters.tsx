@@ -19,12 +19,13 @@ export function Filters(given: {
   query: URLSearchParams;
   set: (values: Record<string, string | null>) => void;
   loaded: readonly Job[];
+  states: Readonly<Record<string, number>> | null;
   children?: ComponentChildren;
 }) {
-  const { query, set, loaded } = given;
+  const { query, set, loaded, states } = given;
   const search = useRef<HTMLInputElement>(null);
   const chosen = FILTERS.filter((name) => name !== "q" && name !== "state" && query.has(name)).length;
-  const [open, setOpen] = useState(chosen > 0);
+  const [open, setOpen] = useState(false);
   useEffect(() => {
     const slash = (event: KeyboardEvent) => {
       const busy = (event.target as HTMLElement).closest("input, textarea, select");
@@ -47,6 +48,7 @@ export function Filters(given: {
           {STATES.map((one) => (
             <button type="button" key={one} aria-pressed={state === one} onClick={() => set({ state: state === one ? null : one })}>
               {one}
+              {states && <small> {(states[one] ?? 0).toLocaleString("en")}</small>}
             </button>
           ))}
         </div>
@@ -77,11 +79,6 @@ export function Filters(given: {
               <option value="30d">in the last month</option>
             </select>
           </label>
-          {chosen > 0 && (
-            <button type="button" onClick={() => set(Object.fromEntries(FILTERS.map((name) => [name, null])))}>
-              Clear all
-            </button>
-          )}
         </div>
       )}
     </form>

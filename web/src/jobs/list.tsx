@@ -1,24 +1,28 @@
 // Every job: search as you type, filters and order in the address, rows that are drawn only while they are seen.
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { type Job, type LiveState, address, follow } from "../api/client";
 import type { LiveJobs } from "../api/client";
 import { useAgain, useWindowWidth, useZone } from "../parts/hooks";
 import { Problem } from "../parts/small";
 import { changed, go, href } from "../router";
 import { ChooseColumns } from "./choose";
-import { PHONE, chosenColumns, shownColumns, tracksOf } from "./columns";
+import { Chips } from "./chips";
+import { type Column, PHONE, chosenColumns, emptyColumns, shownColumns, tracksOf } from "./columns";
 import { Empty } from "./empty";
 import { FILTERS, Filters } from "./filters";
-import { USUAL_SORT, useJobs } from "./pages";
+import { USUAL_SORT, keyOf, useJobs } from "./pages";
 import { Band } from "./band";
 import { Picked } from "./picked";
 import { Rows } from "./rows";
+import { Views } from "./views";
 
 const FIRST: readonly (readonly [string, string, string])[] = [
   ["", "", "c-pick"],
   [USUAL_SORT, "State", "c-state"],
   ["name", "Job", "c-name"],
 ];
+
+const idOf = (column: Column): string => column.id;
 
 export function JobList({ query }: { query: URLSearchParams }) {
   useZone();
@@ -32,7 +36,12 @@ export function JobList({ query }: { query: URLSearchParams }) {
   const [now, setNow] = useState<LiveJobs | null>(null);
   const width = useWindowWidth();
   const chosen = chosenColumns(query);
-  const columns = useMemo(() => shownColumns(chosen, width), [chosen?.join(), width]);
+  const empty = emptyColumns(jobs.loaded, (job) => jobs.sizes.get(keyOf(job)), jobs.found.size);
+  // Rows are drawn again for another list of columns alone.
+  const shown = shownColumns(chosen, width, empty);
+  const last = useRef(shown);
+  if (last.current.map(idOf).join() !== shown.map(idOf).join()) last.current = shown;
+  const columns = last.current;
   const heads = [...FIRST, ...columns.map((one) => [one.sort, one.text, `c-${one.id}`] as const)];
   const tracks = tracksOf(columns, width);
   const narrowed = FILTERS.some((name) => query.has(name));
@@ -62,10 +71,12 @@ export function JobList({ query }: { query: URLSearchParams }) {
           <Live state={live} />
         </p>
         {now && <Band now={now} query={query} set={set} />}
+        <Views query={query} />
       </div>
-      <Filters query={query} set={set} loaded={jobs.loaded}>
-        <ChooseColumns chosen={chosen} shown={columns} change={(text) => set({ columns: text })} />
+      <Filters query={query} set={set} loaded={jobs.loaded} states={jobs.states}>
+        <ChooseColumns chosen={chosen} shown={columns} empty={empty} change={(text) => set({ columns: text })} />
       </Filters>
+      <Chips query={query} set={set} />
       {picked.size > 0 && <Picked keys={[...picked]} clear={() => set({ pick: null })} />}
       {jobs.fresh > 0 && (
         <button type="button" class="fresh" onClick={jobs.again}>

@@ -1,6 +1,7 @@
 // The list in pages of a hundred: asked for when they are near, at most so many in memory, and brought up to date in place.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { type Job, type LiveJobs, type Query, type Schemas, Refusal, address, read } from "../api/client";
+import type { Size } from "./columns";
 
 const PAGE = 100;
 /** How many rows on either side of those that are seen are asked for too: who scrolls on finds them there. */
@@ -24,6 +25,9 @@ export interface Jobs {
   now: number;
   use: ReadonlyMap<string, Use>;
   found: ReadonlyMap<string, Found>;
+  sizes: ReadonlyMap<string, Size>;
+  /** The number of jobs in each state that match everything besides the state; null until it is there. */
+  states: Readonly<Record<string, number>> | null;
   at: (index: number) => Job | null;
   want: (first: number, last: number) => void;
   take: (update: LiveJobs) => void;
@@ -43,6 +47,7 @@ interface ListState {
   listed: Set<string>;
   use: Map<string, Use>;
   found: Map<string, Found>;
+  sizes: Map<string, Size>;
   newest: number;
 }
 
@@ -52,6 +57,7 @@ const emptyState = (use: Map<string, Use> = new Map()): ListState => ({
   listed: new Set(),
   use,
   found: new Map(),
+  sizes: new Map(),
   newest: 0,
 });
 
@@ -67,6 +73,7 @@ export function useJobs(query: Query): Jobs {
   const [total, setTotal] = useState<number | null>(null);
   const [error, setError] = useState<Refusal | null>(null);
   const [fresh, setFresh] = useState(0);
+  const [states, setStates] = useState<Record<string, number> | null>(null);
   const [now, setNow] = useState(Date.now);
   const current = useRef(query);
   const redraw = () => setNow((last) => Math.max(Date.now(), last + 1));
@@ -76,13 +83,18 @@ export function useJobs(query: Query): Jobs {
     if (mine.pages.has(page) || mine.requests.has(page)) return;
     const gone = new AbortController();
     mine.requests.set(page, gone);
-    const url = address("/api/jobmeter/v1/jobs", {}, { ...current.current, findings: "true", limit: PAGE, offset: page * PAGE });
+    const url = address("/api/jobmeter/v1/jobs", {}, { ...current.current, findings: "true", sizes: "true", states: page ? null : "true", limit: PAGE, offset: page * PAGE });
     read<Schemas["JobList"]>(url, gone.signal)
       .then(
         (list) => {
           if (state.current !== mine) return;
           mine.pages.set(page, list.jobs);
           for (const one of list.findings ?? []) mine.found.set(keyOf(one), one);
+          list.jobs.forEach((job, at) => {
+            const size = list.sizes?.[at];
+            if (size) mine.sizes.set(keyOf(job), size);
+          });
+          if (list.states) setStates(list.states);
           for (const job of list.jobs) {
             mine.listed.add(keyOf(job));
             mine.newest = Math.max(mine.newest, job.created ?? job.start ?? job.first_sample ?? 0);
@@ -158,6 +170,8 @@ export function useJobs(query: Query): Jobs {
     now,
     use: state.current.use,
     found: state.current.found,
+    sizes: state.current.sizes,
+    states,
     at: (index) => state.current.pages.get(Math.floor(index / PAGE))?.[index % PAGE] ?? null,
     want,
     take,

@@ -1,13 +1,13 @@
 import type { ComponentChildren } from "preact";
 import type { Job } from "../api/client";
 import { metricOf, ruleTitle } from "../catalog";
-import { duration } from "../format";
+import { duration, quantity } from "../format";
 import { memo } from "../parts/memo";
-import { State, timeOf } from "../parts/small";
+import { Severity, State, timeOf } from "../parts/small";
 import { Sparkline } from "../parts/sparkline";
 import { changed, go, href, place } from "../router";
 import { type Found, keyOf } from "./pages";
-import type { Column } from "./columns";
+import type { Column, Size } from "./columns";
 import type { Sparks } from "./sparks";
 
 interface Given {
@@ -16,6 +16,7 @@ interface Given {
   job: Job | null;
   sparks: Sparks | null;
   found: Found | undefined;
+  size: Size | undefined;
   /** When the list was brought up to date, for a job that runs; else 0. */
   now: number;
   picked: boolean;
@@ -26,7 +27,7 @@ interface Given {
   zone: string;
 }
 
-export const Row = memo(function Row({ at, top, job, sparks, found, now, picked, closed, columns }: Given) {
+export const Row = memo(function Row({ at, top, job, sparks, found, size, now, picked, closed, columns }: Given) {
   if (!job) {
     return (
       <div class="row waiting" role="row" aria-rowindex={at + 2} style={{ top: `${top}px` }}>
@@ -41,7 +42,7 @@ export const Row = memo(function Row({ at, top, job, sparks, found, now, picked,
         <input type="checkbox" aria-label={`Compare ${job.name || job.id}`} checked={picked} disabled={closed} onChange={(event) => pick(key, event.currentTarget.checked)} />
       </div>
       <Facts job={job} found={columns.some((one) => one.id === "findings") ? undefined : found} />
-      <Cells key={key} job={job} sparks={sparks} found={found} now={now} columns={columns} />
+      <Cells key={key} job={job} sparks={sparks} found={found} size={size} now={now} columns={columns} />
     </div>
   );
 });
@@ -63,7 +64,7 @@ function Facts({ job, found }: { job: Job; found: Found | undefined }) {
         <State state={job.state} />
       </div>
       <div role="cell" class="c-name">
-        <a href={href(["jobs", job.id], query)} title={job.name ? `${job.name}\n${job.id}` : job.id}>
+        <a href={href(["jobs", job.id], query)} data-step title={job.name ? `${job.name}\n${job.id}` : job.id}>
           {found && <Sign found={found} />}
           <b>{job.name || job.id}</b>
           {found?.sentence ? <small class="why">{found.sentence}</small> : job.name && job.name !== job.id && <small>{job.id}</small>}
@@ -74,23 +75,17 @@ function Facts({ job, found }: { job: Job; found: Found | undefined }) {
 }
 
 /** The cells of the columns that were chosen. */
-function Cells({ job, sparks, found, now, columns }: Pick<Given, "sparks" | "found" | "now" | "columns"> & { job: Job }) {
+function Cells({ job, sparks, found, size, now, columns }: Pick<Given, "sparks" | "found" | "size" | "now" | "columns"> & { job: Job }) {
   return (
     <>
       {columns.map((one) => (
         <div role="cell" key={one.id} class={`c-${one.id}`}>
-          {one.id === "findings" ? found && <Finding found={found} running={job.state === "Running"} /> : cell(one.id, job, sparks, now)}
+          {one.id === "findings" ? found && <Finding found={found} running={job.state === "Running"} /> : cell(one.id, job, sparks, size, now)}
         </div>
       ))}
     </>
   );
 }
-
-const MARKS: Record<Found["severity"], string> = {
-  critical: "M6 1.2L11 10.6H1z",
-  warning: "M6 1.2L11 10.6H1z",
-  info: "M2 6a4 4 0 1 0 8 0a4 4 0 1 0-8 0",
-};
 
 /** What the worst finding says, since when, and how many more there are. */
 const Finding = ({ found, running }: { found: Found; running: boolean }) => (
@@ -107,17 +102,13 @@ function Sign({ found, passed = false, children }: { found: Found; passed?: bool
   const count = `${found.count} ${found.count === 1 ? "finding" : "findings"}${passed ? ", none of them now" : ""}`;
   const all = `${found.sentence}\n${count}, the worst ${found.severity}:\n${found.rules.map(ruleTitle).join("\n")}`;
   return (
-    <span class={`found ${found.severity}${passed ? " passed" : ""}`} title={all}>
-      <svg viewBox="0 0 12 12" aria-hidden="true">
-        <path d={MARKS[found.severity]} />
-      </svg>
-      <span class="hidden">{found.severity}: </span>
+    <Severity severity={found.severity} passed={passed} title={all}>
       {children ?? <span class="hidden">{ruleTitle(found.rules[0] ?? "")} </span>}
-    </span>
+    </Severity>
   );
 }
 
-function cell(id: string, job: Job, sparks: Sparks | null, now: number) {
+function cell(id: string, job: Job, sparks: Sparks | null, size: Size | undefined, now: number) {
   const start = job.start ?? job.first_sample;
   const end = job.end ?? (now || job.last_sample);
   switch (id) {
@@ -140,16 +131,36 @@ function cell(id: string, job: Job, sparks: Sparks | null, now: number) {
       return timeOf(job.end, "brief");
     case "duration":
       return start === null || end === null ? "–" : duration(end - start);
+    case "replicas":
+    case "devices":
+    case "nodes":
+      return size?.[id] ? size[id].toLocaleString("en") : <span class="none">–</span>;
+    case "memory":
+      return sparks?.memory !== undefined && <Peak bytes={sparks.memory} limit={limitOf(job, size, "memory.limit")} />;
     case "cpu":
-      return curve(sparks, "cpu.usage", "cpu");
+      return curve(sparks, "cpu.usage", "cpu", limitOf(job, size, "cpu.limit"));
     default:
-      return curve(sparks, sparks?.lines["gpu.utilization"] ? "gpu.utilization" : "npu.utilization", "gpu");
+      return curve(sparks, sparks?.lines["gpu.utilization"] ? "gpu.utilization" : "npu.utilization", "gpu", 1);
   }
 }
 
-function curve(sparks: Sparks | null, metric: string, kind: "cpu" | "gpu") {
+/** The limit of the whole job: that of a replica for each of them; 0 where it is not known. */
+const limitOf = (job: Job, size: Size | undefined, name: string): number => (job.limits?.[name] ?? 0) * (size?.replicas ?? 0);
+
+/** The most memory of a job, with its share of the limit. */
+function Peak({ bytes, limit }: { bytes: number | null; limit: number }) {
+  if (bytes === null) return <span class="none">–</span>;
+  return (
+    <span title={limit ? `${quantity(bytes, "By")} of ${quantity(limit, "By")}` : ""}>
+      {quantity(bytes, "By")}
+      {limit > 0 && <small>{Math.round((100 * bytes) / limit)} % of limit</small>}
+    </span>
+  );
+}
+
+function curve(sparks: Sparks | null, metric: string, kind: "cpu" | "gpu", limit: number) {
   const points = sparks?.lines[metric];
   if (!sparks) return null;
   if (!points) return <span class="none">–</span>;
-  return <Sparkline points={points} start={sparks.start} end={sparks.end} step={sparks.step} top={kind === "gpu" ? 1 : 0} unit={metricOf(metric)?.unit ?? ""} kind={kind} />;
+  return <Sparkline points={points} start={sparks.start} end={sparks.end} step={sparks.step} top={limit} unit={metricOf(metric)?.unit ?? ""} kind={kind} />;
 }

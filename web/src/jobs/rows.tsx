@@ -44,7 +44,7 @@ export function Rows({ jobs, total, search, picked, columns }: Given) {
   const last = Math.min(seen[1], total);
   const rows: (readonly [number, Job | null])[] = [];
   for (let at = Math.min(seen[0], last); at < last; at += 1) rows.push([at, jobs.at(at)]);
-  const curves = columns.some((one) => one.id === "cpu" || one.id === "gpu");
+  const curves = columns.some((one) => ["cpu", "gpu", "memory"].includes(one.id));
   const sparksOf = useSparks(rows.flatMap(([, job]) => job ?? []), jobs.use, curves);
   const shown = zone();
   return (
@@ -60,6 +60,7 @@ export function Rows({ jobs, total, search, picked, columns }: Given) {
             job={job}
             sparks={job && sparksOf(job)}
             found={jobs.found.get(key)}
+            size={jobs.sizes.get(key)}
             now={job?.state === "Running" ? jobs.now : 0}
             picked={chosen}
             closed={full && !chosen}
@@ -74,7 +75,7 @@ export function Rows({ jobs, total, search, picked, columns }: Given) {
 
 /** Up and down go from row to row. */
 function walk(event: KeyboardEvent): void {
-  const step = { ArrowDown: 1, j: 1, ArrowUp: -1, k: -1 }[event.key];
+  const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
   const row = (event.target as HTMLElement).closest<HTMLElement>("[data-at]");
   if (!step || !row) return;
   const next = row.parentElement?.querySelector<HTMLElement>(`[data-at="${Number(row.dataset["at"]) + step}"] a`);

@@ -1,6 +1,6 @@
 // The curves of the rows that are seen: requested once the list rests, few at a time, the oldest forgotten.
 import { useEffect, useRef, useState } from "preact/hooks";
-import { type Job, type MetricLines, type Point, address, linesOf, read } from "../api/client";
+import { type Job, type MetricLines, type Point, type Query, address, linesOf, read } from "../api/client";
 import { shownIn } from "../catalog";
 import { step, stepText } from "../charts/steps";
 import { type Use, keyOf } from "./pages";
@@ -10,10 +10,14 @@ export interface Sparks {
   end: number;
   step: number;
   lines: Record<string, Point[]>;
+  /** The most memory that the job had, in bytes: null where it was not measured, absent until that is known. */
+  memory?: number | null;
 }
 
 const METRICS = shownIn("use");
 const POINTS = 40;
+/** The server's summary of a job has as many steps: its highest value of a whole job depends on their length. */
+const PEAK_POINTS = 60;
 const AT_ONCE = 4;
 const MOST = 400;
 /** How long the same rows are seen before their curves are requested, in milliseconds: what is only scrolled by is not. */
@@ -83,15 +87,12 @@ function ask(questions: Questions, changed: () => void): void {
     const gone = new AbortController();
     open.set(key, gone);
     requested.add(key);
-    load(job, gone.signal)
-      .then(
-        (sparks) => {
-          store(key, { sparks, updated: Date.now(), use: questions.use.get(keyOf(job)) });
-          requested.delete(key);
-          changed();
-        },
-        () => undefined,
-      )
+    load(job, gone.signal, (sparks) => {
+      store(key, { sparks, updated: Date.now(), use: questions.use.get(keyOf(job)) });
+      requested.delete(key);
+      changed();
+    })
+      .catch(() => undefined)
       .finally(() => {
         open.delete(key);
         ask(questions, changed);
@@ -123,13 +124,20 @@ function store(key: string, entry: Entry): void {
   if (cache.size > MOST) cache.delete(cache.keys().next().value!);
 }
 
-async function load(job: Job, signal: AbortSignal): Promise<Sparks> {
+/** Gives the curves, and once more with the most memory, which takes longer. */
+async function load(job: Job, signal: AbortSignal, take: (sparks: Sparks) => void): Promise<void> {
   const start = job.start ?? job.first_sample ?? job.created ?? Date.now();
   const end = (job.state === "Running" ? null : (job.end ?? job.last_sample)) ?? Date.now();
   const span = step(start, end + 1, POINTS);
-  const query = { metric: METRICS, by: "job", start, end: end + 1, step: stepText(span), format: "columns", project: job.project };
-  const answer = await read<MetricLines>(address("/api/jobmeter/v1/jobs/{job}/metrics", { job: job.id }, query), signal);
-  return { start, end, step: span, lines: Object.fromEntries(linesOf(answer).map(({ metric, time, value }) => [metric, time.map((at, place): Point => [at, value[place]!])])) };
+  const common = { by: "job", aggregate: "whole", start, end: end + 1, format: "columns", project: job.project };
+  const ask = (query: Query) => read<MetricLines>(address("/api/jobmeter/v1/jobs/{job}/metrics", { job: job.id }, { ...common, ...query }), signal);
+  const peaks = stepText(step(start, end + 1, PEAK_POINTS));
+  const answer = await ask({ metric: METRICS, step: stepText(span) });
+  const curves: Sparks = { start, end, step: span, lines: Object.fromEntries(linesOf(answer).map(({ metric, time, value }) => [metric, time.map((at, place): Point => [at, value[place]!])])) };
+  take(curves);
+  const highest = await ask({ metric: "memory.usage", statistic: "max", step: peaks });
+  const memory = linesOf(highest)[0]?.value ?? [];
+  take({ ...curves, memory: memory.length ? Math.max(...memory) : null });
 }
 
 /** The curves with a point of now, in the step that it belongs to. */

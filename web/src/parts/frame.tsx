@@ -4,6 +4,7 @@ import type { Schemas } from "../api/client";
 import { isUtc, setUtc, write, zone } from "../format";
 import type { Place } from "../router";
 import { isLong } from "../api/connection";
+import { Keys } from "./keys";
 import { isDark, useConnection, useZone } from "./hooks";
 import { Moment } from "./small";
 
@@ -34,12 +35,14 @@ export function Frame(given: { who: Schemas["WhoAmI"]; place: Place; leave: () =
         ) : (
           <nav aria-label="Views">
             {link("jobs", "#/", "Jobs")}
+            {link("findings", "#/findings", "Findings")}
             {link("nodes", "#/nodes", "Nodes")}
-            {link("use", "#/use", "Use")}
+            {link("use", "#/use", "Utilization")}
             {link("admin", "#/admin", "Admin")}
           </nav>
         )}
         <div class="who">
+          <Keys guest={Boolean(given.who.job)} />
           <button type="button" onClick={() => setUtc(!isUtc())} title="Times in your zone, or in UTC">
             {zone()}
           </button>

@@ -24,6 +24,16 @@ export function useAgain(error: Refusal | null, again: () => void): void {
   useEffect(() => onReturn(() => latest.current()), []);
 }
 
+/** Do something again and again, in milliseconds, while the page is looked at. */
+export function useEvery(again: () => void, ms: number): void {
+  const latest = useRef(again);
+  latest.current = again;
+  useEffect(() => {
+    const timer = setInterval(() => document.hidden || latest.current(), ms);
+    return () => clearInterval(timer);
+  }, [ms]);
+}
+
 /** Whether the server answers; draws again when that changes. */
 export function useConnection(): Connection {
   const [, setTurn] = useState(0);
@@ -184,4 +194,29 @@ export function useRested<T>(value: T, ms: number, name: unknown = value): T {
     return () => clearTimeout(timer);
   }, [name, ms]);
   return rested;
+}
+
+/** A menu that closes by Escape, which gives the focus back, and by a click outside of it. */
+export function useClosing() {
+  const ref = useRef<HTMLDetailsElement>(null);
+  const close = () => {
+    if (ref.current) ref.current.open = false;
+  };
+  useEffect(() => {
+    const outside = (event: Event) => {
+      if (ref.current?.open && !ref.current.contains(event.target as Node)) close();
+    };
+    const escape = (event: KeyboardEvent) => {
+      if (event.key !== "Escape" || !ref.current?.open) return;
+      close();
+      ref.current.querySelector("summary")?.focus();
+    };
+    addEventListener("pointerdown", outside);
+    addEventListener("keydown", escape);
+    return () => {
+      removeEventListener("pointerdown", outside);
+      removeEventListener("keydown", escape);
+    };
+  }, []);
+  return { ref, close };
 }

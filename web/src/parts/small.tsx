@@ -24,6 +24,25 @@ export function State({ state }: { state: Job["state"] }) {
   );
 }
 
+const MARKS: Record<string, string> = {
+  critical: "M6 1.2L11 10.6H1z",
+  warning: "M6 1.2L11 10.6H1z",
+  info: "M2 6a4 4 0 1 0 8 0a4 4 0 1 0-8 0",
+};
+
+/** How severe a finding is, before what it says: shape, colour and a hidden word. */
+export function Severity(given: { severity: string; passed?: boolean; title?: string; children?: ComponentChildren }) {
+  return (
+    <span class={`found ${given.severity}${given.passed ? " passed" : ""}`} title={given.title}>
+      <svg viewBox="0 0 12 12" aria-hidden="true">
+        <path d={MARKS[given.severity] ?? ""} />
+      </svg>
+      <span class="hidden">{given.severity}: </span>
+      {given.children}
+    </span>
+  );
+}
+
 /** A moment in the viewer's zone; UTC is at hand below the pointer. */
 export function Moment({ ms, short = false, brief = false }: { ms: number | null | undefined; short?: boolean; brief?: boolean }) {
   useZone();

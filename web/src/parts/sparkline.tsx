@@ -4,7 +4,7 @@ import { quantity } from "../format";
 const WIDTH = 120;
 const HEIGHT = 24;
 
-/** A small curve over a job's life, from 0 to `top`; what is missing is a gap. */
+/** A small curve over a job's life, from 0 to `top`, which is the limit where it is known; what is missing is a gap. */
 export function Sparkline(given: {
   points: readonly Point[];
   start: number;
@@ -20,6 +20,7 @@ export function Sparkline(given: {
   const top = Math.max(given.top, ...points.map((point) => point[1])) || 1;
   const x = (time: number) => ((time - start) / Math.max(end - start, 1)) * WIDTH;
   const y = (value: number) => HEIGHT - 1 - (value / top) * (HEIGHT - 2);
+  const of = given.top && unit !== "1" ? `of ${Number(given.top.toFixed(1)).toLocaleString("en")}` : "";
   const mean = points.reduce((sum, point) => sum + point[1], 0) / points.length;
   return (
     <span class={`spark spark-${kind}`}>
@@ -37,8 +38,9 @@ export function Sparkline(given: {
           );
         })}
       </svg>
-      <span class="value" title={`mean ${quantity(mean, unit)}, newest ${quantity(last[1], unit)}`}>
+      <span class="value" title={`mean ${quantity(mean, unit)}, newest ${quantity(last[1], unit)}${of && `, ${of}`}`}>
         {quantity(mean, unit)}
+        {of && <small>{of}</small>}
       </span>
     </span>
   );

@@ -3,10 +3,13 @@
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from threading import Lock
-from typing import Any, Generic
+from typing import TYPE_CHECKING, Any, Generic
 
 from jobmeter.collect.accelerators.vendor import D, Device, Vendor
 from jobmeter.collect.machine import Machine
+
+if TYPE_CHECKING:
+    from jobmeter.collect.accelerators.visible import Part
 
 DeviceName = Callable[[int], str]
 """Function that returns the name of a vendor's device by its number."""
@@ -53,7 +56,7 @@ class DeviceNames:
 def node_numbers(devices: Sequence[tuple[int, str]], addresses: Sequence[str]) -> dict[int, int]:
     """Return the number on the node of each device: its index where the process sees all devices of the node.
 
-    ``devices`` are indices and PCI addresses; ``addresses`` are those of the node, in order, empty if unknown.
+    ``devices`` are indices and PCI addresses. ``addresses`` are the node's PCI addresses, in order; empty if unknown.
     """
     if len(addresses) <= len(devices):
         return {index: index for index, _ in devices}
@@ -69,18 +72,25 @@ class VendorNames(Generic[D]):
         self._names = names
         self.vendor = vendor
         self._numbers: Mapping[int, int] = {}
+        self._parts: dict[int, Part] = {}
         self._placed: tuple[tuple[int, str], ...] = ()
 
     def __call__(self, index: int) -> str:
         """Return the name of a device by its number among those that the driver shows."""
-        return f"{self._names.prefix(self.vendor)}{self._numbers.get(index, index)}"
+        part = self._parts.get(index)
+        if part is None:
+            return f"{self._names.prefix(self.vendor)}{self._numbers.get(index, index)}"
+        return f"{self(part.parent)}:{part.instance}{f':{part.place}' if part.place else ''}"
 
     def place(self, devices: Sequence[Device]) -> None:
         """Name devices by the order of their PCI addresses among all of the node, also in a container with a few.
 
-        A device whose place is unknown gets a number after all others.
+        A device whose place is unknown gets a number after all others. A partition has the name of its device, and its
+        instance: ``gpu0:3``.
         """
-        placed = tuple((device.index, device.pci) for device in devices)
+        # Partitions that are gone are named once more, at the end of their allocations.
+        self._parts |= {device.index: device.part for device in devices if device.part is not None}
+        placed = tuple((device.index, device.pci) for device in devices if device.part is None)
         if placed != self._placed:
             self._numbers = node_numbers(placed, self._names.addresses(self.vendor))
             self._placed = placed

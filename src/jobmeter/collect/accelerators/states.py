@@ -81,6 +81,7 @@ class DeviceStates:
         self._alone = alone
         self._states: dict[int, tuple[DeviceState, int]] = {}
         self._owners: Mapping[int, Sequence[Owner]] = {}
+        self._parts: set[int] = set()
         self._mismatch = False
         self._events: deque[EventRecord] = deque()
 
@@ -115,9 +116,12 @@ class DeviceStates:
                 self._report(now_ms, kind.reason, kind.level, text, mine, name)
         for index in sorted(self._states.keys() - {device.index for device in devices}):
             del self._states[index]
+            if index in self._parts:  # partitions are removed on purpose, or lost with their device
+                continue
             name = self._device_name(index)
             text = f"{name} has disappeared: the driver has {len(devices)} {self._noun}s now. {self._recovery}"
             self._report(now_ms, GPU_LOST, Level.ERROR, text, self._owners.get(index, ()), name)
+        self._parts = {device.index for device in devices if device.part is not None}
         self._owners = owners
 
     def released(self, now_ms: int, seconds: int, *, closed: bool) -> None:

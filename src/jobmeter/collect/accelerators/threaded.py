@@ -1,13 +1,16 @@
 """Device whose calls run in a thread, so that a call that hangs holds up this device alone."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jobmeter.collect.accelerators.vendor import NotSupportedError
 from jobmeter.collect.backoff import Backoff
 from jobmeter.collect.call_thread import CallThread
 from jobmeter.model.device import DeviceState
 from jobmeter.model.time import Clock
+
+if TYPE_CHECKING:
+    from jobmeter.collect.accelerators.visible import Part
 
 HANGS_SECONDS = 10.0
 """Time in seconds after which a call counts as hanging: on a working device none takes a second."""
@@ -32,6 +35,7 @@ class ThreadedDevice:
         self.name = ""
         self.pci = ""
         self.reason = ""
+        self.part: Part | None = None
         self.details: dict[str, str | int] = {}
         self.retry = Backoff()
         self._clock = clock

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from jobmeter.collect.accelerators.visible import VisibleVariable
+from jobmeter.collect.accelerators.visible import Part, VisibleVariable
 from jobmeter.collect.machine import Machine
 from jobmeter.model.device import DeviceState, pci_address
 from jobmeter.model.time import Clock
@@ -68,6 +68,11 @@ class Device(Protocol):
         ...
 
     @property
+    def part(self) -> Part | None:
+        """Place of a partition in the whole device; None for a whole device."""
+        ...
+
+    @property
     def state(self) -> DeviceState:
         """State of the measurement: measured, or the reason why not."""
         ...
@@ -76,7 +81,7 @@ class Device(Protocol):
     def details(self) -> Mapping[str, str | int]:
         """Further known facts for the node's record: ``vendor``, ``serial``, ``driver``, ``memory`` in bytes.
 
-        Also ``parent`` and ``slices`` of a partition: the UUID of the whole device, and the share as ``2/7``.
+        Also ``parent`` and ``slices`` of a partition: the UUID of the whole device, and the slices of its instance.
         """
         ...
 
@@ -202,7 +207,7 @@ class Vendor(Generic[D]):
 
     ``domain`` ends the names of Kubernetes' resource and of its driver: ``nvidia.com``. ``resource_kinds`` are regular
     expressions for its resources besides ``gpu`` and ``npu``. ``uuid_of_id`` returns the UUID or the PCI
-    address in an id of its device plug-in.
+    address in an id of its device plug-in, ``id_of_part`` the id of a partition where that is not its UUID.
 
     ``variables`` name devices of a process, most specific first. ``uuid_prefix`` begins every UUID.
 
@@ -227,6 +232,7 @@ class Vendor(Generic[D]):
     domain: str
     resource_kinds: Sequence[str] = ()
     uuid_of_id: Callable[[str], str] = str
+    id_of_part: Callable[[Part], str] = str
     variables: Sequence[VisibleVariable]
     uuid_prefix: str
     advice: Mapping[DeviceState, str]

@@ -10,6 +10,19 @@ SCHEDULER_VARIABLES = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS")
 _ORDINAL = re.compile(r"\s*([+-]?[0-9]+)", re.ASCII)
 
 
+class Part(NamedTuple):
+    """Place of a partition: the number and the UUID of its whole device, its instance and its place within that.
+
+    ``ordinal`` is its number among the partitions of the device.
+    """
+
+    parent: int
+    uuid: str
+    instance: int
+    place: int
+    ordinal: int
+
+
 class Numbered(Protocol):
     """Device with its number on the node and its UUID, empty if unknown."""
 
@@ -21,6 +34,11 @@ class Numbered(Protocol):
     @property
     def uuid(self) -> str:
         """Globally unique name."""
+        ...
+
+    @property
+    def part(self) -> Part | None:
+        """Place in the whole device; None for a whole device."""
         ...
 
 

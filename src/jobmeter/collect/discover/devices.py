@@ -1,6 +1,7 @@
 """Owners of GPUs: by the processes that compute on them, else by allocations to jobs."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -119,7 +120,8 @@ def claims(
             used.add(index)
     free = {index: by_owner for index, by_owner in found.items() if index not in used}
     _claim_visible(devices, free, members, permitted)
-    _claim_permitted(len(devices.devices), free, members, permitted)
+    whole = {device.index for device in devices.devices if device.part is None}
+    _claim_permitted(whole, free, members, permitted)
     return {index: list(by_owner.values()) for index, by_owner in found.items()}
 
 
@@ -141,17 +143,20 @@ def _claim_visible(
 
 
 def _claim_permitted(
-    count: int, free: Mapping[int, dict[Owner, DeviceClaim]], members: Iterable[Member], permitted: Permitted
+    whole: AbstractSet[int],
+    free: Mapping[int, dict[Owner, DeviceClaim]],
+    members: Iterable[Member],
+    permitted: Permitted,
 ) -> None:
     """Add claims on devices that a group permits and no environment names.
 
-    A group that permits all devices is ignored.
+    A group that permits all devices is ignored. Partitions are left out: groups list whole devices.
     """
-    left = [index for index, by_owner in free.items() if not by_owner]
+    left = [index for index, by_owner in free.items() if not by_owner and index in whole]
     named = {owner for by_owner in free.values() for owner in by_owner}
     for member in members:
-        allowed = permitted(member) or ()
-        if len(allowed) < count or member.owner not in named:
+        allowed = whole & {*(permitted(member) or ())}
+        if len(allowed) < len(whole) or member.owner not in named:
             for index in left:
                 if index in allowed:
                     free[index].setdefault(member.owner, DeviceClaim(member.owner, None, AllocationSource.CGROUP))

@@ -27,7 +27,10 @@ class DeviceGroups:
         self._read_ms: int | None = None
 
     def permitted(self, member: Member, devices: Sequence[Device], now_ms: int) -> list[int] | None:
-        """Return the numbers of the devices that a process may open, in order; None if its group does not tell."""
+        """Return the numbers of the devices that a process may open, in order; None if its group does not tell.
+
+        Partitions come with their whole device: the files that open one of them alone are not compared.
+        """
         if not member.device_group:
             return None
         if self._read_ms is None or not 0 <= now_ms - self._read_ms < _READ_MS or len(self._lists) > _MOST_GROUPS:
@@ -36,9 +39,11 @@ class DeviceGroups:
         if member.device_group not in self._lists:
             self._lists[member.device_group] = self._minors(member.device_group)
         minors = self._lists[member.device_group]
-        if minors is None or any(device.minor is None for device in devices):
+        whole = [device for device in devices if device.part is None]
+        if minors is None or any(device.minor is None for device in whole):
             return None
-        return [device.index for device in devices if device.minor in minors]
+        open_to = {device.index for device in whole if device.minor in minors}
+        return [one.index for one in devices if (one.part.parent if one.part else one.index) in open_to]
 
     def _minors(self, path: str) -> frozenset[int] | None:
         folder = self._hierarchies.directory("devices", path)

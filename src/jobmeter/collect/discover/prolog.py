@@ -18,7 +18,7 @@ from jobmeter.collect.discover.member import Member
 from jobmeter.model.cluster import job_in_cluster
 from jobmeter.model.job import AllocationSource
 
-_NUMBER = re.compile(r"(?P<index>\d{1,4})(?:\.\d{1,4})?")
+_NUMBER = re.compile(r"(?P<index>\d{1,4})(?:\.(?P<instance>\d{1,4}))?")
 _MOST_FILES = 1024
 _MOST_BYTES = 65_536
 _log = logging.getLogger(__name__)
@@ -87,9 +87,12 @@ class PrologAllocations:
         if not devices:
             return None
         number = _NUMBER.fullmatch(name) if self._are_numbers_of_node() else None
-        return next(
-            (one.index for one in devices if (one.index == int(number["index"]) if number else one.uuid == name)), None
-        )
+        if number is None:
+            return next((one.index for one in devices if one.uuid == name), None)
+        index, instance = int(number["index"]), number["instance"]
+        parts = [one for one in devices if one.part and (one.part.parent, str(one.part.instance)) == (index, instance)]
+        whole = [one for one in devices if one.part is None and one.index == index]
+        return next((one.index for one in (*parts, *whole)), None)
 
 
 def _names(member: Member) -> set[str]:

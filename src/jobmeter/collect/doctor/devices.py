@@ -67,10 +67,12 @@ def check_found(
         more = f"; and {len(missing) - _MOST} more" if len(missing) > _MOST else ""
         text = f"{len(found) - len(missing)} of {len(found)} {noun}s are measured ({products}); {each}{more}"
         return Check(_AREA, vendor.name, SourceStatus.PROBLEM, text, vendor.advice.get(missing[0][1], vendor.help))
-    if len(files := vendor.files(machine)) > len(found):
-        text = f"{len(found)} of {len(files)} {noun}s answer ({products})"
+    whole = sum(device.part is None for device in found)
+    if len(files := vendor.files(machine)) > whole:
+        text = f"{whole} of {len(files)} {noun}s answer ({products})"
         return Check(_AREA, vendor.name, SourceStatus.PROBLEM, text, vendor.help)
-    return Check(_AREA, vendor.name, SourceStatus.OK, f"{len(found)} {noun}s ({products})")
+    parts = f" and {len(found) - whole} partitions of them" if len(found) > whole else ""
+    return Check(_AREA, vendor.name, SourceStatus.OK, f"{whole} {noun}s{parts} ({products})")
 
 
 def _why(device: Accelerator, state: DeviceState) -> str:

@@ -1,4 +1,4 @@
-"""Speed of network links, and bytes of InfiniBand and RoCE ports: /sys/class/net and /sys/class/infiniband."""
+"""Speed and changes of network links, and counters of InfiniBand and RoCE: /sys/class/net and /sys/class/infiniband."""
 
 import re
 from collections.abc import Iterator
@@ -13,6 +13,20 @@ _RATE = re.compile(r"([\d.]+) Gb/sec")
 _WORD = 4
 """Bytes that one unit of a port's data counters stands for."""
 _DATA = {"port_rcv_data": "node.rdma.receive", "port_xmit_data": "node.rdma.transmit"}
+_RECORDED = {"port_xmit_wait": "node.rdma.wait", "link_downed": "node.rdma.link.down"}
+_KINDS = {
+    "node.rdma.congestion": (
+        *("np_cnp_sent", "rp_cnp_handled", "np_ecn_marked_roce_packets"),  # mlx5, bnxt_re
+        *("rx_rdma_ecn_pkts", "rx_rdma_cnp_pkts", "tx_rdma_cnp_pkts"),  # ionic
+    ),
+    "node.rdma.retransmits": (
+        *("out_of_sequence", "packet_seq_err", "local_ack_timeout_err", "rnr_nak_retry_err", "roce_adp_retrans"),
+        *("tx_rdma_retx_pkts", "req_rx_pkt_seq_err"),
+    ),
+    "node.rdma.errors": ("symbol_error", "port_rcv_errors", "port_xmit_discards", "rx_roce_discards"),
+}
+"""Counters by metric; a driver has some of them, in the folder ``counters`` or ``hw_counters`` of a port."""
+_FOLDERS = ("counters", "hw_counters")
 
 
 class LinkCollector:
@@ -22,7 +36,14 @@ class LinkCollector:
     """
 
     name = "host.links"
-    metrics = ("node.network.speed", "node.rdma.speed", *_DATA.values())
+    metrics = (
+        "node.network.speed",
+        "node.network.carrier",
+        "node.rdma.speed",
+        *_DATA.values(),
+        *_RECORDED.values(),
+        *_KINDS,
+    )
 
     def __init__(self, place: NodeIdentity, sys_root: str = "/sys") -> None:
         self._place = place
@@ -30,10 +51,14 @@ class LinkCollector:
 
     def collect(self, now_ms: int) -> Samples:
         """See ``Collector.collect``. A link that is down has no speed."""
-        return [
-            Sample(self._place.of_node(metric, (("interface", name),)), now_ms, value)
-            for metric, name, value in (*self._interfaces(), *self._ports())
+        found = (*self._interfaces(), *self._ports())
+        samples = [
+            Sample(self._place.of_node(metric, (("interface", name),)), now_ms, value) for metric, name, value in found
         ]
+        for metric, name, kind, value in self._kinds():
+            labels = (("interface", name), ("kind", kind))
+            samples.append(Sample(self._place.of_node(metric, labels), now_ms, value))
+        return samples
 
     def _interfaces(self) -> Iterator[tuple[str, str, float]]:
         folder = f"{self._sys}/class/net"
@@ -41,20 +66,37 @@ class LinkCollector:
             megabits = files.read_number(f"{folder}/{name}/speed") or -1
             if megabits > 0:
                 yield "node.network.speed", name, megabits * 1e6 / 8
+            changes = files.read_number(f"{folder}/{name}/carrier_changes")
+            if changes is not None:
+                yield "node.network.carrier", name, float(changes)
 
-    def _ports(self) -> Iterator[tuple[str, str, float]]:
+    def _places(self) -> Iterator[tuple[str, str]]:
+        """Yield the name and the folder of each port."""
         folder = f"{self._sys}/class/infiniband"
         for device in _names(folder):
             for port in _names(f"{folder}/{device}/ports"):
-                place = f"{folder}/{device}/ports/{port}"
-                rate = _RATE.match(files.read_text(f"{place}/rate"))
-                is_active = "ACTIVE" in files.read_text(f"{place}/state")
-                if rate and is_active:
-                    yield "node.rdma.speed", f"{device}:{port}", float(rate[1]) * 1e9 / 8
-                for counter, metric in _DATA.items():
-                    words = files.read_number(f"{place}/counters/{counter}")
-                    if words is not None:
-                        yield metric, f"{device}:{port}", float(words * _WORD)
+                yield f"{device}:{port}", f"{folder}/{device}/ports/{port}"
+
+    def _ports(self) -> Iterator[tuple[str, str, float]]:
+        for name, place in self._places():
+            rate = _RATE.match(files.read_text(f"{place}/rate"))
+            is_active = "ACTIVE" in files.read_text(f"{place}/state")
+            if rate and is_active:
+                yield "node.rdma.speed", name, float(rate[1]) * 1e9 / 8
+            for counter, metric in (*_DATA.items(), *_RECORDED.items()):
+                number = files.read_number(f"{place}/counters/{counter}")
+                if number is not None:
+                    yield metric, name, float(number * (_WORD if counter in _DATA else 1))
+
+    def _kinds(self) -> Iterator[tuple[str, str, str, float]]:
+        """Yield metric, port, counter and value of the counters that a driver has."""
+        for name, place in self._places():
+            for metric, counters in _KINDS.items():
+                for counter in counters:
+                    read = (files.read_number(f"{place}/{folder}/{counter}") for folder in _FOLDERS)
+                    value = next((number for number in read if number is not None), None)
+                    if value is not None:
+                        yield metric, name, counter, float(value)
 
 
 def _names(folder: str) -> list[str]:

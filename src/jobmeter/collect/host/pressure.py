@@ -6,13 +6,23 @@ from jobmeter.collect import files
 from jobmeter.collect.base import NodeIdentity, Samples
 from jobmeter.model.sample import Sample
 
-_METRICS = {"cpu": "node.pressure.cpu", "memory": "node.pressure.memory", "io": "node.pressure.io"}
-_SOME = re.compile(rb"^some .*total=(\d+)", re.MULTILINE)
+_METRICS = {
+    ("cpu", "some"): "node.pressure.cpu",
+    ("memory", "some"): "node.pressure.memory",
+    ("memory", "full"): "node.pressure.memory.full",
+    ("io", "some"): "node.pressure.io",
+    ("io", "full"): "node.pressure.io.full",
+}
+"""Metric of each file and line. No CPU can be missing to all tasks of a node."""
+_TOTALS = {line: re.compile(rb"^%s .*total=(\d+)" % line.encode(), re.MULTILINE) for line in ("some", "full")}
 
 
-def stalled_seconds(path: str) -> float | None:
-    """Return the seconds in which some task was stalled, from a pressure file; None if the kernel does not tell."""
-    match = _SOME.search(files.read(path) or b"")
+def stalled_seconds(path: str, line: str = "some") -> float | None:
+    """Return the seconds in which some task, or all (``full``), stalled, from a pressure file.
+
+    None if the kernel does not tell.
+    """
+    match = _TOTALS[line].search(files.read(path) or b"")
     return int(match[1]) / 1e6 if match else None
 
 
@@ -28,7 +38,9 @@ class PressureCollector:
 
     def collect(self, now_ms: int) -> Samples:
         """Read /proc/pressure."""
-        read = {metric: stalled_seconds(f"{self._root}/pressure/{name}") for name, metric in _METRICS.items()}
+        read = {
+            metric: stalled_seconds(f"{self._root}/pressure/{name}", line) for (name, line), metric in _METRICS.items()
+        }
         return [
             Sample(self._place.of_node(metric), now_ms, value) for metric, value in read.items() if value is not None
         ]

@@ -95,6 +95,8 @@ class KubeletAllocations:
 
 def indices(vendor: Vendor[Any], ids: Iterable[str], devices: Sequence[Device]) -> list[int]:
     """Return the distinct device numbers in a plug-in's ids. A CDI name has the id after its last ``=``."""
-    by_uuid = {name: device.index for device in devices for name in (device.pci, device.uuid) if name}
-    names = (vendor.uuid_of_id(one.rpartition("=")[2]) for one in ids)
-    return list(dict.fromkeys(by_uuid[name] for name in names if name in by_uuid))
+    by_name = {name: device.index for device in devices for name in (device.pci, device.uuid) if name}
+    by_name |= {vendor.id_of_part(one.part): one.index for one in devices if one.part is not None}
+    texts = [one.rpartition("=")[2] for one in ids]
+    names = (text if text in by_name else vendor.uuid_of_id(text) for text in texts)
+    return list(dict.fromkeys(by_name[name] for name in names if name in by_name))

@@ -110,6 +110,7 @@ class Attachment:
         recorder = JobRecorder(self._plan, self._place, limits, self._target.start_ms)
         loop = self._loop(interval_ms)
         loop.spool_records(recorder.attached(self._life, start, self._target.end.stat.key.pid))
+        self._measurement.programs.open(self._plan.programs, os.getpid())
         stop = Event()
         ticking = Thread(target=loop.run, args=(stop, interval_ms), name="loop", daemon=True)
         with _leaving() as signals:
@@ -119,6 +120,7 @@ class Attachment:
             poller.start()
             self._wait(signals)
             poller.stop()
+            self._measurement.programs.close()
             stop.set()
             ticking.join(timeout=10.0)
             last = loop.tick(force=True) or self._clock.now_ms()

@@ -45,13 +45,23 @@ class LogSender:
     the samples. A line reports the gap, and ``dropped`` counts it.
     """
 
-    def __init__(self, plan: LaunchPlan, place: NodeIdentity, outbox: Outbox, *, now_ns: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        plan: LaunchPlan,
+        place: NodeIdentity,
+        outbox: Outbox,
+        *,
+        now_ns: Callable[[], int],
+        watch: Callable[[str, int, str], None] = lambda _replica, _time_ns, _text: None,
+    ) -> None:
+        """``watch`` gets the replica, the time and the text of each line."""
         self.sent = 0
         self.dropped = 0
         self._plan = plan
         self._place = place
         self._outbox = outbox
         self._now_ns = now_ns
+        self._watch = watch
         self._lock = Lock()
         self._pieces: deque[_Piece] = deque()
         self._waiting_bytes = 0
@@ -142,6 +152,7 @@ class LogSender:
     def _gather(self, key: _Key, lines: list[Timed]) -> None:
         for time_ns, text in lines:
             self._add(key, time_ns, text, level_in(text))
+            self._watch(key[0], time_ns, text)
 
     def _write_gap(self, key: _Key, time_ns: int) -> None:
         """Write a line in the place of missing ones."""

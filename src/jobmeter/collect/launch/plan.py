@@ -11,6 +11,7 @@ from pathlib import PurePath
 import msgspec
 
 from jobmeter.collect.launch.tracking import RUN_CONTEXT, TRACKING_URI, run_tags
+from jobmeter.collect.reports.settings import ProgramSettings
 from jobmeter.model.time import Clock
 
 _INTERPRETERS = re.compile(
@@ -31,7 +32,8 @@ class LaunchPlan:
     ``attempt`` numbers the runs of a job id, 0 for the first; a later one sets the job's name only where it
     is ``named``. ``logs`` says whether its output is stored as log lines, ``pass_key`` whether the command finds
     ``JOBMETER_KEY`` in its environment. ``lease_owner`` is the random name by which this run renews the job's lease.
-    ``node`` is the machine. ``tracking`` are the variables with which MLflow logs to the job.
+    ``node`` is the machine. ``tracking`` are the variables with which MLflow logs to the job. ``programs`` says where
+    programs report.
     """
 
     job: str
@@ -47,6 +49,7 @@ class LaunchPlan:
     lease_owner: str = ""
     node: str = ""
     tracking: Mapping[str, str] = field(default_factory=dict)
+    programs: ProgramSettings = field(default_factory=ProgramSettings)
 
     @property
     def names(self) -> list[str]:

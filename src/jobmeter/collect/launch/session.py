@@ -125,7 +125,7 @@ class JobRun:
         self._children = Children()
         self._hierarchies = Hierarchies()
         outbox = Outbox(spool)
-        self._logs = LogSender(plan, place, outbox, now_ns=clock.now_ns) if plan.logs else None
+        self._logs = LogSender(plan, place, outbox, now_ns=clock.now_ns, watch=self._read_line) if plan.logs else None
         self._output = CommandOutput(self._take) if self._logs else None
         self._delivery = Delivery(outbox, lambda: self._connected(connect), clock)
         self._family = Family(plan.job, plan.attempt)
@@ -180,6 +180,11 @@ class JobRun:
     def _prepare(self) -> None:
         self._oom = OomWatch(self._hierarchies, groups_of(_PROC, os.getpid()) or {})
         self._groups = OwnGroups(self._plan.job, self._plan.names, self._hierarchies)
+        self._measurement.programs.open(self._plan.programs, os.getpid(), self._root_member, self._say)
+
+    def _root_member(self, pid: int) -> Member | None:
+        root = self._roots.get(pid)
+        return root.member if root else None
 
     def _begin(self, interval_ms: int, start: int) -> Loop:
         loop = self._loop(interval_ms)
@@ -221,7 +226,7 @@ class JobRun:
 
     def _start(self, environment: Mapping[str, str], start: int) -> None:
         self._own_peak = read_high_water("/proc", os.getpid()) or 0.0
-        for rank, own in enumerate(environments(self._plan, environment)):
+        for rank, own in enumerate(environments(self._plan, self._measurement.programs.added_to(environment))):
             name = self._plan.names[rank]
             entries = self._groups.entries(name) if self._groups else []
             output = self._output.open(name) if self._output else {}
@@ -245,6 +250,10 @@ class JobRun:
     def _take(self, replica: str, stream: str, data: bytes) -> None:
         if logs := self._logs:
             self._guard("recording log lines", lambda: logs.take(replica, stream, data), None)
+
+    def _read_line(self, replica: str, time_ns: int, text: str) -> None:
+        owner = Owner(self._plan.job, replica, self._plan.attempt)
+        self._guard("reading lines", lambda: self._measurement.programs.read_line(owner, time_ns, text), None)
 
     def _begin_output(self) -> None:
         if self._logs and self._output:
@@ -287,6 +296,7 @@ class JobRun:
                 self._ended(ended)
         guard("passing on output", self._finish_output, None)
         poller.stop()
+        guard("receiving reports", self._measurement.programs.close, None)
         stop.set()
         guard("measuring", lambda: ticking.join(timeout=10.0), None)
         last = guard("measuring", lambda: loop.tick(force=True), None) if loop else None

@@ -179,7 +179,9 @@ def _has_stopped(still: Sequence[Still], numbers: Numbers) -> bool:
     busy = [one for one in still if one.kind == "busy"]
     if any(one.level > _SPINS for one in busy):
         # Devices that were idle before did not compute, and may do so now.
-        return bool(fell & {"tensor", "sm"}) or (no_traffic and all(one.before > _SPINS for one in busy))
+        # A device that spins may be as busy as it always was, then nothing is before.
+        levels = (one.level if np.isnan(one.before) else one.before for one in busy)
+        return bool(fell & {"tensor", "sm"}) or (no_traffic and all(level > _SPINS for level in levels))
     return idle_cpu or ("flow" in fell and several)
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from jobmeter.access.call import Call
 from jobmeter.access.signatures import Scheme
 from jobmeter.dialects.base import Answer, Context, Gap, Match, Operation
@@ -31,7 +33,8 @@ class PathDialect:
     view_call: Callable[[View], ViewCall | None] = no_view_call
 
     def __post_init__(self) -> None:
-        self._routes = Routes(self.operations)
+        each = [(one, method) for one in self.operations for method in one.method.split(", ")]
+        self._routes = Routes([replace(one, method=method) for one, method in each])
 
     def match(self, call: Call) -> Match | None:
         """Return the operation of the call; None if the call is for another dialect."""

@@ -6,7 +6,7 @@ https://opentsdb.net/docs/build/html/api_http/index.html#errors
 import msgspec
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Answer
+from jobmeter.dialects.base import Answer, Context
 from jobmeter.dialects.base.errors import BASIC_CHALLENGE, Headers, headers_of, http_status
 from jobmeter.errors import InvalidRequestError, JobmeterError, NotFoundError, ThrottledError, UnauthenticatedError
 
@@ -25,7 +25,7 @@ Parts = tuple[int, str, str, Headers]
 """Status, message, details and headers."""
 
 
-def render(call: Call, error: JobmeterError) -> Answer:
+def render(call: Call, context: Context, error: JobmeterError) -> Answer:  # noqa: ARG001 - as of every dialect
     """Return the answer for an error."""
     status, message, details, headers = _parts(call, error)
     body: dict[str, object] = {"code": status, "message": message}

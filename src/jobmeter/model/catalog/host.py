@@ -107,6 +107,20 @@ METRICS: tuple[Metric, ...] = (
         phrase="time of waiting for storage",
     ),
     _counter(
+        "node.pressure.memory.full",
+        "s",
+        "Time in which all tasks waited for memory at once.",
+        read_unit="1",
+        phrase="time of nothing but waiting for memory",
+    ),
+    _counter(
+        "node.pressure.io.full",
+        "s",
+        "Time in which all tasks waited for storage at once.",
+        read_unit="1",
+        phrase="time of nothing but waiting for storage",
+    ),
+    _counter(
         "node.disk.read",
         "By",
         "Bytes read by whole disks, by disk.",
@@ -152,6 +166,12 @@ METRICS: tuple[Metric, ...] = (
     _counter("node.rdma.receive", "By", "Bytes received over InfiniBand or RoCE, by port."),
     _counter("node.rdma.transmit", "By", "Bytes sent over InfiniBand or RoCE, by port."),
     _gauge("node.rdma.speed", "By/s", "Bytes a second that an InfiniBand or RoCE port carries, by port."),
+    _counter("node.rdma.wait", "{tick}", "Ticks in which a port had data and no credit to send it, by port."),
+    _counter("node.rdma.link.down", "{event}", "Times that the link of a port failed, by port."),
+    _counter("node.rdma.congestion", "{event}", "Congestion marks and notifications, by port and counter."),
+    _counter("node.rdma.retransmits", "{event}", "Causes and counts of retransmissions, by port and counter."),
+    _counter("node.rdma.errors", "{error}", "Errors and discarded packets, by port and counter."),
+    _counter("node.network.carrier", "{event}", "Times that a link came up or went down, by interface."),
     _gauge("node.filesystem.size", "By", "Size of a filesystem, by mount point."),
     _gauge("node.filesystem.available", "By", "Space that a user may still fill, by mount point."),
 )

@@ -1,5 +1,6 @@
 """``/fleet``, ``/live/fleet`` and ``/users``: all nodes with the use of their devices, and usage per user."""
 
+from collections import Counter
 from functools import partial
 
 import msgspec
@@ -9,6 +10,7 @@ from jobmeter.model.answers import FaultBody
 from jobmeter.model.time import MINUTE, SECOND, TimeRange
 from jobmeter.query.fleet import FleetNode, FleetQuestion
 from jobmeter.query.group import Amounts, GroupQuestion, ResourceUsage
+from jobmeter.query.nodes import NodeFaultsQuestion, NodesQuestion, NodeState
 from jobmeter.query.request import GroupRef
 from jobmeter.server.live import CONTENT_TYPE, Feed, Update
 from jobmeter.server.native.arguments import QueryArguments
@@ -79,6 +81,15 @@ class FleetBody(msgspec.Struct, frozen=True):
     types: list[DeviceType]
     jobs: list[FleetHolder]
     nodes: list[FleetNodeBody]
+
+
+class NodeCounts(msgspec.Struct, frozen=True):
+    """Numbers of nodes: up, down, of unknown state, and with faults."""
+
+    up: int
+    down: int
+    unknown: int
+    faulty: int
 
 
 class AmountsBody(msgspec.Struct, frozen=True):
@@ -164,6 +175,14 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 4)
 
 
+def _counts(context: CallContext) -> NodeCounts:
+    """Count the nodes by their state, and those with faults."""
+    silent_ms = context.services.settings.node_seconds * SECOND
+    states = Counter(one.state for one in context.ask(NodesQuestion(silent_ms=silent_ms)))
+    faulty = context.ask(NodeFaultsQuestion())
+    return NodeCounts(states[NodeState.UP], states[NodeState.DOWN], states[NodeState.UNKNOWN], len(faulty))
+
+
 def _follow(context: CallContext) -> Feed:
     """Follow the fleet.
 
@@ -209,6 +228,7 @@ def _user(one: ResourceUsage) -> UserBody:
 ENDPOINTS = tagged(
     "nodes",
     Endpoint("getFleet", "GET /fleet", "nodes:read", _fleet, queries=(PROJECT,), by_resource=True),
+    Endpoint("countNodes", "GET /fleet/counts", "nodes:read", _counts, queries=(PROJECT,), by_resource=True),
     Endpoint(
         "followFleet",
         "GET /live/fleet",

@@ -1,5 +1,6 @@
 """``/jobs/{job}/live`` and ``/live/jobs``: changes as server-sent events."""
 
+from collections.abc import Sequence
 from functools import partial
 
 import msgspec
@@ -32,6 +33,7 @@ MEASURED = 40
 """Running jobs whose usage an update includes."""
 MOST_TROUBLED = 2_000
 """Most running jobs with findings that are counted."""
+MOST_USERS = 10
 IDLE_RULE = "gpu_idle_allocated"
 USE = shown_in(Display.USE)
 _BY = {by.value: by for by in (By.REPLICA, By.DEVICE, By.JOB)}
@@ -58,12 +60,20 @@ class JobUse(msgspec.Struct, frozen=True):
     values: list[LatestValue]
 
 
+class UserTrouble(msgspec.Struct, frozen=True):
+    """A user with running jobs that have open critical findings, or idle devices; the numbers of both."""
+
+    user: str
+    critical: int
+    idle_devices: int
+
+
 class LiveJobs(msgspec.Struct, frozen=True):
     """Running and recently changed jobs, usage of the newest, and findings if there are any.
 
     ``running`` is the number of running jobs, ``critical`` the number of these with an open finding of level critical.
     ``idle_devices`` is the number of their devices that open findings of ``gpu_idle_allocated`` name. 2,000 jobs at
-    most are counted.
+    most are counted. ``users`` own the jobs behind these two numbers, most idle devices first.
     """
 
     now: int
@@ -73,6 +83,7 @@ class LiveJobs(msgspec.Struct, frozen=True):
     findings: list[FindingSummary]
     critical: int
     idle_devices: int
+    users: list[UserTrouble]
 
 
 def _follow_job(context: CallContext) -> Feed:
@@ -119,19 +130,34 @@ def _jobs_now(services: Services, scope: Scope) -> Update:
         running.total,
         use,
         executor.run(FindingsQuestion(tuple(found)), scope),
-        sum(one.severity is Severity.CRITICAL for one in troubled),
-        sum(one.idle_devices for one in troubled),
+        sum(one.severity is Severity.CRITICAL for _, one in troubled),
+        sum(one.idle_devices for _, one in troubled),
+        _users(troubled),
     )
     return Update(msgspec.json.encode(body))
 
 
-def _troubled(services: Services, scope: Scope) -> list[FindingSummary]:
-    """The running jobs with an open finding that is critical or about an idle device, in one pass over the findings."""
+def _users(troubled: Sequence[tuple[str, FindingSummary]]) -> list[UserTrouble]:
+    names = {user for user, _ in troubled if user}
+    found = [
+        UserTrouble(
+            name,
+            sum(one.severity is Severity.CRITICAL for user, one in troubled if user == name),
+            sum(one.idle_devices for user, one in troubled if user == name),
+        )
+        for name in names
+    ]
+    return sorted(found, key=lambda one: (-one.idle_devices, -one.critical, one.user))[:MOST_USERS]
+
+
+def _troubled(services: Services, scope: Scope) -> list[tuple[str, FindingSummary]]:
+    """The running jobs with an open finding that is critical or about an idle device, each with its user."""
     condition = Condition(OPEN_FINDING, Operator.IN, (f"{Severity.CRITICAL}/", f"/{IDLE_RULE}"))
     running = frozenset({JobState.RUNNING})
     page = services.executor.run(JobFilter(states=running, conditions=(condition,), limit=MOST_TROUBLED), scope)
-    found = services.executor.run(FindingsQuestion(tuple((job.project, job.id) for job in page.jobs)), scope)
-    return [one for one in found if one.open]
+    users = {(job.project, job.id): job.user for job in page.jobs}
+    found = services.executor.run(FindingsQuestion(tuple(users)), scope)
+    return [(users[one.project, one.id], one) for one in found if one.open]
 
 
 def _use(services: Services, scope: Scope, job: Job) -> list[LatestValue]:

@@ -61,11 +61,11 @@ class ClickHouseStore:
     """Always None: this engine has no window."""
 
     def __init__(self, target: EngineTarget, clock: Clock) -> None:
-        self._target = target
+        self.target = target
         self._lock = FolderLock(target.path) if target.path is not None else None
         self._closing = threading.Lock()
         self._pools: list[Pool] = []
-        self._commit_log: CommitLog | None = None
+        self.commit_log: CommitLog | None = None
         try:
             self._open(target, clock)
         except BaseException:
@@ -82,20 +82,20 @@ class ClickHouseStore:
         first.database = target.database
         with write.client() as client:
             migrate(client, target, clock)
-        self._rollup_state = RollupState(write, target, clock)
+        self.rollup_state = RollupState(write, target, clock)
         self._damage = _damage(target, read, write)
         if mend(self._damage.parts(), write, target, clock):
-            self._rollup_state.reload()
+            self.rollup_state.reload()
         self._catalog = Catalog(read, target, clock, self._pending)
-        self._commit_log = self._opened_log(target, write)
-        self._reader = SampleReader(read, self._commit_log.pending)
-        self._lookup = Lookup(read, self._reader, self._rollup_state, self._commit_log.pending)
-        self._rollup_job = RollupJob(write, self._rollup_state, self._commit_log.flush)
+        self.commit_log = self._opened_log(target, write)
+        self._reader = SampleReader(read, self.commit_log.pending)
+        self._lookup = Lookup(read, self._reader, self.rollup_state, self.commit_log.pending)
+        self._rollup_job = RollupJob(write, self.rollup_state, self.commit_log.flush)
         self.logs = LogTable(write, read, self._reader)
         self.spans = SpanTable(write, read)
         self.outbox = OutboxTable(write, read, target)
-        self._maintenance = Maintenance(
-            write, target, self._rollup_state, self._catalog, self._rollup_job, self._commit_log
+        self.maintenance = Maintenance(
+            write, target, self.rollup_state, self._catalog, self._rollup_job, self.commit_log
         )
         self._bind_parts()
         if target.path is not None:
@@ -109,7 +109,7 @@ class ClickHouseStore:
         lookup = self._lookup
         self.read_buckets, self.previous, self.last_times = lookup.read_buckets, lookup.previous, lookup.last_times
         self.rolled_up_ranges, self.roll_up = self._rollup_job.rolled_up_ranges, self._rollup_job.roll_up
-        maintenance = self._maintenance
+        maintenance = self.maintenance
         self.delete_job, self.erase = maintenance.delete_job, maintenance.erase
         self.backup, self.restore = maintenance.backup, maintenance.restore
         self.damaged = self._damage.parts
@@ -132,20 +132,20 @@ class ClickHouseStore:
         flusher = Flusher(pool)
 
         def insert(group: Sequence[SampleRuns]) -> None:
-            self._rollup_state.write_marks()
+            self.rollup_state.write_marks()
             flusher(group)
 
-        journal = self._commit_log = Journal(target.path / _JOURNAL, insert)
+        journal = self.commit_log = Journal(target.path / _JOURNAL, insert)
         # Marks of the dead process that were not yet written are made again.
         journal.recover(
-            lambda rows: self._rollup_state.mark_before(rows.late_hours(self._rollup_state.intent())), self._catalog
+            lambda rows: self.rollup_state.mark_before(rows.late_hours(self.rollup_state.intent())), self._catalog
         )
         if journal.damaged:
             self._damage.refresh()
         return journal
 
     def _pending(self) -> Pending:
-        return NOTHING if self._commit_log is None else self._commit_log.pending()
+        return NOTHING if self.commit_log is None else self.commit_log.pending()
 
     def append(self, batch: SampleBatch, retention: Retention = Retention()) -> None:  # noqa: B008 - it is frozen
         """Store samples and their series. On return they are durable."""
@@ -158,26 +158,26 @@ class ClickHouseStore:
     ) -> None:
         """Append each batch in order. On return all of them are durable."""
         batches = [batch for batch in batches if len(batch)]
-        if not batches or self._commit_log is None:
+        if not batches or self.commit_log is None:
             return
         missing = self._catalog.missing(batches, retention)
         group = [SampleRuns.of(*one, retention) for one in zip(batches, missing.descriptors, strict=True)]
-        intent = self._rollup_state.intent()
+        intent = self.rollup_state.intent()
         hours = _late_hours(group, intent)
-        before = self._rollup_state.mark_before(hours)
-        self._commit_log.append(group)
+        before = self.rollup_state.mark_before(hours)
+        self.commit_log.append(group)
         self._catalog.note(missing)
         # A roll-up may have started since, and may have read before these samples were visible.
-        intent_now = self._rollup_state.intent()
+        intent_now = self.rollup_state.intent()
         hours = hours if intent_now == intent else _late_hours(group, intent_now)
         if hours:
-            self._rollup_state.mark_after(hours, before)
+            self.rollup_state.mark_after(hours, before)
 
     def live(self, since_ms: int, most: int, place: SeriesPlace = NEWEST) -> SeriesPage:
         """Return a page of series that may have samples since a time."""
-        if place == NEWEST and self._commit_log is not None:
+        if place == NEWEST and self.commit_log is not None:
             with suppress(JobmeterError):
-                self._commit_log.flush()
+                self.commit_log.flush()
         return self._catalog.live(since_ms, most, place)
 
     def revision(self, jobs: Sequence[int]) -> None:
@@ -185,13 +185,13 @@ class ClickHouseStore:
 
     def statistics(self) -> StoreStatistics:
         """Return the sizes of the stored data. A rewritten sample counts twice until its copies are merged."""
-        return replace(self._maintenance.statistics(), damaged=self._damage.refresh())
+        return replace(self.maintenance.statistics(), damaged=self._damage.refresh())
 
     def close(self) -> None:
         """Finish running work, and close all connections."""
         with self._closing:
-            if self._commit_log is not None:
-                self._commit_log.close()
+            if self.commit_log is not None:
+                self.commit_log.close()
             for pool in self._pools:
                 pool.close()
             if self._lock is not None:

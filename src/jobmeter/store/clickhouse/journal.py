@@ -68,7 +68,7 @@ class Journal:
         """True if ``recover`` found that samples were lost."""
         self._insert = insert
         self._limits = limits
-        self._segments = Segments(folder)
+        self.segments = Segments(folder)
         self._flushing = threading.Lock()
         self._removable: list[Path] = []  # segments whose rows the engine has; guarded by the lock above
         self._writing = threading.Lock()  # its holder moves rows both to a segment and to the queue
@@ -92,12 +92,12 @@ class Journal:
         ``prepare`` is called with all these rows before any of them goes to the engine. If the engine does not accept
         them now, they wait like other rows. ``names`` is used if some of the rows are damaged.
         """
-        groups, self.damaged = recover(self._segments, names)
+        groups, self.damaged = recover(self.segments, names)
         for rows in groups:
             prepare(rows)
             self._add([JournalBlock(rows)])
         if not self._rows:
-            self._removable = self._segments.left
+            self._removable = self.segments.left
         self._thread = threading.Thread(target=self._run, name="jobmeter-journal", daemon=True)
         self._thread.start()
         try:
@@ -114,7 +114,7 @@ class Journal:
         with self._writing:
             self._check_open()
             try:
-                self._segments.append(group)
+                self.segments.append(group)
             except OSError as error:
                 raise unavailable(str(error), "store samples") from error
             self._add([JournalBlock(rows.alone()) for rows in group])
@@ -143,7 +143,7 @@ class Journal:
             found = {"rows": self._rows, "bytes": self._bytes, "flushes": self._flushes, "failures": self._failures}
         return found | {
             "series": sum(len(one.ids) for one in self.pending().descriptors()),
-            "disk": self._segments.bytes(),
+            "disk": self.segments.bytes(),
         }
 
     def close(self) -> None:
@@ -160,7 +160,7 @@ class Journal:
             except JobmeterError as error:
                 _log.warning("rows stay in the journal: %s", error.message)
         with self._writing:
-            self._segments.close()
+            self.segments.close()
 
     def _add(self, sections: Sequence[JournalBlock]) -> None:
         rows = sum(len(one.rows) for one in sections)
@@ -206,7 +206,7 @@ class Journal:
     def _flush(self) -> None:
         """Insert the waiting rows. The flushing lock is held."""
         with self._writing, self._changed:
-            paths = self._segments.seal()
+            paths = self.segments.seal()
             sections = list(self._waiting)
             self._fresh = 0
             self._span = (MAX_TIME_MS, 0)
@@ -218,7 +218,7 @@ class Journal:
             self._note_failure(error)
             raise
         self._removable = paths
-        self._segments.flushed()
+        self.segments.flushed()
         with self._changed:
             # Rows are only ever added behind these.
             del self._waiting[: len(sections)]
@@ -235,7 +235,7 @@ class Journal:
 
     def _remove(self) -> None:
         try:
-            self._segments.remove(self._removable)
+            self.segments.remove(self._removable)
         except OSError as error:
             raise unavailable(str(error), "remove its journal") from error
         self._removable = []

@@ -38,8 +38,8 @@ class Maintenance:
         rollup_job: RollupJob,
         log: CommitLog,
     ) -> None:
-        self._pool = pool
-        self._target = target
+        self.pool = pool
+        self.target = target
         self._rollup_state = rollup_state
         self._catalog = catalog
         self._rollup_job = rollup_job
@@ -50,10 +50,10 @@ class Maintenance:
         with self._rollup_job.paused():
             self._commit_log.flush()
             for table in _DATA:
-                with translated("delete a job"), self._pool.client() as client:
+                with translated("delete a job"), self.pool.client() as client:
                     # Not awaited: it visits every part, and reads apply pending mutations (apply_mutations_on_fly).
                     client.command(
-                        f"ALTER TABLE {self._stored(table)}{on_cluster(self._target)} DELETE WHERE job = {int(job)} "
+                        f"ALTER TABLE {self._stored(table)}{on_cluster(self.target)} DELETE WHERE job = {int(job)} "
                         "SETTINGS mutations_sync = 0"
                     )
             self._catalog.forget()
@@ -63,8 +63,8 @@ class Maintenance:
         with self._rollup_job.paused():
             self._commit_log.flush()
             for table in (*_SIZED, "progress", "marks"):
-                with translated("erase its tables"), self._pool.client() as client:
-                    client.command(f"TRUNCATE TABLE {self._stored(table)}{on_cluster(self._target)}")
+                with translated("erase its tables"), self.pool.client() as client:
+                    client.command(f"TRUNCATE TABLE {self._stored(table)}{on_cluster(self.target)}")
             self._catalog.forget()
             self._rollup_state.reload()
 
@@ -88,10 +88,10 @@ class Maintenance:
     def _by_table(self, source: str, counted: Sequence[str], condition: str = "") -> dict[str, list[int]]:
         """Return a row of a system table for each of our tables, zeros for a table without one."""
         read = f"system.{source}"
-        if self._target.cluster:
-            read = f"clusterAllReplicas('{self._target.cluster}', {read})"
-        names = {stored_name(table, self._target): table for table in _SIZED}
-        with translated("count its rows"), self._pool.client() as client:
+        if self.target.cluster:
+            read = f"clusterAllReplicas('{self.target.cluster}', {read})"
+        names = {stored_name(table, self.target): table for table in _SIZED}
+        with translated("count its rows"), self.pool.client() as client:
             found = client.query(
                 f"SELECT table, {', '.join(counted)} FROM {read} WHERE database = currentDatabase() {condition} "
                 "AND table IN {tables:Array(String)} GROUP BY table",
@@ -104,7 +104,7 @@ class Maintenance:
     def backup(self, directory: Path) -> None:
         """Write a copy into a folder on the engine's machine."""
         folder = _absolute(directory)
-        if self._target.exclusive:
+        if self.target.exclusive:
             _make_empty(folder)
         with self._rollup_job.paused():
             self._commit_log.flush()
@@ -119,9 +119,9 @@ class Maintenance:
             self._commit_log.flush()
             if self._occupied():
                 raise ConflictError("a backup is restored into an empty store only, this one has samples")
-            with translated("restore"), self._pool.client() as client:
+            with translated("restore"), self.pool.client() as client:
                 for table in ("progress", "marks"):
-                    client.command(f"TRUNCATE TABLE {table}{on_cluster(self._target)}")
+                    client.command(f"TRUNCATE TABLE {table}{on_cluster(self.target)}")
             for name, names in present.items():
                 self._run("restore", "RESTORE", "FROM", folder / name, names)
             self._catalog.forget()
@@ -131,30 +131,30 @@ class Maintenance:
     def _present(self, folder: Path, name: str, names: Sequence[str]) -> list[str]:
         """Return the tables in a part of a backup. A backup from before a table existed lacks that table."""
         wanted = [table for table in names if table != "migrations"]
-        if not self._target.exclusive:
+        if not self.target.exclusive:
             return wanted  # the folder is on another machine
         if not (folder / name / LIST).is_file():
             raise ConflictError(f"{folder} has no backup of a telemetry store")
-        found = tables(folder / name, self._target.database)
+        found = tables(folder / name, self.target.database)
         for table in wanted:
             if self._stored(table) not in found and table not in _LATER:
                 raise ConfigurationError(f"the backup in {folder / name} is not complete: it has no table {table}")
         return [table for table in wanted if self._stored(table) in found]
 
     def _occupied(self) -> bool:
-        with translated("restore"), self._pool.client() as client:
+        with translated("restore"), self.pool.client() as client:
             return any(client.query(f"SELECT 1 FROM {table} LIMIT 1").result_rows for table in _DATA)
 
     def _run(self, doing: str, verb: str, preposition: str, folder: Path, tables: Sequence[str]) -> None:
         names = sorted({name for table in tables for name in (table, self._stored(table))})
-        listed = ", ".join(f"TABLE {self._target.database}.{name}" for name in names)
+        listed = ", ".join(f"TABLE {self.target.database}.{name}" for name in names)
         options = " SETTINGS allow_non_empty_tables = 1, allow_different_table_def = 1" if verb == "RESTORE" else ""
         place = str(folder).replace("\\", "\\\\").replace("'", "\\'")
-        with translated(doing), self._pool.client() as client:
-            client.command(f"{verb} {listed}{on_cluster(self._target)} {preposition} File('{place}'){options}")
+        with translated(doing), self.pool.client() as client:
+            client.command(f"{verb} {listed}{on_cluster(self.target)} {preposition} File('{place}'){options}")
 
     def _stored(self, table: str) -> str:
-        return stored_name(table, self._target) if table in _SIZED else table
+        return stored_name(table, self.target) if table in _SIZED else table
 
 
 def _absolute(directory: Path) -> Path:

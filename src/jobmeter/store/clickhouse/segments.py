@@ -41,7 +41,7 @@ class Segments:
         self._folder = folder
         self._file = self._end_file = -1
         self._salt = 0
-        self._writer = RecordWriter()
+        self.writer = RecordWriter()
         self._sealed = 0  # bytes of all segments at the last seal
         try:
             folder.mkdir(mode=0o700, exist_ok=True)
@@ -106,7 +106,7 @@ class Segments:
         if self._file < 0:
             self._begin()
         try:
-            record = self._writer.encode(group)
+            record = self.writer.encode(group)
             for part in _joined(record):
                 _write(self._file, part)
             os.fdatasync(self._file)
@@ -114,19 +114,19 @@ class Segments:
             # After any failure: the next record may not name a list that only this one would have defined.
             self._cut()
             raise
-        at, rows = self._writer.position
-        self._writer.confirm(RecordPosition(at + sum(map(len, record)), rows + sum(map(len, group))))
+        at, rows = self.writer.position
+        self.writer.confirm(RecordPosition(at + sum(map(len, record)), rows + sum(map(len, group))))
         self._note_end()
 
     def seal(self) -> list[Path]:
         """End the current file. Return all ended files that still exist, oldest first."""
         self._end()
-        self._sealed = self._writer.total
+        self._sealed = self.writer.total
         return list(self._full)
 
     def flushed(self) -> None:
         """Note that the engine has the rows from before the last ``seal``. May be called from any thread."""
-        self._writer.flushed(self._sealed)
+        self.writer.flushed(self._sealed)
 
     def remove(self, paths: Sequence[Path]) -> None:
         """Delete ended files; on return the deletion is durable. Raises OSError."""
@@ -156,7 +156,7 @@ class Segments:
         path = self._folder / f"{self._number:016d}-{self._salt:016x}{_JOURNAL}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         self._file = os.open(path, flags | os.O_APPEND, 0o600)
-        self._writer.begin(self._salt)
+        self.writer.begin(self._salt)
         self._full.append(path)
         try:
             self._end_file = os.open(path.with_suffix(_END), flags, 0o600)
@@ -168,7 +168,7 @@ class Segments:
 
     def _note_end(self) -> None:
         """Write the acknowledged end of the segment."""
-        content = _POSITION.pack(self._salt, *self._writer.position)
+        content = _POSITION.pack(self._salt, *self.writer.position)
         # Without it a reader has only an upper bound of the lost rows.
         with suppress(OSError):
             os.pwrite(self._end_file, content + _CHECK.pack(crc32(content)), 0)
@@ -182,7 +182,7 @@ class Segments:
 
     def _cut(self) -> None:
         """Cut the rest of a failed write off the end, and use another file from now on."""
-        path, size = self._full[-1], self._writer.position.at
+        path, size = self._full[-1], self.writer.position.at
         try:
             if size:
                 os.ftruncate(self._file, size)

@@ -82,7 +82,11 @@ class TestPressure(CollectorContract):
         return PressureCollector(PLACE, f"{root}/proc")
 
     def test_what_the_kernel_does_not_give_is_absent(self, collector):
-        assert found(collector) == {("node.pressure.cpu",): 999.541473, ("node.pressure.io",): 68.70445}
+        assert found(collector) == {
+            ("node.pressure.cpu",): 999.541473,
+            ("node.pressure.io",): 68.70445,
+            ("node.pressure.io.full",): 22.987596,
+        }
 
 
 class TestDisk(CollectorContract):
@@ -128,6 +132,9 @@ class TestNetwork(CollectorContract):
         assert found(NetworkCollector(PLACE, f"{root}/proc", f"{root}/sys"))["node.network.receive", "eth0"] == 5
 
 
+SPEEDS_AND_BYTES = {"node.network.speed", "node.rdma.speed", "node.rdma.receive", "node.rdma.transmit"}
+
+
 class TestLinks(CollectorContract):
     @pytest.fixture
     def collector(self, root):
@@ -141,6 +148,34 @@ class TestLinks(CollectorContract):
             ("node.rdma.transmit", "mlx5_0:1"): 1000,
             ("node.rdma.receive", "mlx5_1:1"): 0,
             ("node.rdma.transmit", "mlx5_1:1"): 0,
+        }
+
+    def test_congestion_errors_and_changes_of_links(self, root):
+        port, other = (f"sys/class/infiniband/{name}/ports/1" for name in ("mlx5_0", "ionic_0"))
+        plant(
+            root,
+            {
+                f"{port}/counters/port_xmit_wait": "7\n",
+                f"{port}/counters/link_downed": "2\n",
+                f"{port}/counters/symbol_error": "3\n",
+                f"{port}/hw_counters/np_cnp_sent": "11\n",
+                f"{port}/hw_counters/out_of_sequence": "13\n",
+                f"{port}/hw_counters/lifespan": "10\n",
+                f"{other}/hw_counters/tx_rdma_retx_pkts": "17\n",
+                f"{other}/hw_counters/rx_rdma_ecn_pkts": "N/A\n",
+                "sys/class/net/eth0/carrier_changes": "5\n",
+                "sys/class/net/br0/carrier_changes": "9\n",
+            },
+        )
+        values = found(LinkCollector(PLACE, f"{root}/sys"))
+        assert {key: value for key, value in values.items() if key[0] not in SPEEDS_AND_BYTES} == {
+            ("node.rdma.wait", "mlx5_0:1"): 7,
+            ("node.rdma.link.down", "mlx5_0:1"): 2,
+            ("node.rdma.errors", "mlx5_0:1", "symbol_error"): 3,
+            ("node.rdma.congestion", "mlx5_0:1", "np_cnp_sent"): 11,
+            ("node.rdma.retransmits", "mlx5_0:1", "out_of_sequence"): 13,
+            ("node.rdma.retransmits", "ionic_0:1", "tx_rdma_retx_pkts"): 17,
+            ("node.network.carrier", "eth0"): 5,
         }
 
     @pytest.mark.parametrize("speed", ["-1\n", "", "unknown\n"])

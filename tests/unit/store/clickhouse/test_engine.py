@@ -26,12 +26,12 @@ from jobmeter.testing.slot import Slot
 
 
 def ask(store, sql):
-    with store._maintenance._pool.client() as client:
+    with store.maintenance.pool.client() as client:
         return client.query(sql).result_rows
 
 
 def do(store, sql):
-    with store._maintenance._pool.client() as client:
+    with store.maintenance.pool.client() as client:
         client.command(sql)
 
 
@@ -46,7 +46,7 @@ def test_the_last_write_wins_before_and_after_merges(empty_store):
             at = generator.choice(200, int(generator.integers(1, 150)), replace=False)
             part = {((one, two)[x % 2], slot.start + int(x) * 1000): float(round_) for x in at}
             empty_store.append(batch_of(part), FOREVER)
-            empty_store._commit_log.flush()
+            empty_store.commit_log.flush()
             written.update(part)
         assert ask(empty_store, "SELECT count() FROM system.parts WHERE active AND rows > 0 AND table = 'samples'") == [
             (12,)
@@ -59,7 +59,7 @@ def test_the_last_write_wins_before_and_after_merges(empty_store):
     empty_store.append(batch_of(newer), FOREVER)
     written.update(newer)
     assert read_all(empty_store, [one, two], slot.span) == written
-    empty_store._commit_log.flush()
+    empty_store.commit_log.flush()
     do(empty_store, "OPTIMIZE TABLE samples FINAL")
     assert read_all(empty_store, [one, two], slot.span) == written
     assert ask(empty_store, "SELECT count() FROM samples") == [(len(written),)]
@@ -71,7 +71,7 @@ def test_a_large_batch_keeps_its_order_across_blocks(chdb_store):
     rows = 2_300_000
     times = slot.start + (np.arange(rows, dtype=np.int64) % 1000) * 1000
     chdb_store.append(SampleBatch([one], np.zeros(rows, np.uint32), times, np.arange(rows, dtype=np.float64)), FOREVER)
-    chdb_store._commit_log.flush()
+    chdb_store.commit_log.flush()
     read = read_all(chdb_store, [one], slot.span)
     assert list(read.values()) == [float(rows - 1000 + at) for at in range(1000)]
 
@@ -105,7 +105,7 @@ def test_samples_are_the_same_wherever_they_lie(chdb_store, data):
         written.update(part)
         for step in data.draw(st.lists(st.sampled_from(["flush", "roll up"]), max_size=2)):
             if step == "flush":
-                chdb_store._commit_log.flush()
+                chdb_store.commit_log.flush()
             else:
                 chdb_store.roll_up(slot.start + data.draw(st.integers(0, 6)) * HOUR)
         low, high = sorted(slot.start + data.draw(st.integers(0, 41)) * HOUR // 8 for _ in range(2))
@@ -160,7 +160,7 @@ def test_while_the_engine_fails_no_hour_is_trusted_that_may_follow_a_late_one(ch
     def refuse(group):
         raise UnavailableError("the disk is full")
 
-    monkeypatch.setattr(chdb_store._commit_log, "_insert", refuse)
+    monkeypatch.setattr(chdb_store.commit_log, "_insert", refuse)
     assert chdb_store.rolled_up_ranges([slot.key], slot.span) == [TimeRange(slot.start, slot.start + HOUR)]
     assert read_all(chdb_store, [one], slot.span)[one, slot.start + HOUR + 1] == 2.0
     assert chdb_store.statistics().journal["rows"] == 1
@@ -173,8 +173,8 @@ def test_while_the_engine_fails_no_hour_is_trusted_that_may_follow_a_late_one(ch
 
 
 def test_sizes_are_counted_without_a_flush(chdb_store, monkeypatch):
-    monkeypatch.setattr(chdb_store._commit_log, "_limits", JournalLimits(flush_seconds=10**6))
-    chdb_store._commit_log.flush()
+    monkeypatch.setattr(chdb_store.commit_log, "_limits", JournalLimits(flush_seconds=10**6))
+    chdb_store.commit_log.flush()
     before, slot = chdb_store.statistics(), Slot()
     rows = {(slot.gauge(f"worker-{number}"), slot.start + at): 1.0 for number in range(3) for at in range(10)}
     chdb_store.append(batch_of(rows), FOREVER)
@@ -186,13 +186,13 @@ def test_sizes_are_counted_without_a_flush(chdb_store, monkeypatch):
         assert found.rows["samples"] - before.rows["samples"] == 30
         assert found.rows["series"] - before.rows["series"] == 3
         assert found.bytes["samples"] > before.bytes["samples"]
-        chdb_store._commit_log.flush()
+        chdb_store.commit_log.flush()
 
 
 def test_parts_are_counted_by_table(chdb_store):
     slot = Slot()
     chdb_store.append(batch_of({(slot.counter(), slot.start): 1.0}), FOREVER)
-    chdb_store._commit_log.flush()
+    chdb_store.commit_log.flush()
     found = chdb_store.statistics()
     assert found.parts["samples"] > 0
     # A part of which everything was deleted has no rows and is one all the same.
@@ -309,7 +309,7 @@ def test_a_slow_question_does_not_hold_up_the_others(chdb_store):
 
 
 def test_more_questions_than_connections_wait_and_then_are_reported(chdb_store):
-    pool = pools.Pool(chdb_store._target, 1, wait_seconds=0.05)
+    pool = pools.Pool(chdb_store.target, 1, wait_seconds=0.05)
     with pool.client(), pytest.raises(UnavailableError, match="busy"), pool.client():
         pass
     with pool.client() as client:
@@ -322,8 +322,8 @@ def test_more_questions_than_connections_wait_and_then_are_reported(chdb_store):
 def test_migrating_again_changes_nothing(chdb_store):
     from jobmeter.store.clickhouse.migrate import migrate
 
-    with chdb_store._maintenance._pool.client() as client:
-        assert migrate(client, chdb_store._target, SystemClock()) == 0
+    with chdb_store.maintenance.pool.client() as client:
+        assert migrate(client, chdb_store.target, SystemClock()) == 0
     assert ask(chdb_store, "SELECT number, name FROM migrations ORDER BY number") == [
         (number, name) for number, name, _ in MIGRATIONS
     ]

@@ -83,7 +83,7 @@ def die(journal):
         journal._closed = True
         journal._changed.notify_all()
     journal._thread.join()
-    journal._segments.close()
+    journal.segments.close()
 
 
 def files(folder):
@@ -345,13 +345,13 @@ def test_whatever_happens_to_the_files_all_else_is_found_and_what_is_lost_is_cou
     with TemporaryDirectory() as name:
         folder, engine = Path(name), Engine()
         journal = open_journal(folder, engine)
-        journal._segments._writer = RecordWriter(apart)
+        journal.segments.writer = RecordWriter(apart)
         keys = [SeriesKeys(own // 3, own) for own in SENDERS]
         described, clock = set[int](), 0
         records = list[tuple[Path, int, list[tuple[int, int]]]]()  # segment, where it ends, samples
         for number, commit in enumerate(commits):
             if number in seals:
-                journal._segments.seal()  # as a flush begins with, which the engine does not finish
+                journal.segments.seal()  # as a flush begins with, which the engine does not finish
             group, samples = [], []
             for sender, count, fresh in commit:
                 own = SeriesKeys(*(column.copy() for column in (keys[sender].job, keys[sender].series)))

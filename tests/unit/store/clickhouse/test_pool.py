@@ -38,7 +38,7 @@ print("afterwards:", pyarrow.array([1]).to_pylist(), threading.active_count())
 
 @pytest.fixture
 def pool(chdb_store):
-    opened = Pool(chdb_store._target, 1, wait_seconds=10)
+    opened = Pool(chdb_store.target, 1, wait_seconds=10)
     yield opened
     opened.close()
 

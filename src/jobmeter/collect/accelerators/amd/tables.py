@@ -26,7 +26,7 @@ class UnknownTableError(Exception):
 
 
 class Value(StrEnum):
-    """Values of a table; those of several links or dies are lists."""
+    """Values of a table. A value of several links or dies is a list."""
 
     HOTSPOT = "hotspot"  # degrees Celsius
     MEMORY_TEMPERATURE = "memory temperature"  # degrees Celsius

@@ -8,16 +8,20 @@ from typing import Any
 
 from jobmeter.collect.accelerators.nvidia import codes
 from jobmeter.collect.accelerators.nvidia.codes import Failure, failure_of
-from jobmeter.collect.accelerators.nvidia.device import PynvmlDevice, Session, text_of
+from jobmeter.collect.accelerators.nvidia.device import MigInstance, PynvmlDevice, Session, text_of
+from jobmeter.collect.accelerators.nvidia.instance import MigDevice
 from jobmeter.collect.accelerators.nvidia.kernel_list import kernel_devices
 from jobmeter.collect.accelerators.nvidia.loader import LIBRARY, LibraryLoader
 from jobmeter.collect.accelerators.threaded import SLOW_SECONDS
+from jobmeter.collect.accelerators.vendor import DeviceLostError, NotSupportedError
 from jobmeter.collect.backoff import Backoff
 from jobmeter.collect.call_thread import CallThread
 from jobmeter.model.time import Clock, SystemClock
 
 PATIENCE = 2.0
 """Seconds that one collection waits for the library and its devices to open."""
+_LISTING = 0.25
+"""Part of ``PATIENCE`` that the lists of MIG instances may take in any case."""
 _FIRST_LOOK = 2
 """Factor on the first wait: without persistence mode the driver starts each GPU first."""
 _MISSING = Failure(codes.LIBRARY_NOT_FOUND, f"{LIBRARY} cannot be found")
@@ -51,6 +55,7 @@ class PynvmlLibrary:
         self._looked = False
         self._session: Session | None = None
         self._devices: list[PynvmlDevice] = []
+        self._instances: dict[MigInstance, MigDevice] = {}
         self._retry, self._reopen = Backoff(), Backoff()
         self._problem: Failure | None = None
 
@@ -65,7 +70,7 @@ class PynvmlLibrary:
         self._looked = True
         for backoff in (self._retry, self._reopen):
             backoff.tick(now_ms)
-        for device in self._devices:
+        for device in self._all():
             device.next_look(now_ms)
         if self._began is not None:
             self._finish_open(deadline)
@@ -75,11 +80,16 @@ class PynvmlLibrary:
             self._restart(self._session, deadline)
         if self._session is not None:
             self._attach(self._session, deadline)
-        return list(self._devices)
+            self._find_instances(self._session, deadline)
+        return self._all()
+
+    def _all(self) -> list[PynvmlDevice]:
+        """Return the GPUs, then their MIG instances."""
+        return [*self._devices, *sorted(self._instances.values(), key=lambda one: one.index)]
 
     def close(self) -> bool:
         """Close the library. A library in which a call blocks stays open."""
-        for device in self._devices:
+        for device in self._all():
             device.close()
         if self._began is not None:
             self._finish_open(0.0)
@@ -98,7 +108,7 @@ class PynvmlLibrary:
 
     def _is_quiet(self, session: Session) -> bool:
         """True while no call of the library is running or between two steps."""
-        return session.quiet and not any(device.busy for device in self._devices)
+        return session.quiet and not any(device.busy for device in self._all())
 
     def _is_over(self, session: Session) -> bool:
         """True if the library has to be opened again and no call of it is running."""
@@ -123,7 +133,7 @@ class PynvmlLibrary:
 
     def _shut_down(self, session: Session, seconds: float) -> None:
         """End a session without running calls."""
-        for device in self._devices:
+        for device in self._all():
             device.detach()
         session.end(Failure(codes.UNINITIALIZED, "the library is closed"))
         self._calls.begin(partial(_shut_down, session.module))
@@ -161,6 +171,9 @@ class PynvmlLibrary:
         for device in self._devices[session.count :]:
             device.close()
         del self._devices[session.count :]
+        for listed, instance in list(self._instances.items()):
+            if listed.part.parent >= session.count:
+                self._forget(listed, instance)
         self._fill(session.count)
 
     def _failed(self, failure: Failure) -> None:
@@ -174,7 +187,7 @@ class PynvmlLibrary:
             _log.log(logging.WARNING if present else logging.INFO, "NVML cannot be opened: %s", failure.text)
         self._problem = failure
         self._fill(len(kernel_devices(self._proc)))
-        for device in self._devices:
+        for device in self._all():
             device.failed(failure.state, failure.text)
 
     def _fill(self, count: int) -> None:
@@ -202,6 +215,33 @@ class PynvmlLibrary:
                 continue
         if session.answered and any(device.attached for device in self._devices):
             self._reopen.succeeded()
+
+    def _find_instances(self, session: Session, deadline: float) -> None:
+        """List the MIG instances of every GPU, all at once. Instances of a GPU that does not answer stay.
+
+        A GPU that used up the time of opening must not leave the others busy with their lists.
+        """
+        deadline = max(deadline, self._clock.monotonic() + self._patience * _LISTING)
+        asked = [device for device in self._devices if device.attached and device.begin(device.instances)]
+        for device in asked:
+            try:
+                found = device.finish(deadline - self._clock.monotonic())
+            except (TimeoutError, NotSupportedError, DeviceLostError):
+                continue
+            present = {one._replace(handle=None): one for one in found}
+            for listed, instance in list(self._instances.items()):
+                if listed.part.parent == device.index and listed not in present:
+                    self._forget(listed, instance)
+            for listed, one in present.items():
+                instance = self._instances.setdefault(listed, MigDevice(one, device, self._clock))
+                if not instance.busy:
+                    instance.adopt(session, one)
+
+    def _forget(self, listed: MigInstance, instance: MigDevice) -> None:
+        if not instance.busy:
+            instance.detach()
+        instance.close()
+        del self._instances[listed]
 
 
 def _start(module: Any) -> Session | Failure:  # noqa: ANN401 - the module has no types

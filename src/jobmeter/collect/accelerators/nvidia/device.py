@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from jobmeter.collect import files
 from jobmeter.collect.accelerators.nvidia import codes
@@ -11,6 +11,7 @@ from jobmeter.collect.accelerators.nvidia.api import Field, NvmlError, Reading
 from jobmeter.collect.accelerators.nvidia.codes import Failure, failure_of
 from jobmeter.collect.accelerators.threaded import ThreadedDevice
 from jobmeter.collect.accelerators.vendor import DeviceLostError, DeviceProcess
+from jobmeter.collect.accelerators.visible import Part
 from jobmeter.model.device import pci_address
 from jobmeter.model.time import Clock
 
@@ -19,6 +20,8 @@ T = TypeVar("T")
 _UNKNOWN_VALUE = 2**64 - 1
 _MPS_SERVER = b"nvidia-cuda-mps-server"[:15]
 """The kernel's form of the name, truncated to 15 letters."""
+_MOST_INSTANCES = 64
+_MEBI = 2**20
 _VALUES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 
 
@@ -61,6 +64,17 @@ class Session:
             self.failure = self.failure or failure
 
 
+class MigInstance(NamedTuple):
+    """MIG instance as its device lists it: ``slices`` of its GPU instance, ``memory`` in bytes."""
+
+    part: Part
+    uuid: str
+    name: str
+    handle: Any
+    slices: int
+    memory: int
+
+
 class PynvmlDevice(ThreadedDevice):
     """GPU of NVML. The object is reused over sessions; ``attach`` gives it a session's handle."""
 
@@ -72,6 +86,13 @@ class PynvmlDevice(ThreadedDevice):
         self._profiled: bool | None = None
         self._sampled_us = 0
         self._baseline = False
+        self.partitioned = False
+        """True for a device with MIG: its instances compute."""
+
+    @property
+    def handle(self) -> Any:  # noqa: ANN401
+        """Handle of the session; None without one."""
+        return self._handle
 
     @property
     def attached(self) -> bool:
@@ -105,9 +126,12 @@ class PynvmlDevice(ThreadedDevice):
             _free(self._session, sample)
         self._session = self._handle = None
         self._profiled, self._sampled_us, self._baseline = None, 0, False
+        self.partitioned = False
 
     def read(self, reading: Reading) -> Sequence[int]:
-        """Return the numbers of a reading."""
+        """Return the numbers of a reading. Memory in use is measured for each MIG instance."""
+        if self.partitioned and reading is Reading.MEMORY:
+            raise NvmlError("its MIG instances have its memory")
         return [int(number) for number in _READINGS[reading](self._module, self._call)]
 
     def fields(self, requested: Sequence[Field]) -> Mapping[Field, float]:
@@ -124,13 +148,13 @@ class PynvmlDevice(ThreadedDevice):
     def profile(self, requested: Sequence[int]) -> Mapping[int, float]:
         """Return the available GPM metrics over the time since the last call."""
         if self._profiled is None:
-            self._profiled = bool(self._call(self._module.nvmlGpmQueryDeviceSupport).isSupportedDevice)
+            self._profiled = self._is_profiled()
         if not self._profiled:
             raise NvmlError("the device has no GPM")
         session = self._session
         fresh = self._guarded(self._module.nvmlGpmSampleAlloc)
         try:
-            self._call(self._module.nvmlGpmSampleGet, fresh)
+            self._take(fresh)
         except BaseException:
             _free(session, fresh)
             raise
@@ -142,11 +166,54 @@ class PynvmlDevice(ThreadedDevice):
         finally:
             _free(session, last)
 
+    def _is_profiled(self) -> bool:
+        return bool(self._call(self._module.nvmlGpmQueryDeviceSupport).isSupportedDevice)
+
+    def _take(self, sample: Any) -> None:  # noqa: ANN401
+        """Fill a GPM sample."""
+        self._call(self._module.nvmlGpmSampleGet, sample)
+
+    def instances(self) -> "list[MigInstance]":
+        """Return the MIG instances of the device, and note whether it has MIG. Empty without MIG."""
+        module = self._module
+        try:
+            self.partitioned = bool(self._guarded(module.nvmlDeviceGetMigMode, self._handle)[0])
+        except NvmlError as error:
+            if not error.lasting:
+                raise
+            self.partitioned = False
+        if not self.partitioned:
+            return []
+        found = []
+        for ordinal in range(min(self._guarded(module.nvmlDeviceGetMaxMigDeviceCount, self._handle), _MOST_INSTANCES)):
+            with suppress(NvmlError):  # no instance has this number
+                found.append(self._instance(ordinal))
+        return found
+
+    def _instance(self, ordinal: int) -> "MigInstance":
+        module = self._module
+        handle = self._guarded(module.nvmlDeviceGetMigDeviceHandleByIndex, self._handle, ordinal)
+        instance, place = (
+            self._guarded(function, handle)
+            for function in (module.nvmlDeviceGetGpuInstanceId, module.nvmlDeviceGetComputeInstanceId)
+        )
+        attributes = self._guarded(module.nvmlDeviceGetAttributes_v2, handle)
+        return MigInstance(
+            Part(self.index, self.uuid, instance, place, ordinal),
+            text_of(self._guarded(module.nvmlDeviceGetUUID, handle)),
+            text_of(self._guarded(module.nvmlDeviceGetName, handle)),
+            handle,
+            int(attributes.gpuInstanceSliceCount),
+            int(attributes.memorySizeMB) * _MEBI,
+        )
+
     def processes(self) -> Sequence[DeviceProcess]:
         """Return the processes that compute on it. Clients of MPS are in a separate list; their server is no user.
 
         https://docs.nvidia.com/deploy/mps/: `nvidia-smi` shows clients as M+C.
         """
+        if self.partitioned:
+            raise NvmlError("its MIG instances have its processes")
         found = self._list("nvmlDeviceGetComputeRunningProcesses")
         try:
             clients = self._list("nvmlDeviceGetMPSComputeRunningProcesses")

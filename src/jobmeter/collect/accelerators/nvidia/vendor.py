@@ -6,7 +6,7 @@ from types import MappingProxyType
 from jobmeter.collect.accelerators.nvidia.api import NvmlDevice, Reading
 from jobmeter.collect.accelerators.nvidia.binding import PynvmlLibrary
 from jobmeter.collect.accelerators.nvidia.measures import MEASURES, SLOW_MEASURES
-from jobmeter.collect.accelerators.nvidia.visible import UUID_PREFIX, VARIABLES
+from jobmeter.collect.accelerators.nvidia.visible import UUID_PREFIX, VARIABLES, id_of_part
 from jobmeter.collect.accelerators.vendor import DeviceHealth, Driver, NotSupportedError, Vendor
 from jobmeter.collect.machine import Machine
 from jobmeter.model.device import DeviceState
@@ -47,7 +47,7 @@ def _uuid_of_id(text: str) -> str:
     """Return the UUID of the GPU in an id of the device plug-in.
 
     ``UUID::N`` is one of several that share the GPU in turns, ``UUID/N`` a part of it, and ``MIG-GPU-UUID/N/M`` an
-    instance of it. https://github.com/NVIDIA/k8s-device-plugin#with-cuda-time-slicing.
+    instance of it, which stands for the GPU while the instance is unknown. https://github.com/NVIDIA/k8s-device-plugin#with-cuda-time-slicing.
     """
     name = text.partition("::")[0].partition("/")[0].removeprefix("MIG-GPU")
     return f"GPU{name}" if name.startswith("-") else name
@@ -72,6 +72,7 @@ VENDOR = Vendor(
     domain="nvidia.com",
     resource_kinds=("mig-.+",),
     uuid_of_id=_uuid_of_id,
+    id_of_part=id_of_part,
     variables=VARIABLES,
     uuid_prefix=UUID_PREFIX,
     advice=MappingProxyType(

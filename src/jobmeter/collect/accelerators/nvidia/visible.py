@@ -4,10 +4,10 @@ https://docs.nvidia.com/cuda/cuda-c-programming-guide/#env-vars.
 """
 
 from collections.abc import Sequence
-from functools import partial
 
 from jobmeter.collect.accelerators.visible import (
     Numbered,
+    Part,
     VisibleVariable,
     device_of_uuid,
     listed_devices,
@@ -15,6 +15,7 @@ from jobmeter.collect.accelerators.visible import (
 )
 
 UUID_PREFIX = "GPU-"
+_MIG = "MIG-"
 
 
 def cuda_devices(text: str, devices: Sequence[Numbered]) -> list[int]:
@@ -23,18 +24,63 @@ def cuda_devices(text: str, devices: Sequence[Numbered]) -> list[int]:
     ``devices`` are those that the process may open, in CUDA's order. The first entry decides whether the list has
     ordinals or UUIDs. The list ends at its first invalid entry: below 0, out of range, unknown, of the other kind, or
     an ambiguous abbreviation of UUIDs. A device that is named twice leaves none visible. An ordinal is read as by
-    ``strtol``: ``1gpu`` is 1. MIG instances are skipped: they are not whole devices, and CUDA shows only one of them.
+    ``strtol``: ``1gpu`` is 1. CUDA shows one MIG instance at most: the first of the list, or of a device with MIG.
     """
+    if text.strip().startswith(_MIG):
+        return named_instances(text.split(",")[:1], devices)
+    whole = [device for device in devices if device.part is None]
     by_uuid = text.strip().startswith(UUID_PREFIX)
     found: list[int] = []
     for entry in text.split(","):
-        device = device_of_uuid(entry.strip(), devices, UUID_PREFIX) if by_uuid else _of_ordinal(entry, devices)
+        device = device_of_uuid(entry.strip(), whole, UUID_PREFIX) if by_uuid else _of_ordinal(entry, whole)
         if device is None:
             break
         if device in found:
             return []
+        parts = [one for one in devices if one.part is not None and one.part.parent == device]
+        if parts:
+            return found or [min(parts, key=lambda one: one.part.ordinal if one.part else 0).index]
         found.append(device)
     return found
+
+
+def named_instances(entries: Sequence[str], devices: Sequence[Numbered]) -> list[int]:
+    """Return the MIG instances of entries, without others.
+
+    Their forms are ``MIG-UUID``, also abbreviated, and ``MIG-GPU-UUID/INSTANCE/PLACE`` of drivers before 470.
+    """
+    parts = [device for device in devices if device.part is not None]
+    found = []
+    for entry in (one.strip() for one in entries):
+        exact = [one.index for one in parts if one.part is not None and id_of_part(one.part) == entry]
+        index = exact[0] if exact else device_of_uuid(entry, parts, _MIG)
+        found += [] if index is None else [index]
+    return found
+
+
+def id_of_part(part: Part) -> str:
+    """Return the name of an instance in the form of drivers before 470."""
+    return f"{_MIG}{part.uuid}/{part.instance}/{part.place}"
+
+
+def container_devices(text: str, devices: Sequence[Numbered]) -> list[int]:
+    """Return the numbers of the devices in a value of NVIDIA_VISIBLE_DEVICES, with MIG instances as ``0:1`` too.
+
+    https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html.
+    """
+    by_place = {f"{one.part.parent}:{one.part.ordinal}": one.index for one in devices if one.part is not None}
+    whole = [device for device in devices if device.part is None]
+    found: list[int] = []
+    for entry in (one.strip() for one in text.split(",")):
+        if entry in by_place:
+            found.append(by_place[entry])
+        elif entry.startswith(_MIG):
+            found += named_instances([entry], devices)
+        else:
+            for index in listed_devices(entry, whole, UUID_PREFIX):
+                parts = [one.index for one in devices if one.part is not None and one.part.parent == index]
+                found += parts or [index]
+    return list(dict.fromkeys(found))
 
 
 def _of_ordinal(entry: str, devices: Sequence[Numbered]) -> int | None:
@@ -43,7 +89,7 @@ def _of_ordinal(entry: str, devices: Sequence[Numbered]) -> int | None:
 
 
 VARIABLES = (
-    VisibleVariable("NVIDIA_VISIBLE_DEVICES", partial(listed_devices, uuid_prefix=UUID_PREFIX)),
+    VisibleVariable("NVIDIA_VISIBLE_DEVICES", container_devices),
     VisibleVariable("CUDA_VISIBLE_DEVICES", cuda_devices, relative=True),
 )
 """Variables with devices of a process, most specific first."""

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from tests.unit.collect.gpus import Gpu, device_set
 from tests.unit.collect.trees import plant_process
 
+from jobmeter.collect.accelerators.nvidia.visible import container_devices, cuda_devices
+from jobmeter.collect.accelerators.visible import Part
 from jobmeter.collect.base import Owner
 from jobmeter.collect.discover.environ import read_environment
 from jobmeter.collect.discover.member import Member, MembershipSource
@@ -113,3 +115,51 @@ def test_the_uuids_of_sixteen_devices_are_read_whole(tmp_path):
     text = ",".join(f"GPU-{at:08x}-a134-0fdd-0e01-23811fdbd293" for at in range(16))
     plant_process(tmp_path, 7, CUDA_VISIBLE_DEVICES=text, SLURM_JOB_NAME="n" * 600)
     assert read_environment(str(tmp_path / "proc"), 7) == {"CUDA_VISIBLE_DEVICES": text}
+
+
+def part(parent, instance, place, ordinal):
+    uuid = f"MIG-{parent}{instance}{place}00000-aaaa-bbbb-cccc-0123456789ab"
+    return Gpu(
+        100 + 10 * parent + ordinal,
+        uuid,
+        part=Part(parent, f"GPU-{UUIDS[parent]}-a134-0fdd-0e01-23811fdbd293", instance, place, ordinal),
+    )
+
+
+SPLIT = [*GPUS, part(1, 3, 0, 0), part(1, 5, 0, 1), part(1, 5, 1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("MIG-13000000-aaaa-bbbb-cccc-0123456789ab", [110]),
+        ("MIG-1510", [112]),
+        ("MIG-15", []),  # of two instances
+        ("MIG-13,MIG-1510", [110]),  # CUDA shows one instance
+        (f"MIG-GPU-{UUIDS[1]}-a134-0fdd-0e01-23811fdbd293/5/1", [112]),
+        (f"MIG-GPU-{UUIDS[1]}-a134-0fdd-0e01-23811fdbd293/4/0", []),
+        ("1", [110]),
+        (f"GPU-{UUIDS[1]}", [110]),
+        ("0,1", [0]),
+        ("1,0", [110]),
+        ("0,2", [0, 2]),
+        ("MIG-", []),
+    ],
+)
+def test_what_cuda_shows_of_instances(text, found):
+    assert cuda_devices(text, SPLIT) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("1:0", [110]),
+        ("1:2,0", [112, 0]),
+        ("1:3", []),
+        ("MIG-13,MIG-1510", [110, 112]),
+        ("1", [110, 111, 112]),
+        ("all", []),
+    ],
+)
+def test_what_a_container_has_of_instances(text, found):
+    assert container_devices(text, SPLIT) == found

@@ -1,0 +1,61 @@
+"""MIG instance of a GPU: memory, processes and GPM are its own, all else is the GPU's."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jobmeter.collect.accelerators.nvidia.api import Field, NvmlError, Reading
+from jobmeter.collect.accelerators.nvidia.device import MigInstance, PynvmlDevice, Session
+from jobmeter.collect.accelerators.visible import Part
+from jobmeter.model.time import Clock
+
+_EACH = 10_000
+"""Distance between the numbers of the instances of two GPUs."""
+_PLACES = 100
+
+
+def number_of(part: Part) -> int:
+    """Return the number of an instance, which no GPU and no other instance has."""
+    return (part.parent + 1) * _EACH + part.instance * _PLACES + part.place
+
+
+class MigDevice(PynvmlDevice):
+    """MIG instance. The object is reused while the instance lives; ``adopt`` gives it a session's handle."""
+
+    def __init__(self, found: MigInstance, parent: PynvmlDevice, clock: Clock) -> None:
+        super().__init__(number_of(found.part), clock)
+        self._parent = parent
+        self.part = found.part
+        self.uuid, self.name = found.uuid, found.name
+
+    def adopt(self, session: Session, found: MigInstance) -> None:
+        """Take the handle of the instance, unless it has one of this session. No call of it may be running."""
+        self.details = {
+            **{name: value for name, value in self._parent.details.items() if name in {"vendor", "driver"}},
+            "parent": found.part.uuid,
+            "slices": found.slices,
+            "memory": found.memory,
+        }
+        if not self.attached:
+            self._session, self._handle = session, found.handle
+
+    def read(self, reading: Reading) -> Sequence[int]:
+        """Return the numbers of a reading: memory alone."""
+        if reading is not Reading.MEMORY:
+            raise NvmlError("it is measured for the whole GPU")
+        return super().read(reading)
+
+    def fields(self, requested: Sequence[Field]) -> Mapping[Field, float]:  # noqa: ARG002 - the form of NvmlDevice
+        """Raise NvmlError: fields are measured for the whole GPU."""
+        raise NvmlError("it is measured for the whole GPU")
+
+    def process_utilization(self) -> Mapping[int, float] | None:
+        """Raise NvmlError: NVML gives no shares of time on an instance."""
+        raise NvmlError("it is not measured on an instance")
+
+    def _is_profiled(self) -> bool:
+        return bool(self._guarded(self._module.nvmlGpmQueryDeviceSupport, self._parent.handle).isSupportedDevice)
+
+    def _take(self, sample: Any) -> None:  # noqa: ANN401 - the module has no types
+        instance = self.part.instance if self.part else 0
+        self._guarded(self._module.nvmlGpmMigSampleGet, self._parent.handle, instance, sample)
+        self.answered()

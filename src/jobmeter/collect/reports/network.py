@@ -1,0 +1,226 @@
+"""Receive StatsD over UDP and OpenTelemetry's metrics over HTTP on the loopback address, if asked for."""
+
+import logging
+import socket
+import zlib
+from collections import defaultdict
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import BoundedSemaphore, Thread
+from typing import Any
+
+import msgspec
+
+from jobmeter.collect.clock import SampleClock
+from jobmeter.collect.reports.ports import PortOwners
+from jobmeter.collect.reports.receiver import ProgramReports, ReportSource
+from jobmeter.collect.reports.reporter import ReportedPoint
+from jobmeter.collect.reports.statsd import STEP_TAG
+from jobmeter.errors import InvalidRequestError
+from jobmeter.model.time import NS_PER_MS, SystemClock
+from jobmeter.wire.otlp import points
+
+LOOPBACK = "127.0.0.1"
+MOST_BODY = 4 * 2**20
+"""Most bytes of a request, decompressed too."""
+_MOST_CONNECTIONS = 64
+_LONGEST_DATAGRAM = 65_536
+_REQUEST_SECONDS = 10
+_PATH = "/v1/metrics"
+_BUFFER = 4 * 2**20
+
+_log = logging.getLogger(__name__)
+
+
+class StatsdPort:
+    """UDP socket for StatsD. ``port`` 0: the system chooses. Raises OSError if the port is taken."""
+
+    def __init__(self, port: int, owners: PortOwners, take: Callable[[int, bytes], None]) -> None:
+        self._owners = owners
+        self._take = take
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        try:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
+            self._socket.bind((LOOPBACK, port))
+        except OSError:
+            self._socket.close()
+            raise
+        self._stopping = False
+        self._thread = Thread(target=self._run, name="statsd", daemon=True)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables by which clients of StatsD and DogStatsD find the port."""
+        port = str(self._socket.getsockname()[1])
+        host = {"STATSD_HOST": LOOPBACK, "DD_AGENT_HOST": LOOPBACK}
+        return {**host, "STATSD_PORT": port, "DD_DOGSTATSD_PORT": port}
+
+    def start(self) -> None:
+        """Begin to receive."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Take what has arrived, and close the port."""
+        self._stopping = True
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
+            own.sendto(b"", self._socket.getsockname())
+        if self._thread.ident is not None:
+            self._thread.join(timeout=5.0)
+        self._socket.close()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                data, (_, port) = self._socket.recvfrom(_LONGEST_DATAGRAM)
+            except OSError:
+                return
+            if not data and self._stopping:
+                return
+            try:
+                self._take(self._owners.find("udp", port) or 0, data)
+            except Exception:  # noqa: BLE001 - a message must not stop the others
+                _log.exception("a StatsD message cannot be taken")
+
+
+class _MetricsServer(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 64
+
+    def __init__(self, port: int, take: Callable[[int, bytes, bool], tuple[int, str]]) -> None:
+        self.take = take
+        self._places = BoundedSemaphore(_MOST_CONNECTIONS)
+        super().__init__((LOOPBACK, port), _MetricsHandler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - as in the base class
+        if self._places.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - as in the base class
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._places.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401, ARG002 - as in the base class
+        _log.debug("a request of OpenTelemetry failed", exc_info=True)
+
+
+class _MetricsHandler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server_version = "jobmeter"
+    timeout = _REQUEST_SECONDS
+    server: _MetricsServer
+
+    def do_POST(self) -> None:
+        kind = self.headers.get_content_type()
+        if self.path.partition("?")[0] != _PATH:
+            self._answer(404, kind, f"only {_PATH} is served here")
+            return
+        length = self.headers.get("Content-Length", "")
+        if not length.isdigit() or int(length) > MOST_BODY:
+            self.close_connection = True
+            self._answer(413, kind, f"a request needs Content-Length, of at most {MOST_BODY} bytes")
+            return
+        try:
+            body = _decompressed(self.rfile.read(int(length)), self.headers.get("Content-Encoding", ""))
+        except (zlib.error, InvalidRequestError) as error:
+            self._answer(400, kind, str(error))
+            return
+        if kind not in {"application/json", "application/x-protobuf"}:
+            self._answer(415, kind, "the body must be application/json or application/x-protobuf")
+            return
+        self._answer(*self._taken(body, kind))
+
+    def _taken(self, body: bytes, kind: str) -> tuple[int, str, str]:
+        status, problem = self.server.take(self.client_address[1], body, kind == "application/json")
+        return status, kind, problem
+
+    def _answer(self, status: int, kind: str, problem: str) -> None:
+        if kind == "application/x-protobuf":
+            text = problem.encode()[:100]
+            body = bytes((0x12, len(text))) + text if problem else b""  # google.rpc.Status.message
+        else:
+            kind, body = "application/json", b'{"message":%b}' % msgspec.json.encode(problem) if problem else b"{}"
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as in the base class
+        _log.debug(format, *args)
+
+
+class OtlpPort:
+    """HTTP server for OpenTelemetry's metrics. ``port`` 0: the system chooses. Raises OSError if the port is taken."""
+
+    def __init__(self, port: int, owners: PortOwners, reports: ProgramReports, clock: SampleClock) -> None:
+        self._owners = owners
+        self._reports = reports
+        self._clock = clock
+        self._wall = SystemClock()
+        self._server = _MetricsServer(port, self._take)
+        self._thread = Thread(target=self._server.serve_forever, args=(0.2,), name="otlp", daemon=True)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables by which an OpenTelemetry SDK finds the port."""
+        endpoint = f"http://{LOOPBACK}:{self._server.server_address[1]}{_PATH}"
+        return {
+            "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": endpoint,
+            "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL": "http/protobuf",
+        }
+
+    def start(self) -> None:
+        """Begin to serve."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Finish the current requests' start, and close the port."""
+        if self._thread.ident is not None:
+            self._server.shutdown()
+        self._server.server_close()
+
+    def _take(self, port: int, body: bytes, json: bool) -> tuple[int, str]:
+        process = self._owners.find("tcp", port)
+        reporter = self._reports.reporter(process) if process else None
+        if reporter is None:
+            self._reports.unattributed += 1
+            return 403, "the sender belongs to no job that is measured here"
+        try:
+            found = points.decode(body, json=json)
+        except InvalidRequestError as error:
+            self._reports.damaged += 1
+            return 400, error.message
+        # Times are of the wall clock; samples have the clock of this measurement.
+        offset_ms = self._clock.now_ms() - self._wall.now_ms()
+        grouped: defaultdict[tuple[int, float | None, tuple[tuple[str, str], ...]], dict[str, float]]
+        grouped = defaultdict(dict)
+        for one in found.numbers:
+            time_ms = one.time_ns // NS_PER_MS + offset_ms if one.time_ns else self._clock.now_ms()
+            labels = tuple((name, text) for name, text in one.attributes.items() if name != STEP_TAG)
+            grouped[time_ms, _step(one.attributes), labels][one.name] = one.value
+        sent = [ReportedPoint(time, step, values, labels) for (time, step, labels), values in grouped.items()]
+        self._reports.add(reporter, ReportSource.OTLP, sent, found.refused)
+        return 200, ""
+
+
+def _step(attributes: Any) -> float | None:  # noqa: ANN401 - a mapping of texts
+    try:
+        return float(attributes[STEP_TAG])
+    except (KeyError, ValueError):
+        return None
+
+
+def _decompressed(body: bytes, encoding: str) -> bytes:
+    if encoding in {"", "identity"}:
+        return body
+    if encoding != "gzip":
+        raise InvalidRequestError(f"the encoding {encoding[:32]!r} is not supported: use gzip or none")
+    unpacker = zlib.decompressobj(wbits=31)
+    found = unpacker.decompress(body, MOST_BODY)
+    if unpacker.unconsumed_tail:
+        raise InvalidRequestError(f"a request may have {MOST_BODY} bytes when it is decompressed")
+    return found

@@ -1,0 +1,117 @@
+"""Everything that receives the numbers of programs at one place of measurement."""
+
+import logging
+from collections.abc import Callable, Mapping
+
+from jobmeter.collect.base import NodeIdentity, Owner
+from jobmeter.collect.clock import SampleClock
+from jobmeter.collect.discover.member import Member
+from jobmeter.collect.registry import JobCollectors, Planned
+from jobmeter.collect.reports.datagrams import DatagramSocket, agent_socket, run_socket
+from jobmeter.collect.reports.event_files import EventFileCollector
+from jobmeter.collect.reports.loss_lines import LineNumbers, own_form, read_line
+from jobmeter.collect.reports.network import OtlpPort, StatsdPort
+from jobmeter.collect.reports.ports import PortOwners
+from jobmeter.collect.reports.receiver import ProgramReports, ReportSource
+from jobmeter.collect.reports.reporter import ReportedPoint, Reporter
+from jobmeter.collect.reports.settings import ProgramSettings
+from jobmeter.errors import ConflictError
+from jobmeter.model.time import NS_PER_MS
+from jobmeter.wire.program.places import VARIABLE
+
+_log = logging.getLogger(__name__)
+
+
+class ProgramReceiver:
+    """Collector, record source and sockets together. A place that cannot be opened is reported, the others work."""
+
+    def __init__(self, place: NodeIdentity, collectors: JobCollectors, clock: SampleClock, every_ms: int) -> None:
+        """``every_ms`` is the interval of searches for event files."""
+        self._collectors = collectors
+        self._clock = clock
+        self._roots: Callable[[int], Member | None] = lambda _pid: None
+        self._open: list[DatagramSocket | StatsdPort | OtlpPort] = []
+        self._environment: dict[str, str] = {}
+        self._form: Callable[[str], LineNumbers | None] | None = None
+        self.reports = ProgramReports(place, clock, self._member_of, self._products)
+        self._files = EventFileCollector(self.reports, self._processes, clock, every_ms)
+
+    @property
+    def planned(self) -> list[Planned]:
+        """The collectors, at every tick."""
+        return [Planned(self._files), Planned(self.reports)]
+
+    def added_to(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """Return the environment of a program, with the variables by which it finds the places.
+
+        The socket of an outer run is replaced; other variables that the user set stay.
+        """
+        own = {name: value for name, value in self._environment.items() if name == VARIABLE}
+        return {**self._environment, **environment, **own}
+
+    @property
+    def dropped(self) -> dict[str, int]:
+        """Messages that were dropped, by reason; reasons without any are absent."""
+        counts = {"report.unattributed": self.reports.unattributed, "report.damaged": self.reports.damaged}
+        return {reason: count for reason, count in counts.items() if count}
+
+    def read_line(self, owner: Owner, time_ns: int, line: str) -> None:
+        """Take the numbers of a line of a replica's output, if the line has a known form."""
+        found = read_line(line, self._form)
+        if found is not None:
+            point = ReportedPoint(time_ns // NS_PER_MS, found.step, found.values)
+            self.reports.add(Reporter(owner), ReportSource.LINES, [point])
+
+    def open(
+        self,
+        settings: ProgramSettings,
+        process: int | None = None,
+        roots: Callable[[int], Member | None] | None = None,
+        say: Callable[[str], None] = _log.warning,
+    ) -> None:
+        """Open the places; ``process`` is the number of the run that owns them, None for the agent.
+
+        ``roots`` knows processes that may have ended before a scan. ``say`` gets a sentence for each failure.
+        """
+        self._roots = roots or self._roots
+        self._form = own_form(settings.form) if settings.form else None
+        owners = PortOwners(self._processes)
+        reports = self.reports
+        if settings.socket != "":
+            self._try("the socket of programs", lambda: self._datagrams(settings.socket, process), say)
+        if (statsd := settings.statsd) is not None:
+            self._try("the port of StatsD", lambda: StatsdPort(statsd, owners, reports.receive), say)
+        if (otlp := settings.otlp) is not None:
+            self._try("the port of OpenTelemetry", lambda: OtlpPort(otlp, owners, reports, self._clock), say)
+
+    def close(self) -> None:
+        """Take what has arrived, and close the places."""
+        for one in self._open:
+            one.stop()
+        self._open.clear()
+
+    def _try(
+        self, what: str, make: Callable[[], DatagramSocket | StatsdPort | OtlpPort], say: Callable[[str], None]
+    ) -> None:
+        try:
+            made = make()
+        except (OSError, ConflictError) as error:
+            reason = error.message if isinstance(error, ConflictError) else error.strerror or error
+            say(f"{what} cannot be opened: {reason}; numbers that programs report there are not received")
+            return
+        made.start()
+        self._open.append(made)
+        self._environment |= made.environment if not isinstance(made, DatagramSocket) else {VARIABLE: made.place}
+
+    def _datagrams(self, place: str | None, process: int | None) -> DatagramSocket:
+        place = place or (agent_socket() if process is None else run_socket(process))
+        return DatagramSocket(place, self.reports.receive)
+
+    def _member_of(self, pid: int) -> Member | None:
+        return self._roots(pid) or self._collectors.table.member_of(pid)
+
+    def _processes(self) -> list[int]:
+        return [process.stat.key.pid for process in self._collectors.table.processes()]
+
+    def _products(self) -> set[str]:
+        return {device.name for device in self._collectors.devices().values()}

@@ -1,0 +1,1 @@
+"""Messages by which a running program reports its numbers to an agent or a run on the same machine."""

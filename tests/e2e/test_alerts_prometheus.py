@@ -1,0 +1,91 @@
+"""One rule file, evaluated by a server and by a Prometheus that reads the server's samples: the same alerts."""
+
+import json
+import random
+import urllib.request
+
+import pytest
+import yaml
+from benchmarks.install import program
+
+from jobmeter.model.time import SystemClock
+from tests.e2e.page import import_samples
+from tests.e2e.test_promql_server import configuration, samples
+from tests.processes import ServerProcess
+from tests.promql_random import started
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.slow
+
+EXPRESSIONS = (
+    "jobmeter_app_loss > {low}",
+    "max_over_time(jobmeter_gpu_utilization_ratio[20m]) > {share}",
+    "avg by (job_id, node) (jobmeter_app_loss) < {low}",
+    "count by (replica) (rate(jobmeter_cpu_time_seconds_total[10m]) >= 0) > {share}",
+    "count(jobmeter_app_loss) > 2",
+    "absent(jobmeter_app_none)",
+    "absent(jobmeter_app_loss)",
+    "topk(2, jobmeter_gpu_utilization_ratio)",
+    "jobmeter_app_loss > {low} and on (replica) jobmeter_gpu_utilization_ratio < {share}",
+    "vector(0.125)",
+)
+TEXTS = (
+    "{{ $labels.replica }} of {{ $labels.job_id }} is at {{ $value }}",
+    '{{ $value | humanizePercentage }} {{ printf "%.2f" $value }}',
+    "{{ $labels.node | toUpper }}: {{ humanize $value }}, {{ $labels.missing }}",
+    "plain",
+)
+
+
+def rule_file(rng):
+    """Return a random rule file; each alert has its own name."""
+    rules = []
+    for number, expression in enumerate(EXPRESSIONS):
+        query = expression.format(low=round(rng.uniform(-2, 2), 2), share=round(rng.random(), 2))
+        rule = {"alert": f"A{number}", "expr": query, "annotations": {"summary": rng.choice(TEXTS)}}
+        rule |= {"for": rng.choice(["0s", "1s", "1h"])} if rng.random() < 0.8 else {}
+        rule |= {"labels": {"severity": rng.choice(["page", "{{ $labels.node }}-x"]), "job": "j"}}
+        rules.append(rule)
+    recorded = {"record": "rank:loss:max", "expr": "max by (replica) (jobmeter_app_loss)", "labels": {"kind": "r"}}
+    return yaml.safe_dump({"groups": [{"name": "g", "interval": "1s", "rules": [*rules, recorded]}]})
+
+
+def alerts(url, token=""):
+    """Return the labels, state, value and annotations of each alert."""
+    request = urllib.request.Request(f"{url}/api/v1/alerts", headers={"Authorization": f"Bearer {token}"})
+    with urllib.request.urlopen(request) as reply:
+        found = json.load(reply)["data"]["alerts"]
+    return sorted(
+        (sorted(one["labels"].items()), one["state"], float(one["value"]), sorted(one["annotations"].items()))
+        for one in found
+    )
+
+
+@pytest.mark.parametrize("seed", [3, 11])
+def test_a_server_has_the_alerts_of_a_prometheus_that_reads_from_it(tmp_path, seed):
+    if program("prometheus") is None:
+        pytest.skip("prometheus is not installed (Debian's package prometheus): make programs")
+    rng = random.Random(seed)
+    folder = tmp_path / "prometheus"
+    folder.mkdir()
+    (folder / "rules.yml").write_text(rule_file(rng))
+    server = ServerProcess(
+        tmp_path / "data",
+        "--alert-rules",
+        str(folder / "rules.yml"),
+        environment={"JOBMETER_ALERT_SHIPPED": "off"},
+    ).start()
+    try:
+        import_samples(server, tmp_path, samples(SystemClock().now_ms(), rng))
+        with started(f"{configuration(server)}rule_files: [{folder}/rules.yml]\n", folder) as url:
+            ours = f"{server.url}/prometheus"
+
+            def compared():
+                found = alerts(ours, server.token)
+                states = {state for _, state, *_ in found}
+                return states == {"firing", "pending"} and found == alerts(url)
+
+            wait_until(compared, "the same alerts", 60)
+            assert len(alerts(url)) > len(EXPRESSIONS) // 2
+    finally:
+        server.kill()

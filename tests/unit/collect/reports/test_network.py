@@ -1,0 +1,106 @@
+"""StatsD over UDP and OpenTelemetry over HTTP: senders are found by their ports, and anything else is refused."""
+
+import gzip
+import http.client
+import os
+import socket
+
+import pytest
+from tests.otlp import add, as_json, metric, request
+from tests.unit.collect.reports.test_receiver import PID, make, values
+from tests.waiting import wait_until
+
+from jobmeter.collect.clock import SampleClock
+from jobmeter.collect.reports.network import MOST_BODY, OtlpPort, StatsdPort
+from jobmeter.collect.reports.ports import PortOwners
+from jobmeter.model.time import SystemClock
+
+JSON, PROTOBUF = "application/json", "application/x-protobuf"
+
+
+@pytest.fixture
+def reports():
+    return make()
+
+
+@pytest.fixture
+def ask(reports):
+    """Sends a body and returns the status and the answer."""
+    port = OtlpPort(0, PortOwners(lambda: [PID]), reports, SampleClock(SystemClock()))
+    port.start()
+    where = port.environment["OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"].split("/")[2]
+
+    def send(body, kind=JSON, path="/v1/metrics", **headers):
+        connection = http.client.HTTPConnection(where, timeout=20)
+        try:
+            connection.request("POST", path, body, {"Content-Type": kind, **headers})
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        finally:
+            connection.close()
+
+    yield send
+    port.stop()
+
+
+def test_both_encodings_are_taken_packed_or_not(ask, reports):
+    for at, kind in enumerate((JSON, PROTOBUF)):
+        message = request({}, add(metric(f"x{at}"), SystemClock().now_ms() * 1_000_000, 1.5, step=7, part="a"))
+        body = message.SerializeToString() if kind == PROTOBUF else as_json(message)
+        assert ask(body, kind) == (200, b"" if kind == PROTOBUF else b"{}")
+        assert ask(gzip.compress(body), kind, **{"Content-Encoding": "gzip"})[0] == 200
+    found = values(reports)
+    assert found["app.x0"] == found["app.x1"] == [1.5]
+    assert found["app.step"][0] == 7.0
+
+
+def test_what_is_no_request_is_refused_with_a_reason(ask, reports):
+    assert ask(b"{}", path="/v1/traces")[0] == 404
+    assert ask(b"{}", "text/plain")[0] == 415
+    status, answer = ask(b"{", JSON)
+    assert (status, b"not the message" in answer) == (400, True)
+    assert ask(b"\xff", PROTOBUF)[0] == 400
+    assert ask(b"no gzip", **{"Content-Encoding": "gzip"})[0] == 400
+    assert ask(b"{}", **{"Content-Encoding": "br"})[0] == 400
+    assert ask(gzip.compress(b" " * (MOST_BODY + 1)), **{"Content-Encoding": "gzip"})[0] == 400
+    assert ask(b"", **{"Content-Length": str(MOST_BODY + 1)})[0] == 413
+    assert reports.damaged == 2
+    assert ask(b"{}")[0] == 200
+
+
+def test_a_sender_of_no_job_is_refused():
+    reports = make()
+    port = OtlpPort(0, PortOwners(list), reports, SampleClock(SystemClock()))
+    port.start()
+    connection = http.client.HTTPConnection(port.environment["OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"].split("/")[2])
+    connection.request("POST", "/v1/metrics", b"{}", {"Content-Type": JSON})
+    assert connection.getresponse().status == 403
+    connection.close()
+    port.stop()
+    assert reports.unattributed == 1
+
+
+def test_datagrams_are_attributed_by_the_port_of_their_sender(reports):
+    port = StatsdPort(0, PortOwners(lambda: [PID]), reports.receive)
+    port.start()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        there = port.environment["STATSD_HOST"], int(port.environment["STATSD_PORT"])
+        sender.sendto(b"x:1.5|g", there)
+        found: dict[str, list[float]] = {}
+        wait_until(lambda: found.update(values(reports)) or "app.x" in found)
+    port.stop()
+    assert found["app.x"] == [1.5]
+
+
+def test_the_owner_of_a_port_is_among_the_processes_alone():
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
+        own.bind(("127.0.0.1", 0))
+        port = own.getsockname()[1]
+        assert PortOwners(lambda: [1, PID]).find("udp", port) == PID
+        assert PortOwners(lambda: [os.getppid()]).find("udp", port) is None
+        assert PortOwners(lambda: [PID]).find("tcp", port) is None
+
+
+def test_a_port_that_is_taken_is_an_error(reports):
+    with socket.create_server(("127.0.0.1", 0)) as other, pytest.raises(OSError, match="in use"):
+        OtlpPort(other.getsockname()[1], PortOwners(list), reports, SampleClock(SystemClock()))

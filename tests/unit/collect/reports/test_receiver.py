@@ -1,0 +1,286 @@
+"""Numbers of programs become samples of their replica, each bounded and counted, whatever a program sends."""
+
+import math
+import os
+import socket
+import struct
+import subprocess
+import sys
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.waiting import wait_until
+
+from jobmeter.collect.base import NodeIdentity, Owner
+from jobmeter.collect.clock import SampleClock, elapsed_ns
+from jobmeter.collect.discover.member import Member, MembershipSource
+from jobmeter.collect.reports import receiver
+from jobmeter.collect.reports.datagrams import DatagramSocket
+from jobmeter.collect.reports.receiver import ProgramReports, ReportSource
+from jobmeter.collect.reports.reporter import ReportedPoint, Reporter
+from jobmeter.errors import ConflictError
+from jobmeter.model.device_peaks import PEAKS, peak_flops
+from jobmeter.model.series import check_series
+from jobmeter.model.time import SystemClock
+
+OWNER = Owner("j", "worker-0")
+PID = os.getpid()
+
+
+def member(measured=False, **more):
+    return Member(owner=OWNER, source=MembershipSource.TAGS, rank=0, measured=measured, **more)
+
+
+def make(found=None, products=()):
+    return ProgramReports(
+        NodeIdentity("n", project="p"),
+        SampleClock(SystemClock()),
+        {PID: member()}.get if found is None else found,
+        lambda: products,
+    )
+
+
+def message(**parts):
+
+    return msgspec.json.encode({"jobmeter": 1, **parts})
+
+
+def now():
+    return elapsed_ns() // 1_000_000
+
+
+def collected(reports, later_ms=0):
+    """{metric: [(time, value)]} of one collection."""
+    found: dict[str, list[tuple[int, float]]] = {}
+    for series, time, value in reports.collect(SystemClock().now_ms() + later_ms):
+        check_series(series)
+        assert (series.job, series.replica, series.project, series.node) == ("j", "worker-0", "p", "n")
+        found.setdefault(series.metric, []).append((time, value))
+    return found
+
+
+def values(reports, later_ms=0):
+    return {metric: [value for _, value in points] for metric, points in collected(reports, later_ms).items()}
+
+
+def test_values_have_their_times_and_steps():
+    reports = make()
+    begin = now() - 1_000
+    reports.receive(PID, message(points=[[begin, 1, {"loss": 2.0}], [begin + 500, 2, {"loss": 1.0, "val/acc": 0.5}]]))
+    found = collected(reports)
+    (first, second) = found["app.loss"]
+    assert second[0] - first[0] == 500
+    assert found["app.step"] == [(first[0], 1.0), (second[0], 2.0)]
+    assert found["app.val_acc"] == [(second[0], 0.5)]
+    assert found["app.step_time"][0][1] == 0.5
+    assert values(reports) == {}
+
+
+def test_a_process_of_no_job_is_counted_and_stores_nothing():
+    reports = make(lambda _pid: None)
+    reports.receive(PID, message(points=[[now(), 1, {"loss": 2.0}]]))
+    for _ in range(4):
+        assert values(reports) == {}
+    assert reports.unattributed == 1
+
+
+def test_a_process_that_is_found_by_the_next_scan_loses_nothing():
+    known: dict[int, Member] = {}
+    reports = make(known.get)
+    reports.receive(PID, message(points=[[now(), 1, {"loss": 2.0}]]))
+    known[PID] = member()
+    assert values(reports)["app.loss"] == [2.0]
+
+
+def test_a_process_that_its_run_measures_is_left_to_the_run():
+    reports = make(lambda _pid: member(measured=True))
+    reports.receive(PID, message(points=[[now(), 1, {"loss": 2.0}]]))
+    assert (values(reports), reports.unattributed) == ({}, 0)
+    assert reports.reporter(PID) is None
+
+
+def test_ranks_of_one_replica_have_series_of_their_own():
+    reports = make(lambda _pid: member(process_rank=3))
+    reports.receive(PID, message(points=[[now(), 1, {"loss": 2.0}]]))
+    samples = reports.collect(SystemClock().now_ms())
+    assert {series.labels for series, _, _ in samples} == {(("rank", "3"),)}
+
+
+def test_what_is_no_number_is_an_event_once():
+    reports = make()
+    for step in (5, 6):
+        reports.receive(PID, message(points=[[now(), step, {"loss": "nan"}]]))
+    assert "app.loss" not in values(reports)
+    (event,) = reports.records(0).events
+    assert (event.reason, event.message) == ("NotFinite", "The program reported loss = nan at step 5.")
+
+
+@given(st.binary(max_size=200) | st.builds(lambda text: b'{"jobmeter":' + text, st.binary(max_size=100)))
+def test_no_bytes_make_it_fail(data):
+    reports = make()
+    reports.receive(PID, data)
+    values(reports)
+    reports.records(0)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(-(2**62), 2**62),
+            st.none() | st.floats(),
+            st.dictionaries(st.text(max_size=300), st.floats(), max_size=5),
+        )
+    )
+)
+def test_names_times_and_values_of_any_kind_make_valid_series(points):
+    reports = make()
+    reports.add(Reporter(OWNER), ReportSource.LOG, [ReportedPoint(at, step, some) for at, step, some in points])
+    assert all(math.isfinite(value) for some in values(reports).values() for value in some)
+
+
+def test_names_are_bounded_and_the_rest_is_counted():
+    reports = make()
+    names = {f"m{at}": 1.0 for at in range(receiver.MOST_SERIES + 7)}
+    reports.receive(PID, message(points=[[now(), None, names]], dropped=3))
+    found = values(reports)
+    assert len(found) == receiver.MOST_SERIES + 1
+    assert found["app.dropped"] == [10.0]
+
+
+def test_values_a_second_are_bounded_and_the_rest_is_counted():
+    reports = make()
+    at, total = now() - 80_000, receiver.VALUES_AT_ONCE * 2
+    for begin in range(0, total, 1_000):
+        reports.receive(PID, message(points=[[at + begin + more, None, {"x": 1.0}] for more in range(1_000)]))
+    stored = 0
+    dropped = 0.0
+    while found := values(reports):
+        stored += len(found.get("app.x", ()))
+        dropped = found.get("app.dropped", [dropped])[-1]
+    assert stored + dropped == total
+    assert dropped > 0
+
+
+def test_events_and_facts_are_bounded():
+    reports = make()
+    for at in range(receiver.EVENTS_AT_ONCE + 40):
+        reports.receive(PID, message(events=[[now(), "info", "resumed again", f"{at}"]]))
+    reports.receive(PID, message(meta={f"k{at}": "v" for at in range(receiver.MOST_META + 40)}))
+    records = reports.records(0)
+    assert receiver.EVENTS_AT_ONCE <= len(records.events) < receiver.EVENTS_AT_ONCE + 40
+    assert {event.reason for event in records.events} == {"ResumedAgain"}
+    (job,) = records.jobs
+    assert len(job.extra["program"]) == receiver.MOST_META
+    reports.receive(PID, message(meta={"k0": "v"}))
+    assert not reports.records(0).jobs
+
+
+def test_the_most_trusted_source_of_a_name_counts():
+    reports = make()
+    reporter = Reporter(OWNER)
+    for source, value in ((ReportSource.LINES, 1.0), (ReportSource.LOG, 2.0), (ReportSource.STATSD, 3.0)):
+        at = SystemClock().now_ms() + source
+        reports.add(reporter, source, [ReportedPoint(at, None, {"loss": value})])
+    assert values(reports)["app.loss"] == [1.0, 2.0]
+
+
+def test_statsd_becomes_gauges_totals_means_and_counts():
+    reports = make()
+    reports.receive(
+        PID, b"temp:3|g\nn:2|c|@0.5\nn:1|c\nt:10:30|ms\nu:a:b:a|s\nloss:0.5|g|#step:7,part:x\nq:5|g\nq:-2|g"
+    )
+    found = values(reports)
+    assert found["app.temp"] == [3.0]
+    assert found["app.n"] == [5.0]
+    assert (found["app.t"], found["app.t_count"], found["app.t_max"]) == ([20.0], [2.0], [30.0])
+    assert found["app.u"] == [2.0]
+    assert found["app.step"] == [7.0]
+    assert found["app.q"][-1] == 3.0
+    reports.receive(PID, b"n:4|c")
+    found = values(reports, 60_000)
+    assert found["app.n"] == [9.0]
+    assert found["app.n_per_second"][0] > 0
+    assert "app.t" not in found
+
+
+def test_tokens_and_the_share_of_the_peak_follow_from_the_reports():
+    reports = make(products=["NVIDIA H100 80GB HBM3"])
+    begin = now() - 20_000
+    reports.receive(PID, message(meta={"flops_per_token": 6e9}))
+    steps = [[begin + 1_000 * step, step, {"tokens": 20_000}] for step in range(11)]
+    reports.receive(PID, message(points=steps))
+    found = values(reports)
+    assert found["app.tokens_per_second"] == [20_000.0]
+    assert found["app.step_time"] == [1.0]
+    assert found["app.mfu"] == [pytest.approx(6e9 * 20_000 / 989.5e12)]
+
+
+@pytest.mark.parametrize("products", [[], ["Unknown X1"], ["NVIDIA H100 80GB HBM3", "Tesla T4"]])
+def test_without_a_peak_of_the_product_there_is_no_share(products):
+    reports = make(products=products)
+    begin = now() - 20_000
+    reports.receive(PID, message(meta={"flops_per_step": 6e9}))
+    reports.receive(PID, message(points=[[begin, 0, {"loss": 1}], [begin + 1_000, 1, {"loss": 1}]]))
+    assert "app.mfu" not in values(reports)
+
+
+@pytest.mark.parametrize(
+    ("product", "precision", "peak"),
+    [
+        ("NVIDIA H100 80GB HBM3", "bf16", 989.5e12),
+        ("NVIDIA H100 PCIe", "bf16", 756.5e12),
+        ("NVIDIA A100-SXM4-40GB", "bf16", 312e12),
+        ("NVIDIA A100-SXM4-40GB", "fp8", None),
+        ("Tesla V100-SXM2-16GB", "bf16", 125e12),
+        ("NVIDIA L4", "bf16", 121e12),
+        ("NVIDIA L40S", "fp8", 733e12),
+        ("NVIDIA A10", "bf16", 125e12),
+        ("AMD Instinct MI300X", "fp8", 2_614.9e12),
+        ("NVIDIA GeForce RTX 3090 Ti", "bf16", None),
+        ("NVIDIA H100 80GB HBM3", "int4", None),
+    ],
+)
+def test_peaks_by_product(product, precision, peak):
+    assert peak_flops(product, precision) == peak
+
+
+def test_every_peak_has_a_source():
+    assert all(row.source.startswith("https://") for row in PEAKS)
+
+
+@pytest.fixture
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("p")
+
+
+def test_the_kernel_says_who_sends_and_nobody_can_say_otherwise(folder):
+    taken = []
+    path = str(folder / "s")
+    receiving = DatagramSocket(path, lambda pid, data: taken.append((pid, data)))
+    receiving.start()
+    code = f"import socket; s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); s.connect({path!r}); s.send(b'mine')"
+    with subprocess.Popen([sys.executable, "-c", code]) as sender:
+        child = sender.pid
+    wait_until(lambda: taken)
+    assert taken == [(child, b"mine")]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as one:
+        one.connect(path)
+        forged = struct.pack("3i", 1, os.getuid(), os.getgid())
+        if os.getuid():
+            with pytest.raises(PermissionError):
+                one.sendmsg([b"forged"], [(socket.SOL_SOCKET, socket.SCM_CREDENTIALS, forged)])
+    with pytest.raises(ConflictError, match="another process receives"):
+        DatagramSocket(path, lambda _pid, _data: None)
+    receiving.stop()
+    assert not (folder / "s").exists()
+
+
+def test_a_socket_that_a_killed_process_left_is_replaced(folder):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as one:
+        one.bind(str(folder / "s"))
+    DatagramSocket(str(folder / "s"), lambda _pid, _data: None).stop()
+    (folder / "s").write_text("mine")
+    with pytest.raises(ConflictError, match="is no socket"):
+        DatagramSocket(str(folder / "s"), lambda _pid, _data: None)

@@ -1,0 +1,153 @@
+// What the rules found in all jobs: what is open now, the worst first, or what was found lately, the newest first.
+import { useEffect, useState } from "preact/hooks";
+import { type Schemas, address, read } from "../api/client";
+import { ruleTitle } from "../catalog";
+import { useAgain, useZone } from "../parts/hooks";
+import { Choice, Notice, Problem, Severity, State, timeOf } from "../parts/small";
+import { changed, go, href } from "../router";
+import { Refusal } from "../api/client";
+
+type Entry = Schemas["FindingEntry"];
+
+const PAGE = 100;
+/** How often the page asks for what is open now, in milliseconds. */
+const EVERY = 10_000;
+const SHOWN = [
+  ["open", "Open now"],
+  ["24h", "Last day"],
+  ["7d", "Last week"],
+  ["30d", "Last month"],
+] as const;
+type Shown = (typeof SHOWN)[number][0];
+const SEVERITIES = [
+  ["", "All"],
+  ["critical", "Critical"],
+  ["warning", "Warning"],
+  ["info", "Info"],
+] as const;
+
+export function FindingsPage({ query }: { query: URLSearchParams }) {
+  useZone();
+  const shown: Shown = SHOWN.find(([name]) => name === query.get("show"))?.[0] ?? "open";
+  const severity = SEVERITIES.find(([name]) => name === query.get("severity"))?.[0] ?? "";
+  const rule = query.get("finding") ?? "";
+  const [count, setCount] = useState(PAGE);
+  const [found, setFound] = useState<Schemas["FindingList"] | null>(null);
+  const [error, setError] = useState<Refusal | null>(null);
+  const [turn, setTurn] = useState(0);
+  const again = () => setTurn((now) => now + 1);
+  useAgain(error, again);
+  useEffect(() => setCount(PAGE), [shown, severity, rule]);
+  useEffect(() => {
+    const gone = new AbortController();
+    const range = shown === "open" ? { open: "true" } : { since: shown };
+    read<Schemas["FindingList"]>(address("/api/jobmeter/v1/findings", {}, { ...range, severity, finding: rule, limit: count }), gone.signal).then(
+      (list) => {
+        setFound(list);
+        setError(null);
+      },
+      (problem: unknown) => problem instanceof Refusal && setError(problem),
+    );
+    const timer = setTimeout(again, EVERY);
+    return () => {
+      gone.abort();
+      clearTimeout(timer);
+    };
+  }, [shown, severity, rule, count, turn]);
+  const set = (values: Record<string, string | null>) => go(href(["findings"], changed(query, values)), true);
+  const counts = (of: string) => found?.findings.filter((one) => one.severity === of).length ?? 0;
+  const jobs = new Set(found?.findings.map((one) => `${one.project}/${one.job}`)).size;
+  return (
+    <>
+      <div class="heading">
+        <h1>Findings</h1>
+        {found && (
+          <p class="figures" aria-live="polite">
+            <b>{found.findings.length.toLocaleString("en")}</b>
+            {found.more ? " shown, there are more" : ` in ${jobs.toLocaleString("en")} ${jobs === 1 ? "job" : "jobs"}`}
+            {counts("critical") > 0 && (
+              <>
+                , <b class="lost">{counts("critical")} critical</b>
+              </>
+            )}
+          </p>
+        )}
+      </div>
+      <div class="filters">
+        <div class="first">
+          <Choice label="When" value={shown} options={SHOWN} choose={(value) => set({ show: value === "open" ? null : value })} />
+          <Choice label="Severity" value={severity} options={SEVERITIES} choose={(value) => set({ severity: value })} />
+          {rule && (
+            <button type="button" aria-label={`Take out: ${ruleTitle(rule)}`} onClick={() => set({ finding: null })}>
+              {ruleTitle(rule)} <span aria-hidden="true">×</span>
+            </button>
+          )}
+        </div>
+      </div>
+      {error && <Problem error={error} again={again} />}
+      {found && !found.findings.length && !error && <Nothing shown={shown} narrowed={severity !== "" || rule !== ""} />}
+      {found && found.findings.length > 0 && <Table found={found.findings} only={(name) => set({ finding: name })} open={shown === "open"} />}
+      {found?.more && (
+        <button type="button" onClick={() => setCount(Math.min(count + 4 * PAGE, 1000))} disabled={count >= 1000}>
+          {count >= 1000 ? "More are in jobmeter findings --json" : "Show more"}
+        </button>
+      )}
+    </>
+  );
+}
+
+function Nothing({ shown, narrowed }: { shown: Shown; narrowed: boolean }) {
+  return (
+    <Notice title={shown === "open" ? "No job that runs has such a finding." : "Nothing was found in this time."}>
+      <p>{narrowed ? "Other severities and rules may have some." : "The rules look at jobs while they run, and once more after their end."}</p>
+    </Notice>
+  );
+}
+
+/** The table; jobs that ended have their state, those that run say whether the finding is open. */
+function Table({ found, only, open }: { found: readonly Entry[]; only: (rule: string) => void; open: boolean }) {
+  return (
+    <div class="wide" tabIndex={0} role="region" aria-label="Findings of all jobs">
+      <table class="foundtable">
+        <thead>
+          <tr>
+            <th scope="col">Finding</th>
+            <th scope="col">Job</th>
+            <th scope="col">User</th>
+            {!open && <th scope="col">State</th>}
+            <th scope="col">Since</th>
+            <th scope="col">Rule</th>
+          </tr>
+        </thead>
+        <tbody>
+          {found.map((one) => (
+            <tr key={`${one.project} ${one.job} ${one.rule} ${one.time} ${one.sentence}`}>
+              <th scope="row">
+                <Severity severity={one.severity} passed={!open && !one.open && one.state === "Running"}>
+                  {one.sentence || ruleTitle(one.rule)}
+                </Severity>
+              </th>
+              <td>
+                <a href={href(["jobs", one.job], one.project === "default" ? undefined : { project: one.project })} data-step>
+                  {one.name || one.job}
+                </a>
+              </td>
+              <td>{one.user && <a href={href([], { user: one.user })}>{one.user}</a>}</td>
+              {!open && (
+                <td>
+                  <State state={one.state} />
+                </td>
+              )}
+              <td>{timeOf(one.start, "brief")}</td>
+              <td>
+                <button type="button" class="link" title="Only findings of this rule" onClick={() => only(one.rule)}>
+                  {ruleTitle(one.rule)}
+                </button>
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}

@@ -1,0 +1,35 @@
+// What narrows the list, each part with a way to take it out.
+import { ruleTitle } from "../catalog";
+import { moment } from "../format";
+import { FILTERS } from "./filters";
+
+const NAMES: Record<string, string> = { q: "Name", state: "State", type: "Type", project: "Project", user: "User", group: "Group", node: "Node", finding: "Finding", severity: "Severity", since: "Created in the last", from: "Created from", to: "Created before" };
+
+/** A filter in words. */
+export function inWords(name: string, value: string): string {
+  if (name === "open") return "Open findings";
+  if (name === "finding" && value !== "any") return `Finding: ${ruleTitle(value)}`;
+  if ((name === "from" || name === "to") && Number(value)) return `${NAMES[name]} ${moment(Number(value))}`;
+  return name === "since" ? `${NAMES[name]} ${value}` : `${NAMES[name]}: ${value}`;
+}
+
+export function Chips({ query, set }: { query: URLSearchParams; set: (values: Record<string, string | null>) => void }) {
+  const chosen = FILTERS.flatMap((name) => query.getAll(name).map((value) => [name, value] as const));
+  if (!chosen.length) return null;
+  return (
+    <ul class="chips" aria-label="Filters that apply">
+      {chosen.map(([name, value]) => (
+        <li key={`${name} ${value}`}>
+          <button type="button" aria-label={`Take out: ${inWords(name, value)}`} onClick={() => set({ [name]: null })}>
+            {inWords(name, value)} <span aria-hidden="true">×</span>
+          </button>
+        </li>
+      ))}
+      <li>
+        <button type="button" class="link" onClick={() => set(Object.fromEntries(FILTERS.map((name) => [name, null])))}>
+          Clear all
+        </button>
+      </li>
+    </ul>
+  );
+}
