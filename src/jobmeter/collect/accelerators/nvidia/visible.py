@@ -6,7 +6,6 @@ https://docs.nvidia.com/cuda/cuda-c-programming-guide/#env-vars.
 from collections.abc import Sequence
 
 from jobmeter.collect.accelerators.visible import (
-    DevicePart,
     Numbered,
     Partition,
     VisibleVariable,
