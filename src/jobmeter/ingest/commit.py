@@ -71,7 +71,7 @@ class GroupCommit(Generic[T]):
         self._measure = measure
         self._idle = idle
         self._what = what
-        self._queue_bytes = queue_bytes
+        self.queue_bytes = queue_bytes
         self._group_rows = group_rows
         self._waiting: deque[_Waiting[T]] = deque()
         self._waiting_bytes = 0
@@ -124,7 +124,7 @@ class GroupCommit(Generic[T]):
     def _check(self, cost: int) -> None:
         if self._closed:
             raise UnavailableError("the server is shutting down")
-        if self._waiting and self._waiting_bytes + cost > self._queue_bytes:
+        if self._waiting and self._waiting_bytes + cost > self.queue_bytes:
             raise ThrottledError(f"more {self._what} arrive than can be written now", _RETRY_AFTER_MS)
 
     def _run(self) -> None:

@@ -43,7 +43,7 @@ from jobmeter.query.request import (
 )
 from jobmeter.query.response_cache import ResponseCache, Validator
 from jobmeter.query.restarts import join_restarts
-from jobmeter.query.result_cache import Part, ResultCache, Tables, ends, interleave, middle
+from jobmeter.query.result_cache import CachedPart, ResultCache, Tables, ends, interleave, middle
 from jobmeter.query.sampled import SampledLine, SampledQuestion, Sampling
 from jobmeter.query.selected_series import SelectedSeries
 from jobmeter.query.source import RAW_IS_QUICK, Source
@@ -289,7 +289,7 @@ class Measurements:
             return of(span)
         name = query.metrics, query.step_ms, query.statistic, query.aggregate
         part = self._closed_lines.get(
-            layout, name, inside, revision, lambda: Part(inside, of(inside), frozenset(meter.tiers))
+            layout, name, inside, revision, lambda: CachedPart(inside, of(inside), frozenset(meter.tiers))
         )
         if not part.fresh:
             meter.count_cached(part.rows, part.tiers)

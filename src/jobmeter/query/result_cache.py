@@ -22,7 +22,7 @@ _STRETCH = 4
 Tables = Mapping[str, ResultTable]
 
 
-class Part(msgspec.Struct, frozen=True, eq=False):
+class CachedPart(msgspec.Struct, frozen=True, eq=False):
     """Tables of a part of a range by metric, computed from ``tiers``; ``fresh``: not from the cache."""
 
     span: TimeRange
@@ -46,11 +46,11 @@ class ResultCache:
         self._cache = cache
 
     def get(
-        self, layout: Layout, part_key: Hashable, span: TimeRange, revision: Hashable, make: Callable[[], Part]
-    ) -> Part:
+        self, layout: Layout, part_key: Hashable, span: TimeRange, revision: Hashable, make: Callable[[], CachedPart]
+    ) -> CachedPart:
         """Return the values of a span of whole steps; ``part_key`` is everything else that they depend on."""
         name, validator = (ResultCache, id(layout), part_key), (layout, revision)
-        part: Part | None = self._cache.get(name, validator)
+        part: CachedPart | None = self._cache.get(name, validator)
         if part is not None:
             covered = part.span
             inside = covered.start_ms <= span.start_ms and span.end_ms <= covered.end_ms
@@ -88,13 +88,13 @@ def interleave(tables: Sequence[ResultTable]) -> ResultTable:
     return ResultTable(np.repeat(np.arange(len(total)), total), time, value)
 
 
-def _cut(part: Part, span: TimeRange) -> Part:
+def _cut(part: CachedPart, span: TimeRange) -> CachedPart:
     tables = dict(part.tables)
     for name, table in part.tables.items() if part.span != span else ():
         inside = (table.time >= span.start_ms) & (table.time < span.end_ms)
         tables[name] = table.where(inside)
-    return Part(span, tables, part.tiers, fresh=False)
+    return CachedPart(span, tables, part.tiers, fresh=False)
 
 
-def _size(part: Part) -> int:
+def _size(part: CachedPart) -> int:
     return 1_000 + sum(table.owner.nbytes + table.time.nbytes + table.value.nbytes for table in part.tables.values())

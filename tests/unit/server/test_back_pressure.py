@@ -53,7 +53,7 @@ def blocked(tmp_path):
     store = BlockingStore()
     server = serving(tmp_path / "data", store)
     pipeline = server.application.services.pipeline
-    pipeline.committer._queue_bytes = 1
+    pipeline.committer.queue_bytes = 1
     batch = SampleBatch(
         [Series("cpu.usage", job="first")], np.array([0], np.uint32), np.array([server.clock.now_ms()]), np.array([1.0])
     )
