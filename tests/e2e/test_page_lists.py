@@ -122,7 +122,7 @@ def test_usual_columns_without_content_are_not_shown(viewer):
 
 def test_states_are_counted_and_filters_are_chips(viewer):
     page = viewer.open("?user=lin", ".chips")
-    wait_for_page(page, "document.querySelector('.states').textContent.includes('Queued 1')")
+    wait_for_page(page, "document.querySelector('.states').textContent.includes('Succeeded 0')")
     states = re.sub(r"\s+", " ", page.inner_text(".states"))
     assert states == "All Running 2 Queued 1 Succeeded 0 Failed 0 Stopped 0 Unknown 0"
     page.click(".states button:has-text('Queued')")

@@ -224,11 +224,12 @@ sys.exit(5 if os.environ["RANK"] == "1" else 0)
     }
 
 
-def test_without_replicas_the_environment_has_the_tags_and_nothing_else_new(run, tmp_path):
+def test_without_replicas_the_environment_has_the_tags_the_socket_and_nothing_else_new(run, tmp_path):
     status, out, _ = run("env", "-0", options=["--job-id", "mine", "--quiet"], environment={"KEPT": "a\nb"})
     assert status == 0
     got = dict(entry.split("=", 1) for entry in out.decode().split("\0") if entry)
     assert got["KEPT"] == "a\nb"
+    assert got.pop("JOBMETER_SOCKET").endswith(".sock")  # where the command reports its numbers
     assert {name: got[name] for name in got if name.startswith("JOBMETER_")} == {
         "JOBMETER_JOB_ID": "mine",
         "JOBMETER_REPLICA": "worker-0",

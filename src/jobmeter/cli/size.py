@@ -3,6 +3,7 @@
 import click
 import msgspec
 
+from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.options import checked_interval, examples
 from jobmeter.cli.output import console, duration, print_json
 from jobmeter.model.quantity import quantity
@@ -29,7 +30,8 @@ class _Retention(click.ParamType[Retention]):
 
 
 @click.command(
-    epilog=examples("jobmeter size --nodes 1000 --devices 8", "jobmeter size --nodes 50 --interval 30s --retention 30")
+    cls=GroupedCommand,
+    epilog=examples("jobmeter size --nodes 1000 --devices 8", "jobmeter size --nodes 50 --interval 30s --retention 30"),
 )
 @click.option("--nodes", type=click.IntRange(1, _MOST), required=True, help="Number of nodes.")
 @click.option("--devices", type=click.IntRange(0, 1_000), default=8, show_default=True, help="Devices of each node.")

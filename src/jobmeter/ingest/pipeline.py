@@ -93,14 +93,14 @@ class IngestPipeline:
         self._series = SeriesCache(clock, limits.project_series)
         self._observer = Observer(registry, clock)
         self.schedulers = SchedulerStates(clock)
-        self._committer = SampleCommitter(store, self._observer.observe_all, self._observer.flush)
+        self.committer = SampleCommitter(store, self._observer.observe_all, self._observer.flush)
         self._log_committer = LogCommitter(store, self._observer.observe_lines, forward)
         self._span_committer = SpanCommitter(store, self._observer.observe_lines)
 
     @property
     def queue_bytes(self) -> int:
         """Bytes of the requests that wait to be written, about."""
-        return sum(one.waiting_bytes for one in (self._committer, self._log_committer, self._span_committer))
+        return sum(one.waiting_bytes for one in (self.committer, self._log_committer, self._span_committer))
 
     def submit(self, body: bytes, principal: Principal, take: Take = unlimited) -> PendingReceipt:
         """Take a body of the native wire format. Its records are durable on return, the rest with the receipt.
@@ -123,7 +123,7 @@ class IngestPipeline:
             rejected_lines=rejected_lines,
             unknown=tuple(dict.fromkeys((*receipt.unknown, *decoded.unknown)))[:MAX_UNKNOWN],
         )
-        accepted = [self._committer.append(*part) for part in parts]
+        accepted = [self.committer.append(*part) for part in parts]
         return PendingReceipt(receipt, accepted + [self._log_committer.append(*part) for part in logs])
 
     def submit_from_memory(self, body: bytes, principal: Principal) -> Awaitable[Receipt] | None:
@@ -141,14 +141,14 @@ class IngestPipeline:
             return None
         ((part, retention),), receipt = checked
         self._observer.admit(part)
-        return _when_durable(self._committer.append_from_loop(part, retention), receipt)
+        return _when_durable(self.committer.append_from_loop(part, retention), receipt)
 
     def samples(self, batch: SampleBatch, principal: Principal) -> Receipt:
         """Take samples whose series name their projects. Raises as ``submit``."""
         check_shape(batch)
         parts, receipt = self._checked(numbered(batch), principal)
         self._admit(parts)
-        return PendingReceipt(receipt, [self._committer.append(*part) for part in parts]).wait()
+        return PendingReceipt(receipt, [self.committer.append(*part) for part in parts]).wait()
 
     def logs(self, lines: Sequence[LogLine], principal: Principal) -> Receipt:
         """Take log lines that name their projects. Raises as ``submit``."""
@@ -182,12 +182,12 @@ class IngestPipeline:
         """Reject new requests and finish the current ones."""
         self._log_committer.close()
         self._span_committer.close()
-        self._committer.close()
+        self.committer.close()
 
     def _admit(self, parts: Sequence[_Part]) -> None:
         """Raise ThrottledError if the queue is full, UnavailableError if the registry cannot take new entities."""
         for part, _ in parts:
-            self._committer.check_room(part)
+            self.committer.check_room(part)
             self._observer.admit(part)
 
     def _checked(self, batch: SampleBatch, principal: Principal) -> _Checked:

@@ -56,9 +56,9 @@ class Registry:
 
     def __init__(self, database: Database, retention: Retention) -> None:
         """Use a database, and bring its tables up to date. ``retention`` is for projects without a setting."""
-        self._database = database
+        self.database = database
         self._retention = retention
-        self._columns = ColumnStore(database)
+        self.columns = ColumnStore(database)
         # A single process serves a SQLite database: nobody else writes its jobs.
         alone = database.kind == SQLITE
         self.memory = CachedAnswers(alone=alone)
@@ -89,12 +89,12 @@ class Registry:
         for some in transactions.split(prepared):
             self._record_jobs(project, some, now_ms)
         for described in chunks(rows, transactions.MOST_ROWS):
-            with self._database.write(key=project) as connection:
+            with self.database.write(key=project) as connection:
                 nodes.add_projects(connection, [project])
                 dropped = events.add_events(connection, nodes.merge_nodes(connection, described, now_ms))
             self._drop(dropped)
         for happened in chunks(written, transactions.MOST_ROWS):
-            with self._database.write(key=project) as connection:
+            with self.database.write(key=project) as connection:
                 dropped = events.add_events(connection, happened)
             self._drop(dropped)
         for renewals in chunks(records.leases, transactions.MOST_ROWS):
@@ -103,7 +103,7 @@ class Registry:
 
     def _record_jobs(self, project: str, prepared: Sequence[recording.PreparedJob], now_ms: int) -> None:
         names = {entry.record.job_id for entry in prepared}
-        with self._database.write(key=project) as connection:
+        with self.database.write(key=project) as connection:
             nodes.add_projects(connection, [project])
             happened = recording.merge_jobs(connection, project, prepared, now_ms)
             dropped = events.add_events(connection, happened)
@@ -112,7 +112,7 @@ class Registry:
         self._invalidate(names, dropped)
 
     def _renew(self, project: str, renewals: Sequence[LeaseRecord], now_ms: int) -> None:
-        with self._database.write(key=project) as connection:
+        with self.database.write(key=project) as connection:
             found = lease_expiry.renew(connection, project, renewals, now_ms)
             dropped = events.add_events(connection, found.events)
             changes.notify(connection, recorded=found.jobs)
@@ -123,7 +123,7 @@ class Registry:
 
         The owner is empty until the first renewal.
         """
-        with self._database.read() as connection:
+        with self.database.read() as connection:
             return lease_expiry.lease(connection, project, job)
 
     def mark_lost(self, now_ms: int, heard_since_ms: int, least_ms: int) -> int:
@@ -134,7 +134,7 @@ class Registry:
         """
         marked = 0
         while True:
-            with self._database.write() as connection:
+            with self.database.write() as connection:
                 lost = lease_expiry.mark_lost(connection, now_ms, heard_since_ms, least_ms)
                 dropped = events.add_events(connection, lost.events)
                 changes.notify(connection, recorded=lost.jobs)
@@ -155,7 +155,7 @@ class Registry:
         The end of a job or replica without a record adds none.
         """
         if observations:
-            with self._database.write(OBSERVE_SECONDS) as connection:
+            with self.database.write(OBSERVE_SECONDS) as connection:
                 happened, observed = observe.observe(connection, observations, now_ms, self._intervals)
                 dropped = events.add_events(connection, happened)
                 changes.notify(
@@ -172,7 +172,7 @@ class Registry:
         """
         marked, more = 0, True
         while more:
-            with self._database.write() as connection:
+            with self.database.write() as connection:
                 happened, more = node_liveness.mark(connection, now_ms, heard_since_ms, least_ms)
                 self._drop(events.add_events(connection, happened))
             marked += len(happened)
@@ -180,7 +180,7 @@ class Registry:
 
     def add_events(self, happened: Sequence[Event]) -> None:
         """Store events of the server itself, each once. Their project may be ``WHOLE_SERVER``."""
-        with self._database.write() as connection:
+        with self.database.write() as connection:
             self._drop(events.add_events(connection, [events.row_of(one) for one in happened]))
 
     def events(self, question: EventFilter) -> EventPage:
@@ -188,7 +188,7 @@ class Registry:
 
         A job has its newest 100,000 events; events of nodes are stored as long as hourly values.
         """
-        with self._database.read() as connection:
+        with self.database.read() as connection:
             return events.list_events(connection, question)
 
     @property
@@ -199,7 +199,7 @@ class Registry:
     def prune(self, now_ms: int) -> int:
         """Delete old events of nodes, and events of jobs that do not exist. Return their number."""
         # Search for deletable events while others write: only the deletion itself blocks them.
-        with self._database.read(SLOW_SECONDS) as connection:
+        with self.database.read(SLOW_SECONDS) as connection:
             found = []
             for project in (WHOLE_SERVER, *nodes.every_project(connection)):
                 own = nodes.project_retention(connection, project) or self._retention
@@ -208,7 +208,7 @@ class Registry:
         deleted = 0
         for project, names, before_ms in found:
             if names:
-                with self._database.write(SLOW_SECONDS) as connection:
+                with self.database.write(SLOW_SECONDS) as connection:
                     deleted += events.delete_outlived(connection, project, names, before_ms)
         return deleted
 
@@ -218,30 +218,30 @@ class Registry:
         Includes every committed write of any process. The state of a job without a record is derived: Running if
         sampled in the last 5 minutes, else Unknown.
         """
-        return self._columns.jobs(question, now_ms)
+        return self.columns.jobs(question, now_ms)
 
     def state_counts(self, question: JobFilter, now_ms: int) -> dict[JobState, int]:
         """Return the number of jobs that match, by state; states without jobs are left out."""
-        return self._columns.state_counts(question, now_ms)
+        return self.columns.state_counts(question, now_ms)
 
     def projects(self, names: frozenset[str] | None, now_ms: int) -> list[Project]:
         """Return the projects with these names (None: all) that have ever been written to, sorted."""
-        with self._database.read() as connection:
+        with self.database.read() as connection:
             return projects.list_projects(connection, names, now_ms)
 
     def sizes(self, jobs: Iterable[tuple[str, str]], *, places: bool = False) -> dict[tuple[str, str], JobSize]:
         """Return the sizes of these jobs, (project, id); with ``places`` also their devices and nodes."""
-        with self._database.read() as connection:
+        with self.database.read() as connection:
             return sizes.job_sizes(connection, jobs, places=places)
 
     def findings(self, jobs: Iterable[tuple[str, str]]) -> list[FindingSummary]:
         """Return the stored findings of these jobs, (project, id). Jobs without findings are left out."""
-        with self._database.read() as connection:
+        with self.database.read() as connection:
             return finding_summaries(connection, jobs)
 
     def listed_findings(self, question: EventsOfFindings) -> list[ListedFinding]:
         """Return findings of jobs, the newest first."""
-        with self._database.read() as connection:
+        with self.database.read() as connection:
             return read_findings(connection, question)
 
     def job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView]:
@@ -251,7 +251,7 @@ class Registry:
         """
         views, generation = self.memory.views.get(job, projects, now_ms)
         if views is None:
-            with self._database.read() as connection:
+            with self.database.read() as connection:
                 written = jobs.job_views(connection, projects, job, now_ms)
             self.memory.views.put(job, projects, written, generation)
             views = written.answer
@@ -259,7 +259,7 @@ class Registry:
 
     def job_groups(self, projects: frozenset[str] | None) -> list[JobGroup]:
         """Return the resource groups that jobs of those projects (None: all) name, by project and name."""
-        return self._columns.job_groups(projects)
+        return self.columns.job_groups(projects)
 
     def group_jobs(
         self, projects: frozenset[str] | None, resource_group: str, span: TimeRange, now_ms: int
@@ -269,11 +269,11 @@ class Registry:
         Each has its replicas, and its allocations that overlap the span. A job without a record lives until 5 minutes
         after its last sample.
         """
-        return self._columns.group_jobs(projects, resource_group, span, now_ms)
+        return self.columns.group_jobs(projects, resource_group, span, now_ms)
 
     def job_views(self, jobs: Iterable[tuple[str, str]], span: TimeRange, now_ms: int) -> list[JobView]:
         """Return these jobs, (project, id), by project and id, with replicas, and allocations that overlap the span."""
-        with self._database.read() as connection:
+        with self.database.read() as connection:
             return groups.views_of(connection, jobs, span, now_ms)
 
     def job_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job]:
@@ -283,7 +283,7 @@ class Registry:
         """
         heads, generation = self.memory.heads.get(job, projects, now_ms)
         if heads is None:
-            with self._database.read(SHORT_SECONDS) as connection:
+            with self.database.read(SHORT_SECONDS) as connection:
                 written = jobs.job_heads(connection, projects, job, now_ms)
             self.memory.heads.put(job, projects, written, generation)
             heads = written.answer
@@ -295,19 +295,19 @@ class Registry:
 
     def _invalidate(self, changed: set[str], dropped: int = 0) -> None:
         self._drop(dropped)
-        self._columns.read_soon()
+        self.columns.read_soon()
         self.memory.invalidate(changed)
 
     def allocations(self, project: str, job: str) -> list[Allocation]:
         """Return the allocations of one job, by start."""
-        with self._database.read() as connection:
+        with self.database.read() as connection:
             # At a time before everything: the devices of a job without records have not ended.
             heads = [rows_.job_of(row, 0) for row in jobs.job_rows(connection, frozenset({project}), job)]
             return [allocation for head in heads for allocation in jobs.job_allocations(connection, head)]
 
     def delete_job(self, project: str, job: str) -> bool:
         """Delete a job's record and its events. Return False if there was no record."""
-        with self._database.write() as connection:
+        with self.database.write() as connection:
             found = jobs.forget_job(connection, project, job)
             changes.notify(connection, recorded=[(project, job)])
         self._intervals.forget([(project, job)])
@@ -316,7 +316,7 @@ class Registry:
 
     def nodes(self, projects: frozenset[str] | None, names: frozenset[str] | None = None) -> list[Node]:
         """Return the nodes with these names (None: all), by cluster and name."""
-        with self._database.read() as connection:
+        with self.database.read() as connection:
             return nodes.list_nodes(connection, projects, names)
 
     def retention(self, project: str) -> Retention:
@@ -333,7 +333,7 @@ class Registry:
 
     def _read_retention(self, project: str) -> Retention:
         try:
-            with self._database.read(SHORT_SECONDS) as connection:
+            with self.database.read(SHORT_SECONDS) as connection:
                 return nodes.project_retention(connection, project) or self._retention
         except UnavailableError:
             last = self.memory.retentions.last(project, None)
@@ -343,7 +343,7 @@ class Registry:
 
     def set_retention(self, project: str, retention: Retention | None) -> None:
         """Set the retention of a project; None removes its setting."""
-        with self._database.write() as connection:
+        with self.database.write() as connection:
             nodes.set_project_retention(connection, project, retention)
         self.memory.retentions.invalidate([project])
 
@@ -353,7 +353,7 @@ class Registry:
         None instead of jobs if the mark is older than the records of changes. Without a mark, the changes of the last
         ten minutes or more. A job may repeat.
         """
-        with self._database.read() as connection:
+        with self.database.read() as connection:
             if mark is None:
                 now = changes.now(connection)
                 return changes.recorded(connection), (now.last, now.open)
@@ -364,11 +364,11 @@ class Registry:
 
     def backup(self, directory: Path) -> None:
         """Write a consistent copy of the database into a directory, while it is in use."""
-        backup.backup(self._database, directory)
+        backup.backup(self.database, directory)
 
     def restore(self, directory: Path) -> None:
         """Replace an empty registry with a copy made by ``backup``."""
-        backup.restore(self._database, directory)
+        backup.restore(self.database, directory)
         self._intervals.clear()
         self.memory.clear()
 
@@ -379,11 +379,11 @@ class Registry:
         """
         with suppress(UnavailableError):
             self.keys.by_token(b"")
-            with self._database.read(SHORT_SECONDS) as connection:
+            with self.database.read(SHORT_SECONDS) as connection:
                 jobs.prepare(connection)
-        self._columns.prepare()
+        self.columns.prepare()
 
     def close(self) -> None:
         """Close the columns and the database."""
-        self._columns.close()
-        self._database.close()
+        self.columns.close()
+        self.database.close()

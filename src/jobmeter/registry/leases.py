@@ -33,6 +33,10 @@ class LeaseTable:
         with self._database.write() as connection:
             connection.execute(sa.delete(leases).where(leases.c.name == name, leases.c.owner == owner))
 
+    def prepare(self, name: str, clock: Clock, length_ms: int) -> "OwnedLease":
+        """Return the lease of one kind of work for this process. It is not acquired yet."""
+        return OwnedLease(self, name, clock, length_ms)
+
 
 class OwnedLease:
     """The lease of one kind of work, as this process takes it. A lease that nobody extends ends after ``length_ms``."""

@@ -13,12 +13,13 @@ from jobmeter.model.record import JobRecord, ReplicaRecord, record_time, replica
 from jobmeter.model.time import iso
 from jobmeter.registry import merge
 from jobmeter.registry.allocations import merge_allocations
+from jobmeter.registry.database import POSTGRESQL
 from jobmeter.registry.events import state_row
 from jobmeter.registry.intervals import DeviceKey, Interval
 from jobmeter.registry.members import merge_replicas
 from jobmeter.registry.rows import checkpoint_of, job_values, replica_values
 from jobmeter.registry.schema import jobs, replicas
-from jobmeter.registry.statements import chunks, renamed, update_each
+from jobmeter.registry.statements import add_missing, chunks, renamed, update_each
 
 _MERGED = ("checkpoints", "extra")
 _PLAIN = (*merge.LIFE, *merge.LEASE, "lost")
@@ -65,11 +66,16 @@ def merge_jobs(
     """
     # The same order in every server, so that two servers never wait for each other's rows.
     entries = sorted(prepared, key=lambda entry: entry.record.job_id)
-    existing = _existing(connection, project, entries)
+    if connection.dialect.name == POSTGRESQL:
+        # Another server may insert the same job meanwhile: each job is made first, then locked and updated.
+        ids = dict.fromkeys(entry.record.job_id for entry in entries)
+        add_missing(connection, jobs, [_new_job(project, job, now_ms) for job in ids])
+        existing = set(ids)
+    else:
+        existing = _existing(connection, project, entries)
     fresh = [entry for entry in entries if entry.record.job_id not in existing]
     changes, added = _merged(project, fresh, defaultdict(_unknown_job), now_ms)
     names = {job for _, job in _UPDATE_JOB.add(connection, changes, recorded=True, noticed=now_ms)}
-    # Another server may have inserted a job meanwhile.
     known = [entry for entry in entries if entry.record.job_id not in names]
     changes, updated = _merged(project, known, _stored_jobs(connection, project, known), now_ms)
     _UPDATE_JOB.run(connection, changes)
@@ -123,6 +129,10 @@ def _is_news(entry: PreparedJob, state: JobState, before: JobState | None) -> bo
     """Return True if a state adds an event: a job has none for waiting unless a record said so."""
     waits = entry.values["state"] is not None or entry.values["created"] is not None
     return state is not before and (state is not JobState.QUEUED or waits)
+
+
+def _new_job(project: str, job: str, now_ms: int) -> dict[str, Any]:
+    return {"project": project, "id": job, "recorded": True, "noticed": now_ms}
 
 
 def _unknown_job() -> dict[str, Any]:

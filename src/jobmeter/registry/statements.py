@@ -94,7 +94,7 @@ class RowUpdates(msgspec.Struct, frozen=True):
     def add(
         self, connection: sa.Connection, changes: Collection[Mapping[str, Any]], **fixed: object
     ) -> set[tuple[Any, ...]]:
-        """Insert the rows that do not exist yet. Return the primary keys of the inserted rows.
+        """Insert rows that do not exist, which a lock of the caller ensures. Return their primary keys.
 
         ``fixed`` are the values of further columns.
         """
@@ -104,8 +104,8 @@ class RowUpdates(msgspec.Struct, frozen=True):
         texts = {name for name in self.names.values() if not self.table.c[name].nullable}
         named = ({self.names[name]: value for name, value in change.items()} for change in changes)
         rows = [{**fixed, **row, **{name: "" for name in texts if row[name] is None}} for row in named]
-        statement = insert(connection, self.table).on_conflict_do_nothing().returning(*self.table.primary_key)
-        return {tuple(row) for row in connection.execute(statement, rows)}
+        connection.execute(sa.insert(self.table), rows)
+        return {tuple(row[column.name] for column in self.table.primary_key) for row in rows}
 
 
 def update_each(

@@ -37,7 +37,7 @@ class Lane:
     def __init__(self, name: str, threads: int, waiting: int) -> None:
         """Start a pool in which at most ``waiting`` calls queue for a thread; further calls are refused."""
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=f"jobmeter-{name}")
-        self._most = threads + waiting
+        self.most = threads + waiting
         self._busy = 0
         self.name = name
 
@@ -60,7 +60,7 @@ class Lane:
         ``drop`` gets its result. Raises ThrottledError when too many calls wait already, unless the call was
         ``admitted``.
         """
-        if not admitted and self._busy >= self._most:
+        if not admitted and self._busy >= self.most:
             raise ThrottledError(f"the server has {self._busy} requests of this kind under way, try again", 1000)
         try:
             future = self.submit(function)

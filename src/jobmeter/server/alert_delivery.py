@@ -13,7 +13,6 @@ from jobmeter.query.alerts import WaitingMessagesQuestion
 from jobmeter.query.execute import Executor
 from jobmeter.query.request import HeadQuestion, JobRef
 from jobmeter.registry.base import Registry
-from jobmeter.registry.leases import OwnedLease
 from jobmeter.ship.sink import SinkError, SinkRefusedError
 
 _log = logging.getLogger("jobmeter.server")
@@ -43,7 +42,7 @@ class AlertDelivery:
         self._executor = executor
         self._registry = registry
         self._clock = clock
-        self._lease = OwnedLease(registry.leases, self.name, clock, _LEASE_MS) if shared else None
+        self._lease = registry.leases.prepare(self.name, clock, _LEASE_MS) if shared else None
 
     def round(self) -> None:
         """Deliver the messages that are due, the oldest of each destination first."""

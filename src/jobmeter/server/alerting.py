@@ -31,7 +31,6 @@ from jobmeter.query.alerts import ReportedGroupsQuestion, StoredAlertsQuestion
 from jobmeter.query.execute import Executor
 from jobmeter.query.facts import DiskFacts, DiskQuestion, JobFactsQuestion, NodeFactsQuestion
 from jobmeter.registry.base import Registry
-from jobmeter.registry.leases import OwnedLease
 from jobmeter.server.background import accounted
 from jobmeter.settings import Settings
 
@@ -80,7 +79,7 @@ class Alerting:
         self._groups = groups
         self.config = config
         self._recorder = recorder
-        self._lease = OwnedLease(registry.leases, self.name, clock, _LEASE_MS) if shared else None
+        self._lease = registry.leases.prepare(self.name, clock, _LEASE_MS) if shared else None
         self._lock = threading.Lock()
         self._alerts: dict[str, dict[str, Alert]] | None = None
         self._reported: dict[str, NotificationGroup] = {}

@@ -13,7 +13,7 @@ from jobmeter.errors import JobmeterError
 from jobmeter.model.time import MINUTE, SECOND, Clock
 from jobmeter.query.meter import ACCOUNT, QueryCost
 from jobmeter.registry.base import Registry
-from jobmeter.registry.leases import LeaseTable, OwnedLease
+from jobmeter.registry.leases import LeaseTable
 from jobmeter.server.telemetry import Telemetry
 from jobmeter.store.base import Store
 from jobmeter.store.window.store import WindowedStore
@@ -133,7 +133,7 @@ class Leased:
         self.name = work.name
         self.interval = work.interval
         self._work = work
-        self._lease = OwnedLease(leases, work.name, clock, length_ms)
+        self._lease = leases.prepare(work.name, clock, length_ms)
         self._renew_seconds = length_ms / SECOND / 4
 
     def round(self) -> None:

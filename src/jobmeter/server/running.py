@@ -23,7 +23,6 @@ from jobmeter.model.stacks import STACK_RULES
 from jobmeter.model.time import MINUTE, SECOND, Clock
 from jobmeter.query.execute import Executor
 from jobmeter.registry.base import Registry
-from jobmeter.registry.leases import OwnedLease
 from jobmeter.server.background import accounted
 from jobmeter.server.stacks import request_stacks
 
@@ -122,7 +121,7 @@ class RunningJobs:
         self._registry = registry
         self._thresholds = thresholds
         self._clock = clock
-        self._lease = OwnedLease(registry.leases, self.name, clock, _LEASE_MS) if shared else None
+        self._lease = registry.leases.prepare(self.name, clock, _LEASE_MS) if shared else None
         self._task_seconds = task_seconds
         self._lock = threading.Lock()
         self._jobs: dict[JobKey, _Watched] = {}

@@ -13,7 +13,6 @@ from jobmeter.model.log import LogLine
 from jobmeter.model.shipper import OutboxRow, Progress, Shipper
 from jobmeter.model.time import DAY, HOUR, SECOND, Clock
 from jobmeter.registry.base import Registry
-from jobmeter.registry.leases import OwnedLease
 from jobmeter.ship.events import ShipperEvents
 from jobmeter.ship.line import ShippedLine
 from jobmeter.ship.outbox import GAP_SECONDS, number_of
@@ -63,7 +62,7 @@ class Pump:
         self._registry = registry
         self._clock = clock
         self._random = random
-        self._lease = OwnedLease(registry.leases, f"ship-{shipper.id}", clock, LEASE_MS)
+        self._lease = registry.leases.prepare(f"ship-{shipper.id}", clock, LEASE_MS)
         self._renewed: float | None = None
         self._failed = 0
         self._gap: _Gap | None = None

@@ -13,7 +13,7 @@ from jobmeter.collect.accelerators.names import DeviceNames
 from jobmeter.collect.accelerators.nvidia.binding import PynvmlLibrary
 from jobmeter.collect.accelerators.nvidia.vendor import VENDOR
 from jobmeter.collect.accelerators.vendor import Device
-from jobmeter.collect.accelerators.visible import Part, scheduler_variables
+from jobmeter.collect.accelerators.visible import Partition, scheduler_variables
 from jobmeter.collect.base import NodeIdentity, Owner
 from jobmeter.collect.discover.devices import DeviceSet
 from jobmeter.collect.discover.member import Member, MembershipSource, MemberTable
@@ -36,7 +36,7 @@ class Gpu:
     minor: int | None = None
     pci: str = ""
     state: DeviceState = DeviceState.MEASURED
-    part: Part | None = None
+    part: Partition | None = None
     details: dict[str, str | int] = field(default_factory=dict)
 
 

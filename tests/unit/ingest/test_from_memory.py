@@ -153,7 +153,7 @@ def test_a_client_that_leaves_does_not_delay_the_rest_of_its_group(pipeline, sto
 
 def test_a_full_queue_throttles(pipeline):
     pipeline.submit(body(NOW - 9_000, 0.0), WRITER).wait()
-    pipeline._committer._queue_bytes = 1
+    pipeline.committer._queue_bytes = 1
     bodies = [body(NOW - n, 1.0) for n in range(50)]
 
     async def flood() -> int:

@@ -75,7 +75,7 @@ def test_a_read_only_database(registry: Registry, url: str) -> None:
     registry.record("default", records(1), NOW)
     if url.startswith("sqlite"):
         # Owner's rights do not stop root: the connection itself is told.
-        @sa.event.listens_for(registry._database.engine, "checkout")
+        @sa.event.listens_for(registry.database.engine, "checkout")
         def forbid(connection: sqlite3.Connection, *_: object) -> None:
             connection.execute("PRAGMA query_only = ON")
     else:
@@ -84,7 +84,7 @@ def test_a_read_only_database(registry: Registry, url: str) -> None:
             name = sa.make_url(url).database
             connection.exec_driver_sql(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
         admin.dispose()
-        registry._database.engine.dispose()
+        registry.database.engine.dispose()
     with pytest.raises(UnavailableError, match=r"read-?only"):
         registry.record("default", records(2), NOW)
     assert registry.jobs(JobFilter(), NOW).total == 1

@@ -209,7 +209,7 @@ def test_a_row_that_went_behind_our_back_is_made_again(registry: Registry) -> No
     assert isinstance(registry, Registry)
     for minute in range(3):
         registry.observe([observation(NOW + minute * MINUTE, NOW + (minute + 1) * MINUTE, job="a", device="gpu0")], NOW)
-    with registry._database.write() as connection:
+    with registry.database.write() as connection:
         connection.exec_driver_sql("DELETE FROM allocations")
     registry.observe([observation(NOW + 200_000, NOW + 240_000, job="a", device="gpu0")], NOW)
     assert [(one.start, one.end) for one in registry.allocations("default", "a")] == [(NOW + 200_000, NOW + 240_000)]

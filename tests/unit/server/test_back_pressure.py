@@ -53,7 +53,7 @@ def blocked(tmp_path):
     store = BlockingStore()
     server = serving(tmp_path / "data", store)
     pipeline = server.application.services.pipeline
-    pipeline._committer._queue_bytes = 1
+    pipeline.committer._queue_bytes = 1
     batch = SampleBatch(
         [Series("cpu.usage", job="first")], np.array([0], np.uint32), np.array([server.clock.now_ms()]), np.array([1.0])
     )
@@ -84,7 +84,7 @@ def test_a_full_queue_is_reported_at_every_router(blocked, path):
 @pytest.mark.parametrize("path", DOORS)
 def test_too_many_requests_at_one_time_are_reported_at_every_router(tmp_path, path):
     server = serving(tmp_path / "data")
-    server.application.services.lanes.write._most = 0
+    server.application.services.lanes.write.most = 0
     reply = send(server, path)
     assert reply.status == 429
     assert int(reply.headers["retry-after"]) >= 1

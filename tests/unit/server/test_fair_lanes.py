@@ -194,7 +194,7 @@ def test_clients_that_leave_at_any_moment_leave_no_slot_taken_and_all_work_is_ch
         await asyncio.gather(*asks, return_exceptions=True)
         await until(lambda: lane.busy == 0)
 
-    lane._most = 1_000
+    lane.most = 1_000
     asyncio.run(main())
     assert len(ran) >= 100
     assert len(charged) == len(ran)
@@ -266,7 +266,7 @@ def test_long_questions_of_many_keys_leave_threads_to_short_ones(lane):
 
     lane_threads = LONG + 1
     lane._pool._max_workers = lane_threads
-    lane._most = 300
+    lane.most = 300
     asyncio.run(main())
 
 

@@ -59,7 +59,7 @@ async def send_sample(server: Serving, number: int, gone_after: float | None = N
 
 async def until_they_wait(server: Serving, store: BlockingStore, count: int) -> None:
     """Until so many are with the store or wait for it."""
-    waiting = server.application.services.pipeline._committer._waiting
+    waiting = server.application.services.pipeline.committer._waiting
     await until(lambda: sum(store.groups) + len(waiting) >= count)
 
 

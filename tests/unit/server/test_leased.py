@@ -12,8 +12,8 @@ from tests.memory_store import MemoryStore
 
 from jobmeter.errors import UnavailableError
 from jobmeter.model.retention import Retention
-from jobmeter.model.time import HOUR
-from jobmeter.registry.leases import LeaseTable
+from jobmeter.model.time import HOUR, Clock
+from jobmeter.registry.leases import LeaseTable, OwnedLease
 from jobmeter.registry.open import open_registry
 from jobmeter.server import app
 from jobmeter.server.background import Leased
@@ -51,6 +51,9 @@ class Counting:
             return self.leases.take(name, owner, now_ms, until_ms)
         finally:
             self.asked.release()
+
+    def prepare(self, name: str, clock: Clock, length_ms: int) -> OwnedLease:
+        return OwnedLease(cast("LeaseTable", self), name, clock, length_ms)
 
     def release(self, name: str, owner: str) -> None:
         self.leases.release(name, owner)

@@ -95,7 +95,7 @@ def test_a_question_is_bounded_and_checked(server):
 
 
 def test_the_index_answers(server):
-    database = server.application.services.registry._database
+    database = server.application.services.registry.database
     with database.read() as connection:
         plan = connection.exec_driver_sql(
             "EXPLAIN QUERY PLAN SELECT name FROM replicas WHERE pod_id != '' AND pod_id IN ('a', 'b')"

@@ -18,8 +18,8 @@ MODULES = sorted(path for part in ("server", "dialects") for path in (SOURCE / p
 NAMES = {"registry", "_registry", "store", "_store"}
 """Names under which code has the registry or the store."""
 COMMANDS = {
-    *("backup", "close", "delete_job", "fill", "leases.release", "mark_lost", "mark_nodes", "prepare", "prune"),
-    *("record", "restore", "roll_up", "set_retention", "leases.take", "tasks.add", "tasks.answer", "tasks.save"),
+    *("backup", "close", "delete_job", "fill", "mark_lost", "mark_nodes", "prepare", "prune"),
+    *("record", "restore", "roll_up", "set_retention", "leases.prepare", "tasks.add", "tasks.answer", "tasks.save"),
     *("alerts.decide", "alerts.delivered", "alerts.put", "alerts.put_silence", "alerts.retry"),
 }
 """Methods that write, or that begin or end the use of a registry or store."""

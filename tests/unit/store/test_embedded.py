@@ -21,7 +21,7 @@ class TestEmbedded(StoreTests):
         return chdb_store
 
     def test_what_is_new_is_called_unwritten_and_what_an_earlier_process_wrote_is_not(self, chdb_store, slot):
-        here = chdb_store._catalog
+        here = chdb_store.catalog
         before = Catalog(here._read, chdb_store.maintenance.target, here._clock, here._pending)
         one, two = slot.gauge("worker-0"), slot.gauge("worker-1")
         keys = SeriesKeys.of([one, two])

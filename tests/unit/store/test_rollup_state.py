@@ -44,7 +44,7 @@ def test_marks_do_not_grow_while_roll_ups_fail(store, monkeypatch):
     state = store.rollup_state
     late(store, 2.0)
     with monkeypatch.context() as patch:
-        patch.setattr(store._rollup_job, "_flush", refuse)
+        patch.setattr(store.rollup_job, "_flush", refuse)
         for value in range(5):
             with pytest.raises(UnavailableError):
                 store.roll_up(START + HOUR)

@@ -9,7 +9,7 @@ from jobmeter.collect.accelerators.vendor import D, Device, Vendor
 from jobmeter.collect.machine import Machine
 
 if TYPE_CHECKING:
-    from jobmeter.collect.accelerators.visible import Part
+    from jobmeter.collect.accelerators.visible import Partition
 
 DeviceName = Callable[[int], str]
 """Function that returns the name of a vendor's device by its number."""
@@ -72,7 +72,7 @@ class VendorNames(Generic[D]):
         self._names = names
         self.vendor = vendor
         self._numbers: Mapping[int, int] = {}
-        self._parts: dict[int, Part] = {}
+        self._parts: dict[int, Partition] = {}
         self._placed: tuple[tuple[int, str], ...] = ()
 
     def __call__(self, index: int) -> str:

@@ -10,7 +10,7 @@ from jobmeter.model.device import DeviceState
 from jobmeter.model.time import Clock
 
 if TYPE_CHECKING:
-    from jobmeter.collect.accelerators.visible import Part
+    from jobmeter.collect.accelerators.visible import Partition
 
 HANGS_SECONDS = 10.0
 """Time in seconds after which a call counts as hanging: on a working device none takes a second."""
@@ -35,7 +35,7 @@ class ThreadedDevice:
         self.name = ""
         self.pci = ""
         self.reason = ""
-        self.part: Part | None = None
+        self.part: Partition | None = None
         self.details: dict[str, str | int] = {}
         self.retry = Backoff()
         self._clock = clock

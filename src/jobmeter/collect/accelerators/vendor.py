@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from jobmeter.collect.accelerators.visible import Part, VisibleVariable
+from jobmeter.collect.accelerators.visible import Partition, VisibleVariable
 from jobmeter.collect.machine import Machine
 from jobmeter.model.device import DeviceState, pci_address
 from jobmeter.model.time import Clock
@@ -68,7 +68,7 @@ class Device(Protocol):
         ...
 
     @property
-    def part(self) -> Part | None:
+    def part(self) -> Partition | None:
         """Place of a partition in the whole device; None for a whole device."""
         ...
 
@@ -232,7 +232,7 @@ class Vendor(Generic[D]):
     domain: str
     resource_kinds: Sequence[str] = ()
     uuid_of_id: Callable[[str], str] = str
-    id_of_part: Callable[[Part], str] = str
+    id_of_part: Callable[[Partition], str] = str
     variables: Sequence[VisibleVariable]
     uuid_prefix: str
     advice: Mapping[DeviceState, str]

@@ -10,7 +10,7 @@ SCHEDULER_VARIABLES = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS")
 _ORDINAL = re.compile(r"\s*([+-]?[0-9]+)", re.ASCII)
 
 
-class Part(NamedTuple):
+class Partition(NamedTuple):
     """Place of a partition: the number and the UUID of its whole device, its instance and its place within that.
 
     ``ordinal`` is its number among the partitions of the device.
@@ -37,7 +37,7 @@ class Numbered(Protocol):
         ...
 
     @property
-    def part(self) -> Part | None:
+    def part(self) -> Partition | None:
         """Place in the whole device; None for a whole device."""
         ...
 

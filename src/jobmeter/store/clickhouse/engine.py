@@ -86,29 +86,27 @@ class ClickHouseStore:
         self._damage = _damage(target, read, write)
         if mend(self._damage.parts(), write, target, clock):
             self.rollup_state.reload()
-        self._catalog = Catalog(read, target, clock, self._pending)
+        self.catalog = Catalog(read, target, clock, self._pending)
         self.commit_log = self._opened_log(target, write)
-        self._reader = SampleReader(read, self.commit_log.pending)
-        self._lookup = Lookup(read, self._reader, self.rollup_state, self.commit_log.pending)
-        self._rollup_job = RollupJob(write, self.rollup_state, self.commit_log.flush)
-        self.logs = LogTable(write, read, self._reader)
+        self.reader = SampleReader(read, self.commit_log.pending)
+        self._lookup = Lookup(read, self.reader, self.rollup_state, self.commit_log.pending)
+        self.rollup_job = RollupJob(write, self.rollup_state, self.commit_log.flush)
+        self.logs = LogTable(write, read, self.reader)
         self.spans = SpanTable(write, read)
         self.outbox = OutboxTable(write, read, target)
-        self.maintenance = Maintenance(
-            write, target, self.rollup_state, self._catalog, self._rollup_job, self.commit_log
-        )
+        self.maintenance = Maintenance(write, target, self.rollup_state, self.catalog, self.rollup_job, self.commit_log)
         self._bind_parts()
         if target.path is not None:
             self._warm(read)
 
     def _bind_parts(self) -> None:
         """Make methods of the parts methods of the store."""
-        catalog = self._catalog
+        catalog = self.catalog
         self.lacks_descriptor, self.find, self.names = catalog.lacks_descriptor, catalog.find, catalog.names
-        self.read = self._reader.read
+        self.read = self.reader.read
         lookup = self._lookup
         self.read_buckets, self.previous, self.last_times = lookup.read_buckets, lookup.previous, lookup.last_times
-        self.rolled_up_ranges, self.roll_up = self._rollup_job.rolled_up_ranges, self._rollup_job.roll_up
+        self.rolled_up_ranges, self.roll_up = self.rollup_job.rolled_up_ranges, self.rollup_job.roll_up
         maintenance = self.maintenance
         self.delete_job, self.erase = maintenance.delete_job, maintenance.erase
         self.backup, self.restore = maintenance.backup, maintenance.restore
@@ -138,7 +136,7 @@ class ClickHouseStore:
         journal = self.commit_log = Journal(target.path / _JOURNAL, insert)
         # Marks of the dead process that were not yet written are made again.
         journal.recover(
-            lambda rows: self.rollup_state.mark_before(rows.late_hours(self.rollup_state.intent())), self._catalog
+            lambda rows: self.rollup_state.mark_before(rows.late_hours(self.rollup_state.intent())), self.catalog
         )
         if journal.damaged:
             self._damage.refresh()
@@ -160,13 +158,13 @@ class ClickHouseStore:
         batches = [batch for batch in batches if len(batch)]
         if not batches or self.commit_log is None:
             return
-        missing = self._catalog.missing(batches, retention)
+        missing = self.catalog.missing(batches, retention)
         group = [SampleRuns.of(*one, retention) for one in zip(batches, missing.descriptors, strict=True)]
         intent = self.rollup_state.intent()
         hours = _late_hours(group, intent)
         before = self.rollup_state.mark_before(hours)
         self.commit_log.append(group)
-        self._catalog.note(missing)
+        self.catalog.note(missing)
         # A roll-up may have started since, and may have read before these samples were visible.
         intent_now = self.rollup_state.intent()
         hours = hours if intent_now == intent else _late_hours(group, intent_now)
@@ -178,7 +176,7 @@ class ClickHouseStore:
         if place == NEWEST and self.commit_log is not None:
             with suppress(JobmeterError):
                 self.commit_log.flush()
-        return self._catalog.live(since_ms, most, place)
+        return self.catalog.live(since_ms, most, place)
 
     def revision(self, jobs: Sequence[int]) -> None:
         """Return None: others may write to the same samples."""

@@ -249,7 +249,6 @@ def test_the_cursor_stays_on_its_row_when_others_move(fleet):
             await shown.until(lambda: shown.column("#ranks")[:1] == ["worker-2"])
             await shown.press("down")
             chosen = shown.table("#ranks").chosen
-            assert chosen in {"worker-0", "worker-1"}
             await shown.press("s", "r")
             assert shown.column("#ranks")[0] == "worker-3"
             assert shown.table("#ranks").chosen == chosen

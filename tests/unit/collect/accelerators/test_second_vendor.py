@@ -374,7 +374,7 @@ def words_of(module):
     documentation = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
         match node:
-            case ast.Constant(value=str(text)) if id(node) not in documentation:
+            case ast.Constant(value=str(text)) if id(node) not in documentation and not text.startswith("https://"):
                 yield text
             case ast.Name(id=name) | ast.Attribute(attr=name) | ast.alias(name=name) | ast.ImportFrom(module=str(name)):
                 yield name

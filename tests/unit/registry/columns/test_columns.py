@@ -215,7 +215,7 @@ def test_a_reader_behind_the_reported_changes_reads_every_job_again(two: tuple[R
     first = two[0]
     first.record("p", Records(jobs=[JobRecord(job_id="x")]), NOW)
     assert first.jobs(JobFilter(), NOW).total == 2
-    database = first._database
+    database = first.database
     with database.write() as connection:
         changes.notify(connection, recorded=[("p", "x")])
         newest = sa.select(sa.func.max(schema.job_changes.c.id)).scalar_subquery()
@@ -237,7 +237,7 @@ def test_old_words_of_changes_go(registry: Registry, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(changes, "KEEP_SECONDS", -10)
     for number in range(80):
         registry.record("p", Records(jobs=[JobRecord(job_id=f"j{number}")]), NOW)
-    with registry._database.read() as connection:
+    with registry.database.read() as connection:
         left = connection.scalar(sa.select(sa.func.count()).select_from(schema.job_changes)) or 0
     assert 0 < left <= 33
 
@@ -281,7 +281,7 @@ def test_texts_that_no_job_has_any_more_are_forgotten(url: str, monkeypatch: pyt
             assert registry.jobs(JobFilter(users=frozenset({f"user-{number}"})), NOW).total == 1
 
         def texts() -> int:
-            columns = registry._columns._table
+            columns = registry.columns._table
             return 99 if columns is None else len(columns.texts["user"].values)
 
         wait_until(lambda: texts() < 30, "columns that were read anew")
@@ -327,7 +327,7 @@ def test_a_server_that_starts_has_every_job_read_before_a_listing(url: str) -> N
     with closing(Registry(Database(url), Retention())) as registry:
         registry.record("p", Records(jobs=[JobRecord(job_id="j")]), NOW)
         registry.prepare()
-        wait_until(lambda: registry._columns._table is not None, "columns")
+        wait_until(lambda: registry.columns._table is not None, "columns")
         assert registry.jobs(JobFilter(), NOW).total == 1
 
 

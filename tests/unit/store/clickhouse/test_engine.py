@@ -284,14 +284,14 @@ def test_a_question_past_its_time_is_stopped(chdb_store):
         list(chdb_store.read(SeriesKeys.of([one]), slot.span, ReadBudget(seconds=0)))
     sql = "SELECT sleepEachRow(0.05) FROM numbers(1000) SETTINGS max_block_size = 1"
     with pytest.raises(QueryTimeoutError):
-        list(chdb_store._reader.blocks(sql, {}, readers.ReadMeter.of(ReadBudget(seconds=0.3))))
+        list(chdb_store.reader.blocks(sql, {}, readers.ReadMeter.of(ReadBudget(seconds=0.3))))
 
 
 def test_a_slow_question_does_not_hold_up_the_others(chdb_store):
     slot = Slot()
     one = slot.gauge()
     sql = "SELECT sleepEachRow(0.1) FROM numbers(100) SETTINGS max_block_size = 1"
-    stream = chdb_store._reader.blocks(sql, {}, readers.ReadMeter.of(ReadBudget(seconds=60)))
+    stream = chdb_store.reader.blocks(sql, {}, readers.ReadMeter.of(ReadBudget(seconds=60)))
     began = threading.Event()
 
     def read_slowly():

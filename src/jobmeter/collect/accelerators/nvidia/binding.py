@@ -49,7 +49,7 @@ class PynvmlLibrary:
         self._load = load or self._loader.load
         self._proc = proc_root
         self._clock = clock or SystemClock()
-        self._patience = patience
+        self.patience = patience
         self._calls: CallThread[Session | Failure | None] = CallThread("nvml")
         self._began: float | None = None
         self._looked = False
@@ -66,7 +66,7 @@ class PynvmlLibrary:
 
     def devices(self, now_ms: int | None = None) -> Sequence[PynvmlDevice]:
         """Return the GPUs, including those that cannot be opened."""
-        deadline = self._clock.monotonic() + self._patience * (1 if self._looked else _FIRST_LOOK)
+        deadline = self._clock.monotonic() + self.patience * (1 if self._looked else _FIRST_LOOK)
         self._looked = True
         for backoff in (self._retry, self._reopen):
             backoff.tick(now_ms)
@@ -98,7 +98,7 @@ class PynvmlLibrary:
             return False
         if session is not None:
             self._session = None
-            self._shut_down(session, self._patience)
+            self._shut_down(session, self.patience)
         self._calls.close()
         if not self._calls.wait(0):  # the shutdown has not returned
             return False
@@ -221,7 +221,7 @@ class PynvmlLibrary:
 
         A GPU that used up the time of opening must not leave the others busy with their lists.
         """
-        deadline = max(deadline, self._clock.monotonic() + self._patience * _LISTING)
+        deadline = max(deadline, self._clock.monotonic() + self.patience * _LISTING)
         asked = [device for device in self._devices if device.attached and device.begin(device.instances)]
         for device in asked:
             try:

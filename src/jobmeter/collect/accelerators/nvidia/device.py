@@ -11,7 +11,7 @@ from jobmeter.collect.accelerators.nvidia.api import Field, NvmlError, Reading
 from jobmeter.collect.accelerators.nvidia.codes import Failure, failure_of
 from jobmeter.collect.accelerators.threaded import ThreadedDevice
 from jobmeter.collect.accelerators.vendor import DeviceLostError, DeviceProcess
-from jobmeter.collect.accelerators.visible import Part
+from jobmeter.collect.accelerators.visible import Partition
 from jobmeter.model.device import pci_address
 from jobmeter.model.time import Clock
 
@@ -67,7 +67,7 @@ class Session:
 class MigInstance(NamedTuple):
     """MIG instance as its device lists it: ``slices`` of its GPU instance, ``memory`` in bytes."""
 
-    part: Part
+    part: Partition
     uuid: str
     name: str
     handle: Any
@@ -199,7 +199,7 @@ class PynvmlDevice(ThreadedDevice):
         )
         attributes = self._guarded(module.nvmlDeviceGetAttributes_v2, handle)
         return MigInstance(
-            Part(self.index, self.uuid, instance, place, ordinal),
+            Partition(self.index, self.uuid, instance, place, ordinal),
             text_of(self._guarded(module.nvmlDeviceGetUUID, handle)),
             text_of(self._guarded(module.nvmlDeviceGetName, handle)),
             handle,

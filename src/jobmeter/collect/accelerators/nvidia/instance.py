@@ -5,7 +5,7 @@ from typing import Any
 
 from jobmeter.collect.accelerators.nvidia.api import Field, NvmlError, Reading
 from jobmeter.collect.accelerators.nvidia.device import MigInstance, PynvmlDevice, Session
-from jobmeter.collect.accelerators.visible import Part
+from jobmeter.collect.accelerators.visible import Partition
 from jobmeter.model.time import Clock
 
 _EACH = 10_000
@@ -13,7 +13,7 @@ _EACH = 10_000
 _PLACES = 100
 
 
-def number_of(part: Part) -> int:
+def number_of(part: Partition) -> int:
     """Return the number of an instance, which no GPU and no other instance has."""
     return (part.parent + 1) * _EACH + part.instance * _PLACES + part.place
 

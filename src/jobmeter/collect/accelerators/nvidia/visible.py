@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from jobmeter.collect.accelerators.visible import (
     Numbered,
-    Part,
+    Partition,
     VisibleVariable,
     device_of_uuid,
     listed_devices,
@@ -58,7 +58,7 @@ def named_instances(entries: Sequence[str], devices: Sequence[Numbered]) -> list
     return found
 
 
-def id_of_part(part: Part) -> str:
+def id_of_part(part: Partition) -> str:
     """Return the name of an instance in the form of drivers before 470."""
     return f"{_MIG}{part.uuid}/{part.instance}/{part.place}"
 

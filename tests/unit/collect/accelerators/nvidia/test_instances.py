@@ -146,9 +146,9 @@ def test_a_lost_gpu_takes_its_instances_along_and_nobody_else(bench):
 
 
 def test_a_listing_that_hangs_holds_up_its_gpu_alone(bench):
-    bench.look()
+    bench = Bench(bench.driver, patience=0.05)
+    wait_until(lambda: ("gpu.sm.active", "gpu1:3", "", "") in bench.look(), "all answer")
     bench.devices[1].block(1, Call.MIG)
-    bench.nvml._patience = 0.05
     wait_until(lambda: ("gpu.power", "gpu2", "", "") in bench.look(), "the others go on")
     bench.devices[1].block(0, Call.MIG)
     wait_until(lambda: ("gpu.sm.active", "gpu1:3", "", "") in bench.look(), "it answers again")

@@ -9,7 +9,7 @@ from tests.unit.collect.gpus import Gpu, device_set
 from tests.unit.collect.trees import plant_process
 
 from jobmeter.collect.accelerators.nvidia.visible import container_devices, cuda_devices
-from jobmeter.collect.accelerators.visible import Part
+from jobmeter.collect.accelerators.visible import Partition
 from jobmeter.collect.base import Owner
 from jobmeter.collect.discover.environ import read_environment
 from jobmeter.collect.discover.member import Member, MembershipSource
@@ -122,7 +122,7 @@ def part(parent, instance, place, ordinal):
     return Gpu(
         100 + 10 * parent + ordinal,
         uuid,
-        part=Part(parent, f"GPU-{UUIDS[parent]}-a134-0fdd-0e01-23811fdbd293", instance, place, ordinal),
+        part=Partition(parent, f"GPU-{UUIDS[parent]}-a134-0fdd-0e01-23811fdbd293", instance, place, ordinal),
     )
 
 
