@@ -88,7 +88,7 @@ class Client:
         called page by page with the number received and the number of matches.
         """
         created_from = self._clock.now_ms() - parse_duration(since, "since") if since else None
-        found = Jobs()
+        found, known, offset = Jobs(), set[tuple[str, str]](), 0
         while limit is None or len(found) < limit:
             search = JobSearch(
                 states=_several(state),
@@ -97,17 +97,23 @@ class Client:
                 name=name,
                 project=self.project,
                 created_from=created_from,
-                limit=PAGE if limit is None else min(PAGE, limit - len(found)),
-                offset=len(found),
+                limit=PAGE if limit is None else min(PAGE, limit),
+                offset=offset,
             )
             page = self.api.jobs(search)
             worst = {(one.project, one.id): one for one in page.findings}
-            found.extend(Job(self.api, job, worst.get((job.project, job.id))) for job in page.jobs)
+            # A job that was created meanwhile moves the last jobs of a page to the next page.
+            fresh = {key: job for job in page.jobs if (key := (job.project, job.id)) not in known}
+            known.update(fresh)
+            found.extend(Job(self.api, job, worst.get(key)) for key, job in fresh.items())
             found.total = page.total
+            offset += len(page.jobs)
             if progress is not None:
-                progress(len(found), page.total if limit is None else min(limit, page.total))
-            if not page.jobs or len(found) >= page.total:
+                most = page.total if limit is None else min(limit, page.total)
+                progress(min(len(found), most), most)
+            if not fresh or offset >= page.total:
                 break
+        del found[len(found) if limit is None else limit :]
         return found
 
     def job(self, name: str = "last") -> Job:

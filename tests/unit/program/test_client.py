@@ -1,0 +1,51 @@
+"""``Client.jobs`` with a server that gets jobs between two pages."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobmeter.client.api import Api
+from jobmeter.client.bodies import JobList
+from jobmeter.model.job import Job as Record
+from jobmeter.program import client as module
+from jobmeter.program.client import Client
+
+
+class Server(Api):
+    """A list of jobs, newest first, that grows after each page."""
+
+    def __init__(self, transport, count, growth):
+        super().__init__(transport)
+        self.count, self.growth, self.searches = count, growth, []
+
+    def jobs(self, search):
+        self.searches.append(search)
+        newest_first = [Record(id=f"j{at}", project="p") for at in reversed(range(self.count))]
+        page = newest_first[search.offset or 0 :][: search.limit]
+        answer = JobList(jobs=page, total=self.count)
+        self.count += self.growth
+        return answer
+
+
+def listed(count, growth, limit=None):
+    client = Client("http://127.0.0.1:9", "key")
+    client.api = Server(client.api.transport, count, growth)
+    return client.jobs(limit=limit), client.api.searches
+
+
+@given(st.integers(0, 40), st.integers(0, 3), st.none() | st.integers(1, 50))
+def test_each_job_is_listed_once_however_many_are_created_meanwhile(count, growth, limit):
+    page, module.PAGE = module.PAGE, 5
+    try:
+        jobs, _ = listed(count, growth, limit)
+    finally:
+        module.PAGE = page
+    ids = [job.id for job in jobs]
+    assert ids == [f"j{at}" for at in range(count - 1, -1, -1)][:limit]
+
+
+def test_a_hundred_jobs_and_their_facts_are_one_request():
+    jobs, searches = listed(100, 0)
+    assert len(jobs.to_arrow()) == 100
+    assert "100 jobs" in repr(jobs)
+    assert jobs._repr_html_().count("<tr>") == 101
+    assert len(searches) == 1
