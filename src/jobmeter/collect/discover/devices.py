@@ -107,7 +107,8 @@ def claims(
 
     ``users`` are the members that compute on a device now; a device with users belongs only to them. ``members`` are
     all processes of jobs, for the devices that their environments name and their control groups permit. ``given`` are
-    allocations by the kubelet or a prolog: they take precedence over users, environments and groups.
+    allocations by the kubelet or a prolog: they take precedence over users, environments and groups. A device with
+    partitions belongs to nobody by an environment or a group, because its partitions compute.
     """
     found: dict[int, dict[Owner, DeviceClaim]] = {device.index: {} for device in devices.devices}
     for index, present in users.items():
@@ -118,7 +119,8 @@ def claims(
         for claim in some:
             found[index].setdefault(claim.owner, claim)
             used.add(index)
-    free = {index: by_owner for index, by_owner in found.items() if index not in used}
+    divided = {device.part.parent for device in devices.devices if device.part is not None}
+    free = {index: by_owner for index, by_owner in found.items() if index not in used | divided}
     _claim_visible(devices, free, members, permitted)
     whole = {device.index for device in devices.devices if device.part is None}
     _claim_permitted(whole, free, members, permitted)

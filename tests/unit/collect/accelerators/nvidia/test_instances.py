@@ -25,6 +25,16 @@ def bench(make_driver):
     return Bench(driver)
 
 
+class GroupsThatPermit:
+    """Control groups that let every process open one GPU, with its instances."""
+
+    def __init__(self, index):
+        self.index = index
+
+    def permitted(self, _member, devices, _now_ms):
+        return [one.index for one in devices if self.index == (one.part.parent if one.part else one.index)]
+
+
 def metrics_of(look, device):
     return {metric for metric, name, *_ in look if name == device}
 
@@ -89,6 +99,20 @@ def test_an_idle_instance_belongs_to_the_job_whose_environment_names_it(bench):
     bench.members.others = [member("j", devices=(("CUDA_VISIBLE_DEVICES", uuid),))]
     bench.look()
     assert [(one[0], one[2], one[6]) for one in bench.allocations()] == [("j", "gpu1:3", "environment")]
+
+
+@pytest.mark.parametrize("variables", [(), (("SLURM_STEP_GPUS", "1"),)], ids=["group", "environment"])
+def test_a_job_on_an_instance_has_the_instance_alone(bench, variables):
+    """Its group permits the whole GPU, because groups list whole devices."""
+    bench = Bench(bench.driver, groups=GroupsThatPermit(1))
+    bench.by_pid[7] = member("j", devices=variables)
+    bench.members.others = [bench.by_pid[7]]
+    bench.devices[1].run((7, 10))
+    bench.devices[1].run_in(0)
+    bench.look()
+    look = bench.look()
+    assert {(one[0], one[2]) for one in bench.allocations()} == {("j", "gpu1:3")}
+    assert {job for metric, device, job, _ in look if (metric, device) == ("gpu.power", "gpu1")} == {""}
 
 
 def test_the_kubelets_ids_of_instances(bench):
