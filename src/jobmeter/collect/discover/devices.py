@@ -176,24 +176,27 @@ class AllocationTracker:
     def __init__(self, place: NodeIdentity, device_name: DeviceName) -> None:
         self._place = place
         self._device_name = device_name
-        self._open: dict[tuple[Owner, int], tuple[int, DeviceClaim]] = {}
+        self._open: dict[tuple[Owner, str], tuple[int, DeviceClaim]] = {}
         self._news: list[tuple[Owner, AllocationRecord]] = []
 
     def update(self, now_ms: int, found: Mapping[int, Sequence[DeviceClaim]]) -> None:
-        """Update with the current claims on the devices that could be read."""
-        present = {(claim.owner, index): claim for index, some in found.items() for claim in some}
+        """Update with the current claims on all devices. Nobody has a device that has disappeared.
+
+        Intervals are kept by name: the driver numbers the other devices anew when one disappears.
+        """
+        present = {(claim.owner, self._device_name(index)): claim for index, some in found.items() for claim in some}
         for key, claim in present.items():
             start, before = self._open.get(key, (now_ms, None))
             if before != claim:
                 self._open[key] = (start, claim)
                 self._report(key[1], start, claim, None)
-        for key in [key for key in self._open if key[1] in found and key not in present]:
+        for key in [key for key in self._open if key not in present]:
             start, claim = self._open.pop(key)
             self._report(key[1], start, claim, max(start, now_ms))
 
     def close(self, now_ms: int) -> None:
         """End every interval when the jobs are over."""
-        self.update(now_ms, {index: [] for _, index in self._open})
+        self.update(now_ms, {})
 
     def records(self, now_ms: int) -> Records:  # noqa: ARG002 - every interval has its own times
         """Return the allocations since the last call."""
@@ -204,12 +207,12 @@ class AllocationTracker:
         project = self._place.project or None
         return Records(jobs=[JobRecord(job_id=job, project=project, allocations=some) for job, some in by_job.items()])
 
-    def _report(self, index: int, start: int, claim: DeviceClaim, end: int | None) -> None:
+    def _report(self, device: str, start: int, claim: DeviceClaim, end: int | None) -> None:
         record = AllocationRecord(
             replica=claim.owner.replica,
             node=self._place.node,
             cluster=self._place.cluster,
-            device=self._device_name(index),
+            device=device,
             start=start,
             end=end,
             rank=claim.rank,

@@ -275,7 +275,9 @@ def test_cards_that_return_under_other_numbers_are_the_devices_of_their_addresse
     for number, bus in enumerate((0x10, 0x20)):
         tree, target = card(number, bus)
         link = node.folder(number).parent
-        plant(tmp_path, {name.replace(f"sys/class/drm/card{number}/device", target): text for name, text in tree.items()})
+        plant(
+            tmp_path, {name.replace(f"sys/class/drm/card{number}/device", target): text for name, text in tree.items()}
+        )
         (tmp_path / target / "gpu_busy_percent").write_text(str(bus))
         link.mkdir(parents=True)
         (link / "device").symlink_to(tmp_path / target)
