@@ -21,7 +21,7 @@ from jobmeter.model.time import MINUTE, SECOND, TimeRange
 from jobmeter.query.buckets import BucketedSeries, read
 from jobmeter.query.faults import NodeFault, node_faults
 from jobmeter.query.idle import HOLD_MS, IDLE
-from jobmeter.query.inventory import Inventory, device_states, named_devices
+from jobmeter.query.inventory import Inventory, device_states, divided_devices, named_devices
 from jobmeter.query.meter import Meter
 from jobmeter.query.nodes import SILENT_MS, NodeState, machines, state_of, visible_nodes
 from jobmeter.query.permitted import permitted_jobs, permitted_series
@@ -193,7 +193,7 @@ def _measure(source: Source, meter: Meter, series: Sequence[Series], now_ms: int
 
 def _node(node: Node, found: _Found, inventory: Inventory, silent_ms: int, now_ms: int) -> FleetNode:
     place = (node.cluster, node.name)
-    names = {*named_devices(node.info), *found.devices.get(place, ())}
+    names = {*named_devices(node.info), *found.devices.get(place, ())} - divided_devices(node.info)
     states = device_states(node.info)
     devices = [
         replace(_device(node, name, found, inventory, now_ms), state=states.get(name, ""))

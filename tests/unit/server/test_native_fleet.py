@@ -75,7 +75,20 @@ def test_a_device_that_cannot_be_measured_says_why(server):
     assert found["n2", "gpu2"] == {"device": "gpu2", "type": 0, "state": "no permission"}
 
 
-@pytest.mark.parametrize("listed", [["gpu0"], [{"device": "gpu0", "state": ["odd"]}], [{}], {"gpu0": "lost"}, "gpu0"])
+def test_a_gpu_with_partitions_counts_as_its_partitions_alone(server):
+    """No job can have the whole GPU, which would seem to be free."""
+    fill(server)
+    split = node("n2", "rg-2")
+    split["info"]["devices"][0]["uuid"] = "GPU-0"
+    split["info"]["devices"] += [{"device": f"gpu0:{at}", "name": "MIG 1g", "parent": "GPU-0"} for at in (3, 4)]
+    assert server.call("POST", "/jobs", {"nodes": [split]}).status == 200
+    found = devices(server.call("GET", "/fleet").json())
+    assert [device for name, device in found if name == "n2"] == ["gpu0:3", "gpu0:4", "gpu1"]
+
+
+@pytest.mark.parametrize(
+    "listed", [["gpu0"], [{"device": "gpu0", "state": ["odd"]}], [{"parent": 1}], [{}], {"gpu0": "lost"}, "gpu0"]
+)
 def test_whatever_a_record_says_of_devices_is_no_error(server, listed):
     record = {"name": "n1", "info": {"devices": listed}}
     assert server.call("POST", "/jobs", {"nodes": [record]}).status == 200
