@@ -152,6 +152,19 @@ def test_instances_that_come_and_go_are_found_without_a_restart(bench):
     assert bench.events() == [], "instances are removed on purpose"
 
 
+def test_instances_stay_while_one_of_them_cannot_be_listed(bench):
+    bench.by_pid[9] = member("k")
+    bench.devices[1].run((9, 30))
+    bench.devices[1].run_in(2)
+    bench.look()
+    bench.allocations()
+    bench.devices[1].fail(999, Call.UUID)
+    look = bench.look()
+    assert {device for _, device, *_ in look} == {"gpu0", "gpu1", "gpu2", "gpu1:3", "gpu1:5", "gpu1:5:1"}
+    assert bench.allocations() == []
+    assert bench.driver.misuse == 0
+
+
 def test_a_lost_gpu_takes_its_instances_along_and_nobody_else(bench):
     bench.look()
     bench.devices[1].fail(15)
