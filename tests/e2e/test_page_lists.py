@@ -210,6 +210,7 @@ def test_the_palette_takes_the_place_of_the_list_of_keys(viewer):
     page.wait_for_selector("dialog.keylist[open]")
     page.keyboard.press("Control+k")
     page.wait_for_selector("dialog.keylist", state="detached")
+    page.wait_for_selector("dialog.palette[open] [role=option]")
     page.keyboard.type("tra")
     page.wait_for_selector(".palette [aria-selected=true] b:has-text('tra')")
     page.keyboard.press("Enter")
