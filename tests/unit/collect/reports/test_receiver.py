@@ -186,6 +186,39 @@ def test_the_most_trusted_source_of_a_name_counts():
     assert values(reports)["app.loss"] == [1.0, 2.0]
 
 
+def test_steps_of_late_lines_do_not_disturb_those_that_the_program_logs():
+    reports = make()
+    reporter = Reporter(OWNER)
+    at = SystemClock().now_ms() - 60_000
+    for step in range(1, 51):
+        logged = ReportedPoint(at + step * 1_000, step, {"loss": 1.0, "tokens": 10.0})
+        reports.add(reporter, ReportSource.LOG, [logged])
+        if step % 10 == 0:  # a pipe holds lines back, and then there are many at once
+            lines = [ReportedPoint(at + step * 1_000 + 1, late, {"lr": 0.1}) for late in range(step - 9, step)]
+            reports.add(reporter, ReportSource.LINES, lines)
+    found = values(reports)
+    assert found["app.step"] == [float(step) for step in range(1, 51)]
+    assert (found["app.step_time"], found["app.tokens_per_second"]) == ([1.0], [10.0])
+    assert found["app.lr"]
+
+
+def test_names_without_a_series_are_not_held():
+    reports = make()
+    for turn in range(20):
+        reports.receive(PID, message(points=[[now(), None, {f"{turn}.{at}" + "n" * 400: 1.0 for at in range(120)}]]))
+    (replica,) = reports._replicas.values()
+    assert len(replica.sources) == receiver.MOST_NAMES
+    assert max(map(len, replica.sources)) <= 256
+
+
+def test_a_fact_whose_name_is_changed_counts_once_and_can_change():
+    reports = make()
+    reports.receive(PID, message(meta={f"optim/{at}": "v" for at in range(receiver.MOST_META)}))
+    reports.receive(PID, message(meta={"optim/0": "w"}))
+    (job,) = reports.records(0).jobs
+    assert job.extra["program"]["optim_0"] == "w"
+
+
 def test_statsd_becomes_gauges_totals_means_and_counts():
     reports = make()
     reports.receive(
