@@ -105,6 +105,8 @@ class ProgramReports:
         """Messages of processes that belong to no job that is measured here."""
         self.damaged = 0
         """Messages that could not be read."""
+        self.is_closed = False
+        """True once no report arrives any more, so that a collection returns all values."""
         self._place = place
         self._clock = clock
         self._reporters = Reporters(member_of, proc_root)
@@ -145,7 +147,7 @@ class ProgramReports:
                 self._add(
                     Reporter(owner, labels), ReportSource.LINES, [ReportedPoint(now_ms, None, values)], 0, derived=True
                 )
-            samples = self._take(MOST_IN_TURN)
+            samples = self._take(MOST_WAITING if self.is_closed else MOST_IN_TURN)
             for owner, replica in self._replicas.items():
                 if replica.changed:
                     replica.changed = False

@@ -16,7 +16,7 @@ from tests.waiting import wait_until
 from jobmeter.collect.base import NodeIdentity, Owner
 from jobmeter.collect.clock import SampleClock, elapsed_ns
 from jobmeter.collect.discover.member import Member, MembershipSource
-from jobmeter.collect.reports import receiver
+from jobmeter.collect.reports import datagrams, receiver
 from jobmeter.collect.reports.datagrams import DatagramSocket
 from jobmeter.collect.reports.receiver import ProgramReports, ReportSource
 from jobmeter.collect.reports.reporter import ReportedPoint, Reporter
@@ -161,6 +161,17 @@ def test_values_a_second_are_bounded_and_the_rest_is_counted():
         dropped = found.get("app.dropped", [dropped])[-1]
     assert stored + dropped == total
     assert dropped > 0
+
+
+def test_the_last_collection_returns_all_that_waits():
+    reports = make(lambda pid: Member(owner=Owner("j", f"worker-{pid}"), source=MembershipSource.TAGS, rank=pid))
+    for pid in range(3):
+        for begin in range(0, 15_000, 1_000):
+            sent = [[now() - 15_000 + begin + more, None, {"x": 1.0}] for more in range(1_000)]
+            reports.receive(pid + 2**22, message(points=sent))
+    assert len(reports.collect(SystemClock().now_ms())) < 45_000
+    reports.is_closed = True
+    assert sum(series.metric == "app.x" for series, *_ in reports.collect(SystemClock().now_ms())) >= 25_000
 
 
 def test_events_and_facts_are_bounded():
@@ -308,6 +319,23 @@ def test_the_kernel_says_who_sends_and_nobody_can_say_otherwise(folder):
         DatagramSocket(path, lambda _pid, _data: None)
     receiving.stop()
     assert not (folder / "s").exists()
+
+
+def test_sockets_of_killed_runs_are_removed_and_those_of_other_containers_stay(folder, monkeypatch):
+    monkeypatch.setattr(datagrams.places, "own_folder", lambda _user: str(folder / "own"))
+    before = os.umask(0o077)
+    try:
+        place = datagrams.run_socket(2**22 + 1)  # no process here has this number
+    finally:
+        os.umask(before)
+    assert (folder / "own").stat().st_mode & 0o777 == 0o755
+    receiving = DatagramSocket(place, lambda _pid, _data: None)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as one:
+        one.bind(str(folder / "own" / f"run-{PID}.sock"))
+    other = datagrams.run_socket(2**22 + 1)
+    assert [str(path) for path in (folder / "own").iterdir()] == [place]
+    DatagramSocket(other, lambda _pid, _data: None).stop()
+    receiving.stop()
 
 
 def test_a_socket_that_a_killed_process_left_is_replaced(folder):
