@@ -215,6 +215,8 @@ class ProgramReports:
         for line in lines:
             if isinstance(line, statsd.StatsdEvent):
                 self._event(reporter, now_ms, line.level, line.title, line.text)
+            elif not self._statsd.has_room(reporter, line):
+                self._add(reporter, ReportSource.STATSD, (), 1)
             elif (point := self._statsd.take(reporter, line)) is not None:
                 name, value, step, labels = point
                 self._add(reporter, ReportSource.STATSD, [ReportedPoint(now_ms, step, {name: value}, labels)], 0)

@@ -16,7 +16,7 @@ from tests.waiting import wait_until
 from jobmeter.collect.base import NodeIdentity, Owner
 from jobmeter.collect.clock import SampleClock, elapsed_ns
 from jobmeter.collect.discover.member import Member, MembershipSource
-from jobmeter.collect.reports import datagrams, receiver
+from jobmeter.collect.reports import datagrams, receiver, statsd
 from jobmeter.collect.reports.datagrams import DatagramSocket
 from jobmeter.collect.reports.receiver import ProgramReports, ReportSource
 from jobmeter.collect.reports.reporter import ReportedPoint, Reporter
@@ -247,6 +247,34 @@ def test_statsd_becomes_gauges_totals_means_and_counts():
     assert found["app.n"] == [9.0]
     assert found["app.n_per_second"][0] > 0
     assert "app.t" not in found
+
+
+@pytest.mark.parametrize("kind", ["c", "ms", "s", "g"])
+def test_metrics_of_statsd_are_bounded_for_each_replica(kind):
+    owners = {PID + at: Owner("j", f"worker-{at}") for at in range(2)}
+    reports = make(lambda pid: Member(owner=owners[pid], source=MembershipSource.TAGS, rank=0))
+    for at in range(statsd.MOST_KEYS + 9):
+        reports.receive(PID, f"m{at}:1|{kind}|#part:{'x' * 5_000}".encode())
+    reports.receive(PID + 1, f"other:1|{kind}".encode())
+    found = {(one.replica, one.metric): value for one, _, value in reports.collect(SystemClock().now_ms())}
+    assert ("worker-1", "app.other") in found
+    assert found["worker-0", "app.dropped"] >= 9
+    (tag,) = {tag for keys in reports._statsd._keys.values() for _, (_, _, tags) in keys for tag in tags}
+    assert len(tag[1]) == 400
+
+
+def test_values_of_timers_and_members_of_sets_are_bounded_for_a_replica(monkeypatch):
+    monkeypatch.setattr(statsd, "MOST_TIMES", 5)
+    monkeypatch.setattr(statsd, "MOST_MEMBERS", 5)
+    reports = make()
+    for turn in range(2):
+        reports.receive(PID, b"a:1:2:3:4|ms\nb:1:9|h\nc:7|d\nu:a:b:c:d|s\nu:a|s\nv:e:f|s")
+        found = values(reports, turn)
+        assert (found["app.a_count"], found["app.b_count"], found["app.c_count"]) == ([4.0], [2.0], [1.0])
+        assert (found["app.b"], found["app.b_max"], found["app.b_p95"]) == ([5.0], [9.0], [1.0])
+        assert found["app.c"] == [7.0]
+        assert "app.c_p95" not in found
+        assert (found["app.u"], found["app.v"]) == ([4.0], [1.0])
 
 
 def test_tokens_and_the_share_of_the_peak_follow_from_the_reports():
