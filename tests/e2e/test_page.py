@@ -248,17 +248,17 @@ def test_a_running_job_is_followed_live(viewer, server):
 
 
 def test_the_log_is_searched(viewer):
-    page = viewer.open("jobs/failed-1", ".log .line")
-    assert page.locator(".log .line").count() == 5
+    page = viewer.open("jobs/failed-1", "#logs .line")
+    assert page.locator("#logs .line").count() == 5
     page.fill("[aria-label='Search in the log']", "step 3")
-    wait_for_page(page, "document.querySelectorAll('.log .line').length === 1")
-    assert page.inner_text(".log mark") == "step 3"
+    wait_for_page(page, "document.querySelectorAll('#logs .line').length === 1")
+    assert page.inner_text("#logs mark") == "step 3"
     # In the language of searches: whole words and patterns of them, where the text above is found anywhere.
     page.fill("[aria-label='Search in the log']", "st?p 3 | nothing*")
-    wait_for_page(page, "document.querySelectorAll('.log .line').length === 1")
-    wait_for_page(page, "document.querySelectorAll('.log mark').length === 0")
+    wait_for_page(page, "document.querySelectorAll('#logs .line').length === 1")
+    wait_for_page(page, "document.querySelectorAll('#logs mark').length === 0")
     page.fill("[aria-label='Search in the log']", "*")
-    wait_for_page(page, "document.querySelectorAll('.log .line').length === 5")
+    wait_for_page(page, "document.querySelectorAll('#logs .line').length === 5")
     page.fill("[aria-label='Search in the log']", "severity>=loud")
     page.wait_for_selector("#logs .problem:has-text('level>=warning')")
 

@@ -12,7 +12,7 @@ from threading import Lock
 from jobmeter.collect.base import NodeIdentity
 from jobmeter.model.event import Level
 from jobmeter.model.record import Records
-from jobmeter.model.time import NS_PER_MS, Clock
+from jobmeter.model.time import NS_PER_MS, SECOND, Clock
 
 _SECOND_NS = 1_000_000_000
 STEP_NS = _SECOND_NS
@@ -94,6 +94,14 @@ class SampleClock:
     def at_elapsed_ms(self, milliseconds: int) -> int:
         """Convert milliseconds since the start of the machine to milliseconds since the epoch."""
         return self._offset.value_ns // NS_PER_MS + milliseconds
+
+    def wall_offset_ms(self) -> int:
+        """Return the milliseconds to add to a time of the wall clock: whole seconds, 0 while the clocks agree.
+
+        Both clocks are read one after the other, so an exact difference would give a value that is sent twice two
+        times.
+        """
+        return round((self.now_ms() - self._wall.now_ms()) / SECOND) * SECOND
 
     def stamp(self, *, needed: bool = False) -> int | None:
         """Observe, and return a time for new samples, later than the previous one.

@@ -1,5 +1,6 @@
 """The input of rules: one job's record, arrays, events and lines, read once for all of them."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
@@ -22,6 +23,14 @@ _WINDOWS = 5
 """Windows in a hold time over which a level is averaged."""
 _FEW = 4
 """Replicas of a node that are named beside it, at most; of more their number is."""
+_INTERACTIVE_TYPE = re.compile(r"notebook|jupyter|interactive|(?<![a-z])(?:dsw|ide|workbench)(?![a-z])", re.IGNORECASE)
+_INTERACTIVE_COMMAND = re.compile(
+    r"(?:^|[\s/])(?:jupyter(?!-?\s*(?:nbconvert|execute|run)\b)(?:-\w+|hub-singleuser)?|code-server|openvscode-server|rserver)"
+    r"(?=\s|$)|(?:^|[\s/])ipython3?\s*$"
+    r"|(?:^|[\s/])python[\d.]*\s+(?:-[a-zA-Z]+\s+)*-m\s+(?:notebook|jupyter(?:lab)?|ipykernel(?:_launcher)?|IPython)(?=\s|$)"
+    r"|^\s*(?:\S*/)?(?:ba|z|da)?sh(?:\s+-[il]+)*\s*$"
+)
+"""A type or a command of jobs that wait for a person."""
 Addresses = Mapping[tuple[str, str], str]
 """By node and address on the bus (``pci_address``) the name of a device: ``gpu2``."""
 
@@ -68,8 +77,13 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @property
     def may_hang(self) -> bool:
-        """False for a job that has succeeded, has not started, or may have ended unobserved."""
-        return self.job.state in {JobState.RUNNING, JobState.FAILED, JobState.STOPPED}
+        """False for a job that has succeeded, has not started, waits for a person, or may have ended unobserved."""
+        return self.job.state in {JobState.RUNNING, JobState.FAILED, JobState.STOPPED} and not self.is_interactive
+
+    @property
+    def is_interactive(self) -> bool:
+        """True for a notebook or a shell, which does nothing while nobody types."""
+        return bool(_INTERACTIVE_TYPE.search(self.job.type) or _INTERACTIVE_COMMAND.search(self.job.command))
 
     @property
     def subject(self) -> Subject:

@@ -77,6 +77,18 @@ def test_a_step_of_six_seconds_moves_no_stamp(machine, clock, step):
     assert [change.reason for change in clock.changes()] == ["ClockStepped", "ClockReturned"]
 
 
+@pytest.mark.parametrize("step", [0.0, 0.3, -0.3, 120.0, -6 * HOUR])
+def test_one_time_of_the_wall_clock_becomes_one_time_of_samples(machine, clock, step):
+    """A value that is sent again has the same time, though both clocks go on between two readings."""
+    tick(machine, clock)
+    machine.error = step
+    found = set()
+    for _ in range(50):
+        machine.elapsed += 0.000_73
+        found.add(clock.wall_offset_ms())
+    assert found == {-round(step) * 1000}
+
+
 @pytest.mark.parametrize("step", [6 * HOUR, 120.0, -6 * HOUR])
 def test_a_lasting_step_is_followed_and_its_return_immediately(machine, clock, step):
     tick(machine, clock, count=10)

@@ -88,6 +88,39 @@ def test_a_hang_is_found_with_its_beginning_and_nothing_else_is(kind, seed, rank
         assert found(sampled.findings_while_running()) == [("hang_hw", "j")]
 
 
+@pytest.mark.parametrize(
+    ("job_type", "command", "is_interactive"),
+    [
+        ("Notebook", "", True),
+        ("dsw", "", True),
+        ("", "jupyter lab --ip=0.0.0.0 --port 8888", True),
+        ("", "/opt/conda/bin/jupyter-notebook", True),
+        ("", "jupyterhub-singleuser", True),
+        ("", "python3 -m ipykernel_launcher -f kernel.json", True),
+        ("", "/usr/bin/python3.11 -u -m jupyterlab", True),
+        ("", "ipython", True),
+        ("", "code-server --auth none", True),
+        ("", "/bin/bash -l", True),
+        ("PyTorchJob", "python train.py", False),
+        ("", "jupyter nbconvert --execute a.ipynb", False),
+        ("", "jupyter-execute a.ipynb", False),
+        ("", "bash train.sh", False),
+        ("", "bash -c 'python train.py'", False),
+        ("", "python -m notebook_trainer", False),
+        ("", "python train.py --name jupyter.py", False),
+        ("SideJob", "", False),
+    ],
+)
+def test_a_job_that_waits_for_a_person_does_not_hang(job_type, command, is_interactive):
+    levels, metrics = KINDS["idle devices"]
+    job = Training(np.random.default_rng(1), 2, 15, 60, metrics, JobState.RUNNING)
+    sampled = hanging(job, levels, NOW - 20 * MINUTE)
+    view = sampled.view
+    sampled.registry.add_job(replace(view.job, type=job_type, command=command), view.replicas, view.allocations)
+    names = {rule for rule, _ in found(sampled.findings())}
+    assert ("hang_hw" in names) is not is_interactive
+
+
 @settings(max_examples=30, deadline=None)
 @given(
     st.sampled_from(sorted(KINDS)),

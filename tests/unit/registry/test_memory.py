@@ -104,7 +104,7 @@ def test_a_retention_that_expired_is_used_while_the_database_does_not_answer(reg
     assert registry.retention("p") == registry.memory.retention("p") == own
     monkeypatch.setattr(memory, "time", SimpleNamespace(monotonic=lambda: float("inf")))
     assert registry.memory.retention("p") is None
-    monkeypatch.setattr(registry, "_database", _Away())
+    monkeypatch.setattr(registry, "database", _Away())
     assert registry.retention("p") == own
     with pytest.raises(UnavailableError):
         registry.retention("q")

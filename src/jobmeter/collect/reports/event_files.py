@@ -9,7 +9,7 @@ from jobmeter.collect.base import Samples
 from jobmeter.collect.clock import SampleClock
 from jobmeter.collect.reports.receiver import ProgramReports, ReportSource
 from jobmeter.collect.reports.reporter import ReportedPoint, Reporter
-from jobmeter.model.time import SECOND, SystemClock
+from jobmeter.model.time import SECOND
 from jobmeter.wire.tfevents import EventFileReader
 
 MOST_FILES = 256
@@ -49,7 +49,6 @@ class EventFileCollector:
         self._reports = reports
         self._processes = processes
         self._clock = clock
-        self._wall = SystemClock()
         self._every_ms = every_ms
         self._proc = proc_root
         self._due_ms = 0
@@ -62,7 +61,7 @@ class EventFileCollector:
             for process in self._processes():
                 self._find(process, now_ms)
         left = MOST_BYTES
-        offset_ms = self._clock.now_ms() - self._wall.now_ms()
+        offset_ms = self._clock.wall_offset_ms()
         for key, file in list(self._files.items()):
             left -= self._read(file, left, offset_ms)
             if file.reader.damaged or now_ms - file.last_ms > max(_ENDED_MS, 3 * self._every_ms):

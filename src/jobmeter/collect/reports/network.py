@@ -17,7 +17,7 @@ from jobmeter.collect.reports.receiver import ProgramReports, ReportSource
 from jobmeter.collect.reports.reporter import ReportedPoint
 from jobmeter.collect.reports.statsd import STEP_TAG
 from jobmeter.errors import InvalidRequestError
-from jobmeter.model.time import NS_PER_MS, SystemClock
+from jobmeter.model.time import NS_PER_MS
 from jobmeter.wire.otlp import points
 
 LOOPBACK = "127.0.0.1"
@@ -161,7 +161,6 @@ class OtlpPort:
         self._owners = owners
         self._reports = reports
         self._clock = clock
-        self._wall = SystemClock()
         self._server = _MetricsServer(port, self._take)
         self._thread = Thread(target=self._server.serve_forever, args=(0.2,), name="otlp", daemon=True)
 
@@ -196,7 +195,7 @@ class OtlpPort:
             self._reports.damaged += 1
             return 400, error.message
         # Times are of the wall clock; samples have the clock of this measurement.
-        offset_ms = self._clock.now_ms() - self._wall.now_ms()
+        offset_ms = self._clock.wall_offset_ms()
         grouped: defaultdict[tuple[int, float | None, tuple[tuple[str, str], ...]], dict[str, float]]
         grouped = defaultdict(dict)
         for one in found.numbers:

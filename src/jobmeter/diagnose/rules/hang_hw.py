@@ -218,7 +218,8 @@ def _evidence(still: Sequence[Still], start: int) -> Iterator[Evidence]:
 RULE = Rule(
     name="hang_hw",
     title="Hang hardware",
-    sees="Replicas that worked before move no data and use no CPU, or spin, and their devices stay at one level.",
+    sees="Replicas that worked before move no data and use no CPU, or spin, and their devices stay at one level. "
+    "Notebooks and shells, which wait for a person, are left out.",
     advice="Look where each rank is (jobmeter diagnose JOB --stacks): a lock, a collective, a dead mount.",
     source="https://github.com/NVIDIA/nvidia-resiliency-ext",
     find=find,

@@ -43,10 +43,11 @@ def test_what_is_appended_is_read_also_after_the_file_was_removed(tmp_path):
     with path.open("wb", buffering=0) as file, followed(file.fileno()) as (_, follow):
         file.write(START + scalar(1))
         assert follow()["app.loss"] == [1.0]
-        file.write(scalar(2, 0.5)[:-3])
+        second = scalar(2, 0.5)
+        file.write(second[:-3])
         assert "app.loss" not in follow()
         path.unlink()
-        file.write(scalar(2, 0.5)[-3:])
+        file.write(second[-3:])
         assert follow()["app.loss"] == [0.5]
 
 
