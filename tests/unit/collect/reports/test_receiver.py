@@ -213,7 +213,7 @@ def test_steps_of_late_lines_do_not_disturb_those_that_the_program_logs():
     assert found["app.lr"]
 
 
-def test_names_without_a_series_are_not_held():
+def test_the_number_and_length_of_names_are_bounded():
     reports = make()
     for turn in range(20):
         reports.receive(PID, message(points=[[now(), None, {f"{turn}.{at}" + "n" * 400: 1.0 for at in range(120)}]]))
