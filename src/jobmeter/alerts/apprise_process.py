@@ -6,6 +6,7 @@ connections to other addresses, redirects to them, datagrams and programs.
 
 import ipaddress
 import logging
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -77,12 +78,13 @@ class _Guard:
 
     def __init__(self, policy: DestinationPolicy) -> None:
         self._policy = policy
-        self._hosts: set[str] = set()
+        self._host = ""
+        """Newest name that was looked up: a connection follows its own look-up."""
         self.refusal = ""
 
     def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event == "socket.getaddrinfo":
-            self._hosts.add(str(arguments[0]))
+            self._host = os.fsdecode(arguments[0] or "")
         elif event == "socket.connect":
             self._check(arguments[1])
         elif event == "subprocess.Popen" or event in _REFUSED:
@@ -95,9 +97,10 @@ class _Guard:
         except ValueError:
             self._refuse(f"the settings do not allow the address {host}")
             return
-        if not any(self._policy.allows(name, found) for name in {*self._hosts, host}):
-            names = ", ".join(sorted(self._hosts - {host}))
-            self._refuse(f"the settings do not allow the address {host}" + f" of {names}" * bool(names))
+        # A redirect leads to another name, which must be allowed itself.
+        if not self._policy.allows(self._host or host, found):
+            names = "" if self._host in {"", host} else f" of {self._host}"
+            self._refuse(f"the settings do not allow the address {host}{names}")
 
     def _refuse(self, reason: str) -> None:
         self.refusal = self.refusal or reason

@@ -24,6 +24,7 @@ _FIELDS = ("times", "weekdays", "days_of_month", "months", "years", "location")
 _TIME = re.compile(r"([01]\d|2[0-3]):([0-5]\d)|24:00")
 _HOUR = 60
 _DAY = 24 * _HOUR
+_LONGEST_MONTH = 31
 Bounds = tuple[int, int]
 """First and last member of a range."""
 
@@ -129,9 +130,10 @@ def _range(field: Field, read: Callable[[Field, str], int]) -> Bounds:
     if len(parts) > 2:
         field.fail("VALUE or START:END is needed")
     first, last = read(field, parts[0].strip()), read(field, parts[-1].strip())
-    if (first < 0) is not (last < 0):
-        field.fail("both days must count from the same end of the month")
-    if first > last:
+    if first < 0 < last:
+        field.fail("the end counts from the start of the month, but the start from its end; write two ranges")
+    start, end = _from_start((first, last), _LONGEST_MONTH) if last < 0 else (first, last)
+    if start > end:
         field.fail("the end comes before the start; write two ranges")
     return first, last
 

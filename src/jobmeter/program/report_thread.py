@@ -6,7 +6,7 @@ reports: a fork while another thread imports a module would leave that module lo
 
 import threading
 from collections import deque
-from time import monotonic
+from time import monotonic, sleep
 
 from jobmeter.program.sockets import Sockets
 from jobmeter.wire.program import places
@@ -27,6 +27,8 @@ _LEAD_MS = 200
 """Longest lead of a value's time over its call, where many calls come within a millisecond."""
 _LAST_SECONDS = 0.5
 """Longest wait at the end of the program."""
+_PAUSE = 0.002
+"""Seconds between two attempts to send into a full socket, while somebody waits."""
 _NS_PER_MS = 1_000_000
 _LONGEST, _LONGEST_FACT, _LONGEST_MESSAGE = 200, 500, 4_000
 _MOST_TEXT = places.MOST_BYTES - 100
@@ -49,7 +51,7 @@ class ReportThread:
         self.dropped = 0
         self._events: deque[tuple[int, str, str, str]] = deque(maxlen=MOST_NOTES)
         self._meta: dict[str, object] = {}
-        self._meta_sent = True
+        self._meta_due: dict[str, None] = {}
         self._names: dict[object, str] = {}
         self.pending: deque[tuple[str, int]] = deque()
         self.sockets.close()
@@ -58,6 +60,7 @@ class ReportThread:
         self._wake = threading.Event()
         self._idle = threading.Event()
         self._stopping = False
+        self._until = 0.0
         self._last_ms = -1
 
     def note_meta(self, facts: "dict[str, object]") -> None:
@@ -65,7 +68,7 @@ class ReportThread:
         for name, fact in facts.items():
             if name in self._meta or len(self._meta) < _MOST_META:
                 self._meta[name] = fact
-        self._meta_sent = False
+                self._meta_due[name] = None
         self.start()
 
     def note_event(self, event: tuple[int, str, str, str]) -> None:
@@ -80,6 +83,10 @@ class ReportThread:
         if self.thread is not None or not self._starting.acquire(blocking=False):
             return
         try:
+            if self._stopping:  # a handler at the program's end reports after the thread
+                self.turn(due=True)
+                self.sockets.close()
+                return
             import atexit  # noqa: PLC0415 - see the module
             import json  # noqa: F401, PLC0415 - see the module
             import socket  # noqa: F401, PLC0415 - see the module
@@ -96,18 +103,26 @@ class ReportThread:
 
     def flush(self, seconds: float) -> bool:
         """Send what waits, within these seconds. True if nothing waits any more."""
-        if self.thread is None:
-            return not self.queue
-        self._idle.clear()
-        self._wake.set()
-        return self._idle.wait(seconds) and not (self.queue or self.pending or self._events)
+        if self.thread is not None:
+            self._until = monotonic() + seconds
+            self._idle.clear()
+            self._wake.set()
+            self._idle.wait(seconds)
+        return not self._waits
+
+    @property
+    def _waits(self) -> bool:
+        return bool(self.queue or self.pending or self._events or self.dropped or self._meta_due)
 
     def _end(self) -> None:
         thread = self.thread
         if thread is not None and thread.is_alive():
+            self._until = monotonic() + _LAST_SECONDS
             self._stopping = True
             self._wake.set()
             thread.join(_LAST_SECONDS)
+            if not thread.is_alive():
+                self.thread = None
 
     def _run(self) -> None:
         wait, sent = 0.0, float("-inf")
@@ -120,10 +135,18 @@ class ReportThread:
             if due:
                 sent = monotonic()
             if waked:
+                self._insist()
                 self._idle.set()
             wait = _FAST if drained > MOST * _FAST / _INTERVAL else _INTERVAL
         self.turn(due=True)
+        self._insist()
         self.sockets.close()
+
+    def _insist(self) -> None:
+        """Wait for room in a full socket until everything is sent, as long as the caller of ``flush`` waits."""
+        while self._waits and self.sockets.full and monotonic() < self._until:
+            sleep(_PAUSE)
+            self.turn(due=True)
 
     def turn(self, due: bool) -> int:
         """Take the queue, and send if ``due``. Returns the number of calls taken."""
@@ -187,30 +210,42 @@ class ReportThread:
 
     def _send(self) -> None:
         """Send what waits, as far as the sockets take it."""
-        waits = self.pending or self._events or self.dropped or not self._meta_sent
-        if not waits or not self.sockets.open():
+        if not self._waits or not self.sockets.open():
             return
         if self.sockets.renewed:
-            self._meta_sent = not self._meta
-        if not self._meta_sent:
-            self._meta_sent = self._put({"meta": _facts(self._meta)})
+            self._meta_due.update(dict.fromkeys(list(self._meta)))
+        self._send_meta()
         while self._events or self.pending:
             events, room = _fitting((_event(one) for one in list(self._events)), _MOST_TEXT)
             points, _ = _fitting((text for text, _ in self.pending), room)
-            if not self._put({}, events=events, points=points):
+            if not self._put(events=events, points=points):
                 return
             for waiting, sent in ((self._events, events), (self.pending, points)):
                 for _ in sent:
                     waiting.popleft()
         if self.dropped:
-            self._put({})
+            self._put()
 
-    def _put(self, parts: dict[str, object], **encoded: list[str]) -> bool:
-        """Send one message, of ``parts`` and of lists that are encoded already. True if a socket has taken it."""
+    def _send_meta(self) -> None:
+        """Send the facts that wait, in several messages if one is too short."""
+        names = list(self._meta_due)
+        self._meta_due.clear()  # first, because another thread may change a fact meanwhile
+        texts = [f"{_json(_text(name, _LONGEST))}:{_json(_short(self._meta[name]))}" for name in names]
+        while texts:
+            meta, _ = _fitting(iter(texts), _MOST_TEXT)
+            if not self._put(meta=meta):
+                self._meta_due.update(dict.fromkeys(names))
+                return
+            del texts[: len(meta)], names[: len(meta)]
+
+    def _put(self, **encoded: list[str]) -> bool:
+        """Send one message of parts that are encoded already. True if a socket has taken it."""
         dropped = self.dropped
-        text = _json({"jobmeter": 1, **({"dropped": dropped} if dropped else {}), **parts})[:-1]
-        lists = "".join(f',"{name}":[{",".join(texts)}]' for name, texts in encoded.items() if texts)
-        taken = self.sockets.send(f"{text}{lists}}}".encode())
+        parts = ['"jobmeter":1', *([f'"dropped":{dropped}'] if dropped else [])]
+        for name, texts in encoded.items():
+            begin, end = "{}" if name == "meta" else "[]"
+            parts += [f'"{name}":{begin}{",".join(texts)}{end}'] if texts else []
+        taken = self.sockets.send(f"{{{','.join(parts)}}}".encode())
         if taken:
             self.dropped -= dropped
         return taken
@@ -255,9 +290,8 @@ def _event(event: tuple[int, str, str, str]) -> str:
     return _json([moment // _NS_PER_MS, given, _text(reason, _LONGEST), _text(message, _LONGEST_MESSAGE)])
 
 
-def _facts(facts: dict[str, object]) -> dict[str, object]:
-    texts = {_text(name, _LONGEST): fact for name, fact in facts.items()}
-    return {name: _text(fact, _LONGEST_FACT) if isinstance(fact, str) else fact for name, fact in texts.items()}
+def _short(fact: object) -> object:
+    return _text(fact, _LONGEST_FACT) if isinstance(fact, str) else fact
 
 
 def _text(value: object, most: int) -> str:

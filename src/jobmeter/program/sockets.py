@@ -18,45 +18,55 @@ _LOOK_SECONDS = 2.0
 class Sockets:
     """Sockets of the receivers on this machine. A send never waits. For one thread.
 
-    ``renewed`` is True in the first send after new ones were found.
+    ``renewed`` is True in the first send after new ones were found, ``full`` if the last message found no room.
     """
 
     def __init__(self) -> None:
         self.renewed = False
-        self._open: dict[str, socket.socket] = {}
+        self.full = False
+        self._open: dict[str, tuple[socket.socket, tuple[int, int]]] = {}
         self._searched = float("-inf")
 
     def open(self) -> bool:
-        """Search for sockets if there are none. True if there are some."""
-        self.renewed = False
-        if not self._open and monotonic() - self._searched >= _LOOK_SECONDS:
+        """Search for new sockets every two seconds. True if there are some."""
+        self.renewed = self.full = False
+        if any(_identity(one) != identity for one, identity in self._open.values()):
+            self.close()
+        if monotonic() - self._searched >= _LOOK_SECONDS:
             self._searched = monotonic()
             user = os.getuid() if hasattr(os, "getuid") else -1
             for path in places.sockets(os.environ.get(places.VARIABLE), user):
-                self._connect(path)
-            self.renewed = bool(self._open)
+                if path not in self._open:
+                    self._connect(path)
         return bool(self._open)
 
     def send(self, data: bytes) -> bool:
         """Send a message to all. True if one has taken it. A socket without a receiver is closed."""
-        taken = False
-        for path, one in list(self._open.items()):
+        taken = full = False
+        for path, (one, _) in list(self._open.items()):
             try:
                 one.send(data)
                 taken = True
             except BlockingIOError:
-                continue
+                full = True
             except OSError as error:
                 if error.errno not in {EMSGSIZE, ENOBUFS}:
-                    one.close()
-                    del self._open[path]
+                    self._drop(path)
+        self.full = full and not taken
         return taken
 
     def close(self) -> None:
-        """Close all."""
-        for one in self._open.values():
+        """Close all; the next ``open`` searches again."""
+        for path in list(self._open):
+            self._drop(path)
+        self._searched = float("-inf")
+
+    def _drop(self, path: str) -> None:
+        one, identity = self._open.pop(path)
+        if _identity(one) == identity:
             one.close()
-        self._open.clear()
+        else:
+            one.detach()  # the program closed the descriptor, whose number may be that of another file now
 
     def _connect(self, path: str) -> None:
         import socket  # noqa: PLC0415 - see report_thread
@@ -70,4 +80,14 @@ class Sockets:
         except (OSError, ValueError):
             one.close()
         else:
-            self._open[path] = one
+            self._open[path] = one, _identity(one)
+            self.renewed = True
+
+
+def _identity(one: "socket.socket") -> tuple[int, int]:
+    """Return the device and inode behind the socket's descriptor; zeros for a closed one."""
+    try:
+        found = os.fstat(one.fileno())
+    except OSError:
+        return 0, 0
+    return found.st_dev, found.st_ino

@@ -8,6 +8,7 @@ import pytest
 from tests.unit.alerts.test_notify import NOW, SECOND, alert, config, step
 
 from jobmeter.alerts import config as config_module
+from jobmeter.alerts.apprise_process import _Guard
 from jobmeter.alerts.config import Destination
 from jobmeter.alerts.deliver import deliver
 from jobmeter.errors import ConfigurationError
@@ -89,6 +90,16 @@ def test_an_address_that_the_settings_do_not_allow_gets_nothing(receiver, allow)
 def test_a_redirect_leads_to_no_other_address(receiver):
     with pytest.raises(SinkRefusedError, match=r"127\.0\.0\.2"):
         send(receiver.url("/to/127.0.0.2:9"))
+
+
+def test_a_redirect_to_another_name_does_not_profit_from_the_first_one():
+    guard = _Guard(DestinationPolicy.of(["hooks.example.org", "10.1.0.0/16"]))
+    for name, address in (("hooks.example.org", "8.8.8.8"), (b"hooks.example.org", "8.8.4.4"), ("inside", "10.1.0.5")):
+        guard("socket.getaddrinfo", (name, 443, 0, 1, 0))
+        guard("socket.connect", (None, (address, 443)))
+    guard("socket.getaddrinfo", ("other.example.org", 443, 0, 1, 0))
+    with pytest.raises(PermissionError, match=r"the address 8\.8\.8\.8 of other\.example\.org"):
+        guard("socket.connect", (None, ("8.8.8.8", 443)))
 
 
 def test_a_service_sends_no_datagrams(receiver):

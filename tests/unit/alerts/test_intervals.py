@@ -34,7 +34,11 @@ def members(low, high):
         st.lists(st.integers(0, 1440), min_size=2, max_size=2, unique=True).map(sorted).map(tuple), max_size=2
     ),
     weekdays=members(0, 6),
-    days=st.one_of(members(1, 31), members(-31, -1)),
+    days=st.one_of(
+        members(1, 31),
+        members(-31, -1),
+        st.lists(st.tuples(st.integers(1, 15), st.integers(-16, -1)), max_size=3),
+    ),
     months=members(1, 12),
     years=members(2024, 2029),
     zone=st.sampled_from(ZONES),
@@ -57,10 +61,14 @@ def test_a_time_is_in_an_interval_if_it_is_in_each_list(times, weekdays, days, m
 
     local = pd.Timestamp(at, unit="s", tz="UTC").tz_convert(zone)
     day_from_end = local.day - local.days_in_month - 1
+
+    def is_day(first, last):
+        return first <= (local.day if first > 0 else day_from_end) and (local.day if last > 0 else day_from_end) <= last
+
     expected = (
         (not times or any(a <= local.hour * 60 + local.minute < b for a, b in times))
         and (not weekdays or any(local.strftime("%A").lower() in day_names[a : b + 1] for a, b in weekdays))
-        and (not days or any(a <= (local.day if a > 0 else day_from_end) <= b for a, b in days))
+        and (not days or any(is_day(a, b) for a, b in days))
         and (not months or any(a <= local.month <= b for a, b in months))
         and (not years or any(a <= local.year <= b for a, b in years))
     )
@@ -73,7 +81,8 @@ def test_a_time_is_in_an_interval_if_it_is_in_each_list(times, weekdays, days, m
         ("weekdays: ['monday:sunday']", "the end comes before the start"),
         ("weekdays: ['1:5']", "'1' is not one of sunday, monday"),
         ("days_of_month: ['0']", "'0' is not 1 to 31"),
-        ("days_of_month: ['-3:2']", "count from the same end"),
+        ("days_of_month: ['-3:2']", "the start from its end; write two ranges"),
+        ("days_of_month: ['10:-25']", "the end comes before the start"),
         ("days_of_month: ['1:2:3']", "VALUE or START:END"),
         ("months: ['13']", "'13' is not 1 to 12"),
         ("years: ['twenty']", "'twenty' is not 1 to 9999"),

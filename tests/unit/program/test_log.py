@@ -265,6 +265,84 @@ def test_a_receiver_that_returns_gets_the_newest_values_and_the_facts_again(send
     assert sum(one.dropped for one in found) + len(points(found)) == MOST + 5
 
 
+def test_a_receiver_that_comes_beside_another_gets_the_values_and_the_facts(sender, folder, monkeypatch):
+    monkeypatch.setattr("jobmeter.program.sockets._LOOK_SECONDS", 0.0)
+    paths = [str(folder / "a.sock")]
+    monkeypatch.setattr(places, "sockets", lambda _value, _user: list(paths))
+    sender.note_meta({"model": "tiny"})
+    with receiving(folder / "a.sock"), receiving(folder / "b.sock") as later:
+        put(sender, 1, 1, loss=1)
+        sender.turn(due=True)
+        paths.append(str(folder / "b.sock"))
+        put(sender, 2, 2, loss=2)
+        sender.turn(due=True)
+        found = messages(later, points)
+    assert [one.meta for one in found if one.meta] == [{"model": "tiny"}]
+    assert [point[1] for point in points(found)] == [2.0]
+
+
+def test_facts_that_one_message_cannot_hold_arrive(sender, folder):
+    facts = {f"{number:03}{'n' * 150}": "\u20ac" * 500 for number in range(90)}
+    sender.note_meta(facts)
+    with receiving(folder / "s") as made:
+        arrived = {}
+        made.settimeout(0.01)
+        for _ in range(20):
+            sender.turn(due=True)
+            try:
+                while True:
+                    data = made.recv(70_000)
+                    assert len(data) <= places.MOST_BYTES
+                    arrived |= report.decode(data).meta
+            except TimeoutError:
+                continue
+    assert arrived == facts
+
+
+def test_a_program_that_closes_all_descriptors_keeps_the_files_that_it_opens_then(folder):
+    code = """
+import jobmeter, os
+jobmeter.log(before=1)
+assert jobmeter.flush(20)
+os.closerange(3, 100)
+opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(8)]
+jobmeter.log(after=1)
+assert jobmeter.flush(20)
+for one in opened: os.fstat(one)
+"""
+    with receiving(folder / "s") as made:
+        done = python(code, JOBMETER_SOCKET=str(folder / "s"))
+        assert (done.returncode, done.stderr) == (0, "")
+        found = messages(made, lambda found: len(points(found)) == 2)
+    assert [list(point[2]) for point in points(found)] == [["before"], ["after"]]
+
+
+def test_what_waits_at_the_end_is_sent_although_the_socket_is_full(folder):
+    code = """
+import jobmeter, time
+from jobmeter.program import log
+now = time.time()
+for at in range(9_000):
+    log.log_at(now - 100 + at / 100, {f"a_long_name_of_a_value_{part}": float(at) for part in range(3)})
+"""
+    with receiving(folder / "s") as made:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        found: list[report.ProgramReport] = []
+        reader = threading.Thread(target=lambda: found.extend(messages(made, lambda some: len(points(some)) >= 9_000)))
+        reader.start()
+        assert python(code, JOBMETER_SOCKET=str(folder / "s")).returncode == 0
+        reader.join()
+    assert len(points(found)) == 9_000
+
+
+def test_a_handler_at_the_end_of_the_program_may_report(folder):
+    code = "import atexit, jobmeter\natexit.register(lambda: jobmeter.log(last=1))\njobmeter.log(first=1)"
+    with receiving(folder / "s") as made:
+        assert python(code, JOBMETER_SOCKET=str(folder / "s")).returncode == 0
+        found = messages(made, lambda found: len(points(found)) == 2)
+    assert [list(point[2]) for point in points(found)] == [["first"], ["last"]]
+
+
 def test_values_on_a_device_are_copied_there_and_read_by_the_thread(folder):
     code = """
 import threading, jobmeter

@@ -44,6 +44,8 @@ const FIRST = [20, 104, 150] as const;
 const FIRST_PHONE = "20px 24px minmax(0, 1fr)";
 const STACKED = 108;
 const [GAP, AROUND, WIDEST] = [12, 64, 1680];
+/** Duration and GPU, the columns of lower ranks, come first. */
+const FIRST_RANKS = 1.5;
 const STORAGE_KEY = "jobmeter-columns";
 const ids = new Set(COLUMNS.map((one) => one.id));
 
@@ -55,8 +57,11 @@ export function chosenColumns(query: URLSearchParams): readonly string[] | null 
 
 /** The columns that are shown in a window of that width, in their order, without those that have no room; of the usual ones also without empty ones. */
 export function shownColumns(chosen: readonly string[] | null, width: number, empty: ReadonlySet<string>): readonly Column[] {
-  const eligible = COLUMNS.filter((one) => (chosen ? chosen.includes(one.id) : USUAL.includes(one.id) && !empty.has(one.id))).sort((a, b) => a.rank - b.rank);
-  if (width < PHONE) return inOrder(eligible.slice(0, 2));
+  // An unusual column that somebody chose comes before all usual ones but the first.
+  const rankOf = (one: Column) => (one.rank > FIRST_RANKS && !USUAL.includes(one.id) ? FIRST_RANKS : one.rank);
+  const eligible = COLUMNS.filter((one) => (chosen ? chosen.includes(one.id) : USUAL.includes(one.id) && !empty.has(one.id))).sort((a, b) => rankOf(a) - rankOf(b));
+  // A phone has a sign of the findings beside the name.
+  if (width < PHONE) return inOrder(eligible.filter((one) => one.id !== "findings").slice(0, 2));
   let room = Math.min(width, WIDEST) - AROUND - FIRST.reduce((sum, one) => sum + one + GAP, -GAP);
   return inOrder(
     eligible.filter((one) => {

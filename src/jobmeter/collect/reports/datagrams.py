@@ -38,7 +38,8 @@ def run_socket(process: int) -> str:
     except (OSError, ConflictError) as error:
         _log.debug("the socket of programs gets an abstract name: %s", error)
         return f"@jobmeter-run-{process}-{secrets.token_hex(8)}"
-    return str(folder / f"run-{process}.sock")
+    # Containers that share the folder number their processes alike.
+    return str(folder / f"run-{process}-{secrets.token_hex(4)}.sock")
 
 
 def agent_socket() -> str:
@@ -49,15 +50,26 @@ def agent_socket() -> str:
 
 
 def _prepare(folder: Path, user: int) -> None:
-    folder.mkdir(mode=0o755, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir()
+        folder.chmod(0o755)  # whatever the umask is, programs of other users must find the socket
     if not places.is_safe(str(folder), user):
         raise ConflictError(f"the folder {folder} belongs to another user, or others may change it")
     for other in folder.glob("run-*.sock"):
         # A run that was killed leaves its socket.
-        process = other.stem.removeprefix("run-")
-        if process.isdigit() and not Path(f"/proc/{process}").exists():
-            with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):
+            if not _has_receiver(str(other)):
                 other.unlink()
+
+
+def _has_receiver(address: str) -> bool:
+    """Return False for a socket that no process reads. Raises OSError if that cannot be known."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(address)
+        except ConnectionRefusedError:
+            return False
+    return True
 
 
 class DatagramSocket:
@@ -103,13 +115,9 @@ class DatagramSocket:
         if path is not None and path.exists():
             if not stat.S_ISSOCK(path.lstat().st_mode):
                 raise ConflictError(f"{path} is no socket: remove it, or name another path")
-            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
-                try:
-                    probe.connect(self._address)
-                except ConnectionRefusedError:
-                    path.unlink()
-                else:
-                    raise ConflictError(f"another process receives at {path}: stop it, or name another path")
+            if _has_receiver(self._address):
+                raise ConflictError(f"another process receives at {path}: stop it, or name another path")
+            path.unlink()
         self._socket.bind(self._address)
         if path is not None:
             path.chmod(0o666)  # the kernel says who sends, so that everybody may

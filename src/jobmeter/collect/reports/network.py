@@ -69,15 +69,16 @@ class StatsdPort:
         self._socket.close()
 
     def _run(self) -> None:
+        own = self._socket.getsockname()[1]
         while True:
             try:
-                data, (_, port) = self._socket.recvfrom(_LONGEST_DATAGRAM)
+                data, sender = self._socket.recvfrom(_LONGEST_DATAGRAM)
             except OSError:
                 return
             if not data and self._stopping:
                 return
             try:
-                self._take(self._owners.find("udp", port) or 0, data)
+                self._take(self._owners.find("udp", sender, own) or 0, data)
             except Exception:  # noqa: BLE001 - a message must not stop the others
                 _log.exception("a StatsD message cannot be taken")
 
@@ -86,7 +87,7 @@ class _MetricsServer(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 64
 
-    def __init__(self, port: int, take: Callable[[int, bytes, bool], tuple[int, str]]) -> None:
+    def __init__(self, port: int, take: Callable[[tuple[str, int], bytes, bool], tuple[int, str]]) -> None:
         self.take = take
         self._places = BoundedSemaphore(_MOST_CONNECTIONS)
         super().__init__((LOOPBACK, port), _MetricsHandler)
@@ -134,7 +135,7 @@ class _MetricsHandler(BaseHTTPRequestHandler):
         self._answer(*self._taken(body, kind))
 
     def _taken(self, body: bytes, kind: str) -> tuple[int, str, str]:
-        status, problem = self.server.take(self.client_address[1], body, kind == "application/json")
+        status, problem = self.server.take(self.client_address, body, kind == "application/json")
         return status, kind, problem
 
     def _answer(self, status: int, kind: str, problem: str) -> None:
@@ -182,8 +183,8 @@ class OtlpPort:
             self._server.shutdown()
         self._server.server_close()
 
-    def _take(self, port: int, body: bytes, json: bool) -> tuple[int, str]:
-        process = self._owners.find("tcp", port)
+    def _take(self, sender: tuple[str, int], body: bytes, json: bool) -> tuple[int, str]:
+        process = self._owners.find("tcp", sender, self._server.server_address[1])
         reporter = self._reports.reporter(process) if process else None
         if reporter is None:
             self._reports.unattributed += 1

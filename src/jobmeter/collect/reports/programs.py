@@ -89,6 +89,7 @@ class ProgramReceiver:
         for one in self._open:
             one.stop()
         self._open.clear()
+        self.reports.is_closed = True
 
     def _try(
         self, what: str, make: Callable[[], DatagramSocket | StatsdPort | OtlpPort], say: Callable[[str], None]

@@ -30,6 +30,8 @@ from jobmeter.wire.program import report, statsd
 
 MOST_SERIES = 500
 """Most series of a replica."""
+MOST_NAMES = 2_000
+"""Most names of a replica whose sources are compared."""
 MOST_REPLICAS = 4_096
 VALUES_A_SECOND, VALUES_AT_ONCE = 2_000, 20_000
 """Values of a replica that are stored per second, and in a burst."""
@@ -103,6 +105,8 @@ class ProgramReports:
         """Messages of processes that belong to no job that is measured here."""
         self.damaged = 0
         """Messages that could not be read."""
+        self.is_closed = False
+        """True once no report arrives any more, so that a collection returns all values."""
         self._place = place
         self._clock = clock
         self._reporters = Reporters(member_of, proc_root)
@@ -143,7 +147,7 @@ class ProgramReports:
                 self._add(
                     Reporter(owner, labels), ReportSource.LINES, [ReportedPoint(now_ms, None, values)], 0, derived=True
                 )
-            samples = self._take(MOST_IN_TURN)
+            samples = self._take(MOST_WAITING if self.is_closed else MOST_IN_TURN)
             for owner, replica in self._replicas.items():
                 if replica.changed:
                     replica.changed = False
@@ -198,9 +202,9 @@ class ProgramReports:
             self._event(reporter, self._clock.at_elapsed_ms(moment), level, reason, message)
         replica = self._replica(reporter.owner, self._clock.now_ms())
         for name, fact in sent.meta.items():
-            if replica is not None and (name in replica.meta or len(replica.meta) < MOST_META):
+            key = name[:64].replace("/", "_").replace("~", "_")
+            if replica is not None and (key in replica.meta or len(replica.meta) < MOST_META):
                 text = fact[:_LONGEST_META] if isinstance(fact, str) else fact
-                key = name[:64].replace("/", "_").replace("~", "_")
                 replica.meta_changed = replica.meta_changed or replica.meta.get(key) != text
                 replica.meta[key] = text
 
@@ -211,6 +215,8 @@ class ProgramReports:
         for line in lines:
             if isinstance(line, statsd.StatsdEvent):
                 self._event(reporter, now_ms, line.level, line.title, line.text)
+            elif not self._statsd.has_room(reporter, line):
+                self._add(reporter, ReportSource.STATSD, (), 1)
             elif (point := self._statsd.take(reporter, line)) is not None:
                 name, value, step, labels = point
                 self._add(reporter, ReportSource.STATSD, [ReportedPoint(now_ms, step, {name: value}, labels)], 0)
@@ -232,8 +238,11 @@ class ProgramReports:
         stored = list[ReportedPoint]()
         for given in points:
             time_ms = given.time_ms if given.time_ms <= now_ms + _FUTURE_MS else now_ms
-            point = given._replace(time_ms=time_ms, labels=_labels(reporter.labels, given.labels))
-            values = {name.removeprefix(PREFIX): value for name, value in given.values.items()}
+            # Steps of a less trusted source, such as lines that a pipe delays, would count as steps back.
+            has_step = given.step is not None and _is_trusted(replica, "step", source)
+            step = given.step if has_step else None
+            point = given._replace(time_ms=time_ms, step=step, labels=_labels(reporter.labels, given.labels))
+            values = {name.removeprefix(PREFIX)[:MAX_LABEL_VALUE]: value for name, value in given.values.items()}
             lost = len(values) if time_ms < now_ms - DAY else self._add_values(reporter, replica, source, point, values)
             dropped += lost
             if lost < len(values):
@@ -256,9 +265,8 @@ class ProgramReports:
         """Store the values of a point. Returns the number of values for which there was no room."""
         lost = 0
         for name, value in values.items():
-            if replica.sources.get(name, source) > source:
+            if not _is_trusted(replica, name, source):
                 continue
-            replica.sources[name] = source
             if not math.isfinite(value):
                 self._not_finite(reporter, replica, point, name, value)
             elif not self._put(reporter.owner, replica, name, point.labels, point.time_ms, value):
@@ -358,6 +366,15 @@ class ProgramReports:
         if old:
             self._derived.forget(old)
             self._statsd.forget(old)
+
+
+def _is_trusted(replica: _ReplicaReports, name: str, source: ReportSource) -> bool:
+    """Return True unless a more trusted source reports the name."""
+    if replica.sources.get(name, source) > source:
+        return False
+    if name in replica.sources or len(replica.sources) < MOST_NAMES:
+        replica.sources[name] = source
+    return True
 
 
 def _labels(own: Labels, sent: Sequence[tuple[str, str]]) -> Labels:

@@ -89,7 +89,7 @@ def _line(text: str) -> StatsdLine | StatsdEvent | None:
 
 def _tag(text: str) -> tuple[str, str]:
     key, colon, value = text.partition(":")
-    return (key, value) if colon else (key, "true")
+    return key[:_LONGEST], value[:_LONGEST] if colon else "true"
 
 
 def _number(text: str) -> float:

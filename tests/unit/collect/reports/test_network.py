@@ -4,6 +4,7 @@ import gzip
 import http.client
 import os
 import socket
+import sys
 
 import pytest
 from tests.otlp import add, as_json, metric, request
@@ -95,10 +96,43 @@ def test_datagrams_are_attributed_by_the_port_of_their_sender(reports):
 def test_the_owner_of_a_port_is_among_the_processes_alone():
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
         own.bind(("127.0.0.1", 0))
-        port = own.getsockname()[1]
-        assert PortOwners(lambda: [1, PID]).find("udp", port) == PID
-        assert PortOwners(lambda: [os.getppid()]).find("udp", port) is None
-        assert PortOwners(lambda: [PID]).find("tcp", port) is None
+        sender = own.getsockname()
+        assert PortOwners(lambda: [1, PID]).find("udp", sender, 8125) == PID
+        assert PortOwners(lambda: [os.getppid()]).find("udp", sender, 8125) is None
+        assert PortOwners(lambda: [PID]).find("tcp", sender, 8125) is None
+
+
+@pytest.mark.skipif(sys.byteorder != "little", reason="the kernel writes the words of addresses in its own order")
+@pytest.mark.parametrize(
+    ("table", "local"),
+    [
+        ("udp", "0100007F"),
+        ("udp", "00000000"),
+        ("udp6", "00000000000000000000000000000000"),
+        ("udp6", "0000000000000000FFFF00000100007F"),
+    ],
+)
+def test_senders_are_found_however_their_socket_is_bound(tmp_path, table, local):
+    (tmp_path / "net").mkdir()
+    nobody = "0" * len(local)
+    row = f"  7: {local}:A3C1 {nobody}:0000 07 00000000:00000000 00:00000000 00000000     0        0 4711 2 0 0"
+    (tmp_path / "net" / table).write_text(f"  sl  local_address rem_address   st ...\n{row}\n")
+    (tmp_path / "9" / "fd").mkdir(parents=True)
+    (tmp_path / "9" / "fd" / "3").symlink_to("socket:[4711]")
+    assert PortOwners(lambda: [8, 9], str(tmp_path)).find("udp", ("127.0.0.1", 0xA3C1), 8125) == 9
+
+
+def test_the_same_port_of_another_address_or_connection_is_no_sender():
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+        other.bind(("127.0.0.2", 0))
+        assert PortOwners(lambda: [PID]).find("udp", ("127.0.0.1", other.getsockname()[1]), 8125) is None
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as connection,
+    ):
+        sender, port = connection.getsockname(), server.getsockname()[1]
+        assert PortOwners(lambda: [PID]).find("tcp", sender, port) == PID
+        assert PortOwners(lambda: [PID]).find("tcp", sender, port - 1) is None
 
 
 def test_a_port_that_is_taken_is_an_error(reports):

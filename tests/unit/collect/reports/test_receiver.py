@@ -16,7 +16,7 @@ from tests.waiting import wait_until
 from jobmeter.collect.base import NodeIdentity, Owner
 from jobmeter.collect.clock import SampleClock, elapsed_ns
 from jobmeter.collect.discover.member import Member, MembershipSource
-from jobmeter.collect.reports import receiver
+from jobmeter.collect.reports import datagrams, receiver, statsd
 from jobmeter.collect.reports.datagrams import DatagramSocket
 from jobmeter.collect.reports.receiver import ProgramReports, ReportSource
 from jobmeter.collect.reports.reporter import ReportedPoint, Reporter
@@ -163,6 +163,17 @@ def test_values_a_second_are_bounded_and_the_rest_is_counted():
     assert dropped > 0
 
 
+def test_the_last_collection_returns_all_that_waits():
+    reports = make(lambda pid: Member(owner=Owner("j", f"worker-{pid}"), source=MembershipSource.TAGS, rank=pid))
+    for pid in range(3):
+        for begin in range(0, 15_000, 1_000):
+            sent = [[now() - 15_000 + begin + more, None, {"x": 1.0}] for more in range(1_000)]
+            reports.receive(pid + 2**22, message(points=sent))
+    assert len(reports.collect(SystemClock().now_ms())) < 45_000
+    reports.is_closed = True
+    assert sum(series.metric == "app.x" for series, *_ in reports.collect(SystemClock().now_ms())) >= 25_000
+
+
 def test_events_and_facts_are_bounded():
     reports = make()
     for at in range(receiver.EVENTS_AT_ONCE + 40):
@@ -186,6 +197,39 @@ def test_the_most_trusted_source_of_a_name_counts():
     assert values(reports)["app.loss"] == [1.0, 2.0]
 
 
+def test_steps_of_late_lines_do_not_disturb_those_that_the_program_logs():
+    reports = make()
+    reporter = Reporter(OWNER)
+    at = SystemClock().now_ms() - 60_000
+    for step in range(1, 51):
+        logged = ReportedPoint(at + step * 1_000, step, {"loss": 1.0, "tokens": 10.0})
+        reports.add(reporter, ReportSource.LOG, [logged])
+        if step % 10 == 0:  # a pipe holds lines back, and then there are many at once
+            lines = [ReportedPoint(at + step * 1_000 + 1, late, {"lr": 0.1}) for late in range(step - 9, step)]
+            reports.add(reporter, ReportSource.LINES, lines)
+    found = values(reports)
+    assert found["app.step"] == [float(step) for step in range(1, 51)]
+    assert (found["app.step_time"], found["app.tokens_per_second"]) == ([1.0], [10.0])
+    assert found["app.lr"]
+
+
+def test_the_number_and_length_of_names_are_bounded():
+    reports = make()
+    for turn in range(20):
+        reports.receive(PID, message(points=[[now(), None, {f"{turn}.{at}" + "n" * 400: 1.0 for at in range(120)}]]))
+    (replica,) = reports._replicas.values()
+    assert len(replica.sources) == receiver.MOST_NAMES
+    assert max(map(len, replica.sources)) <= 256
+
+
+def test_a_fact_whose_name_is_changed_counts_once_and_can_change():
+    reports = make()
+    reports.receive(PID, message(meta={f"optim/{at}": "v" for at in range(receiver.MOST_META)}))
+    reports.receive(PID, message(meta={"optim/0": "w"}))
+    (job,) = reports.records(0).jobs
+    assert job.extra["program"]["optim_0"] == "w"
+
+
 def test_statsd_becomes_gauges_totals_means_and_counts():
     reports = make()
     reports.receive(
@@ -203,6 +247,34 @@ def test_statsd_becomes_gauges_totals_means_and_counts():
     assert found["app.n"] == [9.0]
     assert found["app.n_per_second"][0] > 0
     assert "app.t" not in found
+
+
+@pytest.mark.parametrize("kind", ["c", "ms", "s", "g"])
+def test_metrics_of_statsd_are_bounded_for_each_replica(kind):
+    owners = {PID + at: Owner("j", f"worker-{at}") for at in range(2)}
+    reports = make(lambda pid: Member(owner=owners[pid], source=MembershipSource.TAGS, rank=0))
+    for at in range(statsd.MOST_KEYS + 9):
+        reports.receive(PID, f"m{at}:1|{kind}|#part:{'x' * 5_000}".encode())
+    reports.receive(PID + 1, f"other:1|{kind}".encode())
+    found = {(one.replica, one.metric): value for one, _, value in reports.collect(SystemClock().now_ms())}
+    assert ("worker-1", "app.other") in found
+    assert found["worker-0", "app.dropped"] >= 9
+    (tag,) = {tag for keys in reports._statsd._keys.values() for _, (_, _, tags) in keys for tag in tags}
+    assert len(tag[1]) == 400
+
+
+def test_values_of_timers_and_members_of_sets_are_bounded_for_a_replica(monkeypatch):
+    monkeypatch.setattr(statsd, "MOST_TIMES", 5)
+    monkeypatch.setattr(statsd, "MOST_MEMBERS", 5)
+    reports = make()
+    for turn in range(2):
+        reports.receive(PID, b"a:1:2:3:4|ms\nb:1:9|h\nc:7|d\nu:a:b:c:d|s\nu:a|s\nv:e:f|s")
+        found = values(reports, turn)
+        assert (found["app.a_count"], found["app.b_count"], found["app.c_count"]) == ([4.0], [2.0], [1.0])
+        assert (found["app.b"], found["app.b_max"], found["app.b_p95"]) == ([5.0], [9.0], [1.0])
+        assert found["app.c"] == [7.0]
+        assert "app.c_p95" not in found
+        assert (found["app.u"], found["app.v"]) == ([4.0], [1.0])
 
 
 def test_tokens_and_the_share_of_the_peak_follow_from_the_reports():
@@ -275,6 +347,23 @@ def test_the_kernel_says_who_sends_and_nobody_can_say_otherwise(folder):
         DatagramSocket(path, lambda _pid, _data: None)
     receiving.stop()
     assert not (folder / "s").exists()
+
+
+def test_sockets_of_killed_runs_are_removed_and_those_of_other_containers_stay(folder, monkeypatch):
+    monkeypatch.setattr(datagrams.places, "own_folder", lambda _user: str(folder / "own"))
+    before = os.umask(0o077)
+    try:
+        place = datagrams.run_socket(2**22 + 1)  # no process here has this number
+    finally:
+        os.umask(before)
+    assert (folder / "own").stat().st_mode & 0o777 == 0o755
+    receiving = DatagramSocket(place, lambda _pid, _data: None)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as one:
+        one.bind(str(folder / "own" / f"run-{PID}.sock"))
+    other = datagrams.run_socket(2**22 + 1)
+    assert [str(path) for path in (folder / "own").iterdir()] == [place]
+    DatagramSocket(other, lambda _pid, _data: None).stop()
+    receiving.stop()
 
 
 def test_a_socket_that_a_killed_process_left_is_replaced(folder):
