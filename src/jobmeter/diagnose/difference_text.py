@@ -7,7 +7,7 @@ import msgspec
 from jobmeter.diagnose.wording import amount_of, minutes, title
 from jobmeter.diagnose.work_time import CLOCK, FIGURES, LINKS, SIGNS
 from jobmeter.model.phase import CausePart, PhaseCause
-from jobmeter.query.phases import WORK
+from jobmeter.query.idle import WORK
 
 _SIGN_TEXTS: Mapping[str, str] = {
     "pressure.io": "processes waited for storage",

@@ -14,7 +14,7 @@ import numpy as np
 from jobmeter.model.batch import Bools, Float64s
 from jobmeter.model.phase import PhaseCause
 from jobmeter.query.course import Course, Interval
-from jobmeter.query.phases import WORK
+from jobmeter.query.idle import WORK
 
 SIGNS = ("pressure.io", "pressure.cpu", "cpu.utilization")
 """Shares of time in which the host was busy for the devices: the highest one counts."""

@@ -105,7 +105,7 @@ class Job(Table):
     ) -> Iterator[tuple["Job", float]]:
         """Read the job until it has ended. Yields the job, and the seconds to pause before the next read.
 
-        The arguments are those of ``wait``. The last pause is 0.
+        The arguments are as for ``wait``. The last pause is 0.
         """
         if not interval > 0:
             raise InvalidRequestError(f"interval is {interval}: give a number of seconds above 0", "interval")

@@ -285,7 +285,7 @@ def test_facts_that_one_message_cannot_hold_arrive(sender, folder):
     facts = {f"{number:03}{'n' * 150}": "\u20ac" * 500 for number in range(90)}
     sender.note_meta(facts)
     with receiving(folder / "s") as made:
-        arrived = {}
+        arrived: dict[str, float | str] = {}
         made.settimeout(0.01)
         for _ in range(20):
             sender.turn(due=True)

@@ -182,7 +182,7 @@ class AllocationTracker:
     def update(self, now_ms: int, found: Mapping[int, Sequence[DeviceClaim]]) -> None:
         """Update with the current claims on all devices. Nobody has a device that has disappeared.
 
-        Intervals are kept by name: the driver numbers the other devices anew when one disappears.
+        Intervals belong to names: the driver renumbers the other devices when one disappears.
         """
         present = {(claim.owner, self._device_name(index)): claim for index, some in found.items() for claim in some}
         for key, claim in present.items():

@@ -113,7 +113,7 @@ class ProgramReports:
         self._statsd = StatsdState()
         self._derived = DerivedValues(products)
         self._lock = Lock()
-        self._replicas: dict[Owner, _ReplicaReports] = {}
+        self.replicas: dict[Owner, _ReplicaReports] = {}
         self._waiting: defaultdict[Series, dict[int, float]] = defaultdict(dict)
         self._count = 0
         self._events: list[EventRecord] = []
@@ -148,7 +148,7 @@ class ProgramReports:
                     Reporter(owner, labels), ReportSource.LINES, [ReportedPoint(now_ms, None, values)], 0, derived=True
                 )
             samples = self._take(MOST_WAITING if self.is_closed else MOST_IN_TURN)
-            for owner, replica in self._replicas.items():
+            for owner, replica in self.replicas.items():
                 if replica.changed:
                     replica.changed = False
                     samples.append(Sample(self._place.of_replica(DROPPED, owner), now_ms, float(replica.dropped)))
@@ -160,7 +160,7 @@ class ProgramReports:
         with self._lock:
             events, self._events = self._events, []
             jobs: dict[str, dict[str, str | float]] = {}
-            for owner, replica in self._replicas.items():
+            for owner, replica in self.replicas.items():
                 if replica.meta_changed:
                     replica.meta_changed = False
                     jobs.setdefault(owner.job, {}).update(replica.meta)
@@ -332,19 +332,19 @@ class ProgramReports:
         self._events.append(self._place.event(time_ms, level, word, message, owner=reporter.owner))
 
     def _replica(self, owner: Owner, now_ms: int) -> _ReplicaReports | None:
-        found = self._replicas.get(owner)
+        found = self.replicas.get(owner)
         if found is None:
-            if len(self._replicas) >= MOST_REPLICAS:
+            if len(self.replicas) >= MOST_REPLICAS:
                 return None
             now = self._clock.monotonic()
-            found = self._replicas[owner] = _ReplicaReports(
+            found = self.replicas[owner] = _ReplicaReports(
                 TokenBucket(VALUES_A_SECOND, VALUES_AT_ONCE, now), TokenBucket(EVENTS_A_SECOND, EVENTS_AT_ONCE, now)
             )
         found.last_ms = now_ms
         return found
 
     def _meta_of(self, owner: Owner) -> Mapping[str, str | float]:
-        replica = self._replicas.get(owner)
+        replica = self.replicas.get(owner)
         return replica.meta if replica else {}
 
     def _take(self, most: int) -> Samples:
@@ -360,9 +360,9 @@ class ProgramReports:
         return samples
 
     def _forget(self, now_ms: int) -> None:
-        old = [owner for owner, one in self._replicas.items() if now_ms - one.last_ms > _FORGET_AFTER_MS]
+        old = [owner for owner, one in self.replicas.items() if now_ms - one.last_ms > _FORGET_AFTER_MS]
         for owner in old:
-            del self._replicas[owner]
+            del self.replicas[owner]
         if old:
             self._derived.forget(old)
             self._statsd.forget(old)

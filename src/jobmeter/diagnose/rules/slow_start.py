@@ -14,7 +14,8 @@ from jobmeter.model.finding import Severity
 from jobmeter.model.phase import Phase, PhaseSpan
 from jobmeter.model.time import SECOND
 from jobmeter.query.course import Course
-from jobmeter.query.phases import WORK, PhaseFacts, phases_of
+from jobmeter.query.idle import WORK
+from jobmeter.query.phases import PhaseFacts, phases_of
 
 _WORKS = frozenset({Phase.FIRST_STEP, Phase.TRAINING})
 

@@ -24,6 +24,7 @@ from jobmeter.errors import ConflictError
 from jobmeter.model.device_peaks import PEAKS, peak_flops
 from jobmeter.model.series import check_series
 from jobmeter.model.time import SystemClock
+from jobmeter.wire.program import places
 
 OWNER = Owner("j", "worker-0")
 PID = os.getpid()
@@ -217,7 +218,7 @@ def test_the_number_and_length_of_names_are_bounded():
     reports = make()
     for turn in range(20):
         reports.receive(PID, message(points=[[now(), None, {f"{turn}.{at}" + "n" * 400: 1.0 for at in range(120)}]]))
-    (replica,) = reports._replicas.values()
+    (replica,) = reports.replicas.values()
     assert len(replica.sources) == receiver.MOST_NAMES
     assert max(map(len, replica.sources)) <= 256
 
@@ -350,7 +351,7 @@ def test_the_kernel_says_who_sends_and_nobody_can_say_otherwise(folder):
 
 
 def test_sockets_of_killed_runs_are_removed_and_those_of_other_containers_stay(folder, monkeypatch):
-    monkeypatch.setattr(datagrams.places, "own_folder", lambda _user: str(folder / "own"))
+    monkeypatch.setattr(places, "own_folder", lambda _user: str(folder / "own"))
     before = os.umask(0o077)
     try:
         place = datagrams.run_socket(2**22 + 1)  # no process here has this number
