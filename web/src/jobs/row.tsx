@@ -136,16 +136,16 @@ function cell(id: string, job: Job, sparks: Sparks | null, size: Size | undefine
     case "nodes":
       return size?.[id] ? size[id].toLocaleString("en") : <span class="none">–</span>;
     case "memory":
-      return sparks?.memory !== undefined && <Peak bytes={sparks.memory} limit={limitOf(job, size, "memory.limit")} />;
+      return sparks?.memory !== undefined && <Peak bytes={sparks.memory} limit={limitOf(job, size, "memory")} />;
     case "cpu":
-      return curve(sparks, "cpu.usage", "cpu", limitOf(job, size, "cpu.limit"));
+      return curve(sparks, "cpu.usage", "cpu", limitOf(job, size, "cpu"));
     default:
       return curve(sparks, sparks?.lines["gpu.utilization"] ? "gpu.utilization" : "npu.utilization", "gpu", 1);
   }
 }
 
-/** The limit of the whole job: that of a replica for each of them; 0 where it is not known. */
-const limitOf = (job: Job, size: Size | undefined, name: string): number => (job.limits?.[name] ?? 0) * (size?.replicas ?? 0);
+/** The limit of the whole job: a replica's limit times the number of replicas; 0 where it is not known. */
+const limitOf = (job: Job, size: Size | undefined, resource: string): number => (job.limits?.[`${resource}.limit`] ?? 0) * (size?.replicas ?? 0);
 
 /** The most memory of a job, with its share of the limit. */
 function Peak({ bytes, limit }: { bytes: number | null; limit: number }) {
