@@ -14,7 +14,7 @@ COMPILER := requirements/compiler.txt
 endif
 RUN := $(VENV)/bin/
 
-.PHONY: help setup page sdk flink demo test test-encoded test-clusters programs search wheel release site bench bench-full check lint types imports format docs pins clean
+.PHONY: help setup page sdk flink demo test test-encoded test-clusters test-newcomer programs search wheel release site bench bench-full check lint types imports format docs pins clean
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 12
@@ -52,6 +52,9 @@ test-encoded: setup ## the tests of the server with questions and results encode
 
 test-clusters: setup ## the tests with real clusters, too slow for CI: Slurm, Flink, Kubernetes, the image (PARTS=slurm,flink)
 	@$(RUN)python -m tests.cluster_suite --parts "$(PARTS)"
+
+test-newcomer: setup ## the commands of the first pages, typed in a clean clone with a fresh environment: ten minutes
+	@NEWCOMER=1 $(RUN)python -m pytest -q tests/newcomer
 
 programs:        ## install the programs of others that some tests start (Debian, as root), or say how
 	@$(PYTHON) tests/programs.py

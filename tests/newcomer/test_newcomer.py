@@ -101,7 +101,10 @@ BEFORE = {
 }
 """What the reader of a page has before its first command."""
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif("NEWCOMER" not in os.environ, reason="too slow for each run: make test-newcomer"),
+]
 
 
 @pytest.fixture(scope="module")

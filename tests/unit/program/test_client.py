@@ -34,11 +34,12 @@ def listed(count, growth, limit=None):
 
 @given(st.integers(0, 40), st.integers(0, 3), st.none() | st.integers(1, 50))
 def test_each_job_is_listed_once_however_many_are_created_meanwhile(count, growth, limit):
-    page, module.PAGE = module.PAGE, 5
+    page = vars(module)["PAGE"]
+    vars(module)["PAGE"] = 5
     try:
         jobs, _ = listed(count, growth, limit)
     finally:
-        module.PAGE = page
+        vars(module)["PAGE"] = page
     ids = [job.id for job in jobs]
     assert ids == [f"j{at}" for at in range(count - 1, -1, -1)][:limit]
 
