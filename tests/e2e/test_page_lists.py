@@ -204,6 +204,31 @@ def test_letters_in_a_field_are_no_keys(viewer):
     assert page.locator("dialog").count() == 0
 
 
+def test_the_palette_takes_the_place_of_the_list_of_keys(viewer):
+    page = viewer.open("", ".rows .row[data-at]")
+    page.keyboard.press("?")
+    page.wait_for_selector("dialog.keylist[open]")
+    page.keyboard.press("Control+k")
+    page.wait_for_selector("dialog.keylist", state="detached")
+    page.wait_for_selector("dialog.palette[open] [role=option]")
+    page.keyboard.type("tra")
+    page.wait_for_selector(".palette [aria-selected=true] b:has-text('tra')")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("header.job h1:has-text('train')")
+
+
+def test_a_filter_chosen_while_typing_rests_stays(viewer):
+    page = viewer.open("", ".rows .row[data-at]")
+    page.evaluate("""() => {
+        const field = document.querySelector("[aria-label='Search by name or id']");
+        field.value = "fail";
+        field.dispatchEvent(new Event("input", { bubbles: true }));
+        [...document.querySelectorAll(".states button")].find((one) => one.textContent.startsWith("Failed")).click();
+    }""")
+    wait_for_page(page, "location.hash.includes('q=fail')")
+    assert "state=Failed" in page.evaluate("location.hash")
+
+
 @pytest.mark.parametrize(
     ("typed", "wanted"),
     [("tra", "header.job h1:has-text('train')"), ("node-3", "article.node h1"), ("reten", "form.project")],

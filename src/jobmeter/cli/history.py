@@ -89,6 +89,7 @@ def error_blocks(lines: "Iterable[LogEntry]", errors: "Sequence[LogEntry]") -> "
     """Select, from the lines of one replica, the error lines and the indented lines below each.
 
     A traceback ends with its first line that is not indented. Lines may begin with a header such as ``[rank0]: ``.
+    Error lines that are not among the lines come first.
     """
     wanted = {(line.time_ns, line.text) for line in errors}
     found: list[LogEntry] = []
@@ -106,4 +107,5 @@ def error_blocks(lines: "Iterable[LogEntry]", errors: "Sequence[LogEntry]") -> "
             is_open, in_traceback = in_traceback and line.text.startswith(header), False
         if is_open:
             found.append(line)
-    return found or list(errors)
+    read = {(line.time_ns, line.text) for line in found}
+    return [line for line in errors if (line.time_ns, line.text) not in read] + found

@@ -32,8 +32,15 @@ class AsyncJob:
         return AsyncJob(await asyncio.to_thread(self.job.refresh))
 
     async def wait(self, timeout: str | float | None = None, **how: Any) -> "AsyncJob":  # noqa: ANN401, ASYNC109
-        """Wait until the job has ended; see ``Job.wait``."""
-        return AsyncJob(await asyncio.to_thread(self.job.wait, timeout, **how))
+        """Wait until the job has ended; see ``Job.wait``. A wait that is cancelled leaves no thread behind."""
+        polls = self.job.polls(timeout, **how)
+        job, left = await asyncio.to_thread(next, polls)
+        # A thread that slept would outlive a cancelled wait, and keep other calls from the few threads of the loop.
+        while left:
+            await asyncio.sleep(left)
+            job, left = await asyncio.to_thread(next, polls)
+        await asyncio.to_thread(getattr, job, "detail")
+        return AsyncJob(job)
 
     async def metrics(self, *names: str, **how: Any) -> Metrics:  # noqa: ANN401 - the fields of MetricSearch
         """Read its usage over time; see ``Job.metrics``."""

@@ -66,7 +66,7 @@ class RecordList(list[_Row], Table):
         return {name: [_plain(getattr(row, name)) for row in self] for name in names}
 
     def _repr_html_(self) -> str:
-        columns = {name: values[:_SHOWN] for name, values in self.columns().items() if any(values)}
+        columns = {name: values[:_SHOWN] for name, values in self.columns().items() if any(map(_is_present, values))}
         rows = [[html.cell(name, value) for name, value in zip(columns, row, strict=True)] for row in _turned(columns)]
         more = f"<p>and {len(self) - _SHOWN} more</p>" if len(self) > _SHOWN else ""
         return html.table(tuple(columns), rows) + more if rows else "<p>none</p>"
@@ -74,6 +74,11 @@ class RecordList(list[_Row], Table):
 
 def _turned(columns: Columns) -> Iterable[Sequence[Any]]:
     return zip(*columns.values(), strict=True)
+
+
+def _is_present(value: object) -> bool:
+    """Return False for a missing value: None, or an empty text, list or object. Numbers such as 0 are present."""
+    return value is not None and value not in ("", [], {}, ())
 
 
 def _plain(value: object) -> object:

@@ -1,5 +1,6 @@
 """Job for programs: its record, usage, logs, events and findings."""
 
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -87,19 +88,40 @@ class Job(Table):
         It is read every ``interval`` seconds, and ``progress`` is called with it. ``timeout`` is in seconds, or a
         duration such as ``30m``. Raises TimeoutError if the job has not ended by then.
         """
+        polls = self.polls(timeout, interval=interval, progress=progress, seconds=seconds)
+        job, left = next(polls)
+        while left:
+            pause(left)
+            job, left = next(polls)
+        return job
+
+    def polls(
+        self,
+        timeout: str | float | None = None,
+        *,
+        interval: float = 5.0,
+        progress: Callable[["Job"], object] | None = None,
+        seconds: Callable[[], float] = time.monotonic,
+    ) -> Iterator[tuple["Job", float]]:
+        """Read the job until it has ended. Yields the job, and the seconds to pause before the next read.
+
+        The arguments are those of ``wait``. The last pause is 0.
+        """
+        if not interval > 0:
+            raise InvalidRequestError(f"interval is {interval}: give a number of seconds above 0", "interval")
         limit = parse_duration(timeout, "timeout") / 1000 if isinstance(timeout, str) else timeout
-        deadline = None if limit is None else seconds() + limit
-        job = self
+        deadline = math.inf if limit is None else seconds() + limit
         while True:
             job = Job(self._api, self._api.job(self.id, self.project, summary=False).job)
             if progress is not None:
                 progress(job)
             if job.state.finished:
-                return job
-            left = interval if deadline is None else deadline - seconds()
+                yield job, 0.0
+                return
+            left = deadline - seconds()
             if left <= 0:
                 raise TimeoutError(f"job {self.id} is {job.state} after {timeout}: give a longer timeout, or none")
-            pause(min(interval, left))
+            yield job, min(interval, left)
 
     def metrics(self, *names: str, **how: Any) -> Metrics:  # noqa: ANN401 - the fields of MetricSearch
         """Read its usage over time; without names, every metric that was measured.

@@ -52,7 +52,7 @@ from jobmeter.query.group import (
 )
 from jobmeter.query.group_list import resource_groups
 from jobmeter.query.groups import Groups
-from jobmeter.query.idle import IdleQuestion, IdleTime, idle_time
+from jobmeter.query.idle import WORK, IdleQuestion, IdleTime, idle_time
 from jobmeter.query.inventory import UNKNOWN, Inventory
 from jobmeter.query.latest import WINDOW_MS, LatestQuestion, newest, values, without_superseded
 from jobmeter.query.logs import LogLinesQuestion, pages, selector_of
@@ -71,7 +71,7 @@ from jobmeter.query.permitted import (
     projects_of_named,
 )
 from jobmeter.query.phase_facts import read_facts
-from jobmeter.query.phases import WORK, WRITES, MeasuredRun, PhasesQuestion, RunQuestion, phases_of
+from jobmeter.query.phases import WRITES, MeasuredRun, PhasesQuestion, RunQuestion, phases_of
 from jobmeter.query.quality import QualityQuestion, quality
 from jobmeter.query.readings import Readings, ReadingsQuestion, readings
 from jobmeter.query.reported import Reported, ReportedQuestion, reported

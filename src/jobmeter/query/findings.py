@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from jobmeter.access.principal import Scope
 from jobmeter.model.finding import ListedFinding
@@ -60,21 +61,30 @@ def list_findings(registry: Registry, question: FindingListQuestion, scope: Scop
     if projects is not None and not projects:
         return FindingPage([], more=False)
     stop = question.offset + question.limit
-    narrowed = EventsOfFindings(
-        # A job may be gone, or not permitted: then its findings are left out.
-        count=MOST_EVENTS if scope.grant is not None or question.open else stop + 1,
+    wanted = EventsOfFindings(
+        count=MOST_EVENTS if question.open else stop + 1,
         projects=projects,
         values=question.values,
         start=question.start,
         end=question.end,
         jobs=_with_open(registry, question, projects, scope, now_ms) if question.open else None,
     )
-    listed = registry.listed_findings(narrowed)
-    jobs = _jobs(registry, listed, scope, now_ms)
-    found = [JobFinding(one, jobs[one.project, one.job]) for one in listed if (one.project, one.job) in jobs]
+    found, is_whole = _read(registry, wanted, scope, now_ms)
+    while not is_whole and len(found) <= stop:
+        # A job may be gone, or not permitted: then its findings are left out, and older ones take their places.
+        wanted = replace(wanted, count=min(2 * wanted.count, MOST_EVENTS))
+        found, is_whole = _read(registry, wanted, scope, now_ms)
     if question.open:
         found.sort(key=lambda one: list(type(one.finding.severity)).index(one.finding.severity), reverse=True)
     return FindingPage(found[question.offset : stop], more=len(found) > stop)
+
+
+def _read(registry: Registry, wanted: EventsOfFindings, scope: Scope, now_ms: int) -> tuple[list[JobFinding], bool]:
+    """Return the findings of visible jobs among the wanted ones, and True if a larger count would add none."""
+    listed = registry.listed_findings(wanted)
+    jobs = _jobs(registry, listed, scope, now_ms)
+    found = [JobFinding(one, jobs[one.project, one.job]) for one in listed if (one.project, one.job) in jobs]
+    return found, len(listed) < wanted.count or wanted.count >= MOST_EVENTS
 
 
 def _with_open(

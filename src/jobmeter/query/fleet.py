@@ -20,8 +20,8 @@ from jobmeter.model.series import Series
 from jobmeter.model.time import MINUTE, SECOND, TimeRange
 from jobmeter.query.buckets import BucketedSeries, read
 from jobmeter.query.faults import NodeFault, node_faults
-from jobmeter.query.idle import HOLD_MS, IDLE
-from jobmeter.query.inventory import Inventory, device_states, named_devices
+from jobmeter.query.idle import ACTIVE, HOLD_MS, IDLE, WORK
+from jobmeter.query.inventory import Inventory, device_states, divided_devices, named_devices
 from jobmeter.query.meter import Meter
 from jobmeter.query.nodes import SILENT_MS, NodeState, machines, state_of, visible_nodes
 from jobmeter.query.permitted import permitted_jobs, permitted_series
@@ -29,7 +29,7 @@ from jobmeter.query.plan import WHOLE_MS
 from jobmeter.query.request import Statistic, metrics_of, sources
 from jobmeter.query.selected_series import SelectedSeries, SeriesPart, SubjectKey
 from jobmeter.query.source import Source
-from jobmeter.query.usage import DEVICES, UsageReadings
+from jobmeter.query.usage import UsageReadings
 from jobmeter.registry.base import Registry
 from jobmeter.settings import Limits
 from jobmeter.store.base import SeriesSelector
@@ -153,13 +153,16 @@ def _selector(places: Iterable[Place], projects: frozenset[str] | None, now_ms: 
     return SeriesSelector(
         projects=projects,
         nodes=tuple(sorted(places)),
-        metrics=sources(metrics_of((*DEVICES, CPU))),
+        metrics=sources(metrics_of((*WORK, CPU))),
         since=max(0, now_ms - WINDOW_MS),
         limit=_SERIES * limits.query_series,
     )
 
 
 def _measure(source: Source, meter: Meter, series: Sequence[Series], now_ms: int, found: _Found) -> None:
+    # A MIG instance has no utilization. The multiprocessors of other devices need not be read.
+    utilized = {(one.cluster, one.node, one.device) for one in series if one.metric not in (*ACTIVE, CPU)}
+    series = [one for one in series if one.metric not in ACTIVE or (one.cluster, one.node, one.device) not in utilized]
     alone = {(one.metric, one.cluster, one.node, one.device) for one in series if not one.job}
     entries = [
         SeriesPart(one, SubjectKey(one.job, "", one.cluster, one.node, one.device), "")
@@ -173,7 +176,7 @@ def _measure(source: Source, meter: Meter, series: Sequence[Series], now_ms: int
     newest = np.zeros(len(shape.members), np.int64)
     np.maximum.at(newest, shape.member[columns.index], columns.last_time)
     fresh = newest > now_ms - FRESH_MS
-    for metric in DEVICES:
+    for metric in WORK:
         last, most = readings.of(metric, Statistic.LAST), readings.of(metric, Statistic.MAX)
         for at in np.flatnonzero(fresh & np.isfinite(last)).tolist():
             member = shape.members[at]
@@ -193,7 +196,7 @@ def _measure(source: Source, meter: Meter, series: Sequence[Series], now_ms: int
 
 def _node(node: Node, found: _Found, inventory: Inventory, silent_ms: int, now_ms: int) -> FleetNode:
     place = (node.cluster, node.name)
-    names = {*named_devices(node.info), *found.devices.get(place, ())}
+    names = {*named_devices(node.info), *found.devices.get(place, ())} - divided_devices(node.info)
     states = device_states(node.info)
     devices = [
         replace(_device(node, name, found, inventory, now_ms), state=states.get(name, ""))

@@ -1,7 +1,7 @@
 """Idle time of a job's devices while it had them.
 
-A device is idle while its utilization is at most ``IDLE`` for ``HOLD_MS`` or longer. The fleet view and the rule
-``gpu_idle_allocated`` use these values too. Unmeasured time is not idle.
+A device is idle while its utilization and its active multiprocessors are at most ``IDLE`` for ``HOLD_MS`` or longer.
+The fleet view and the rule ``gpu_idle_allocated`` use these values too. Unmeasured time is not idle.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,8 +17,10 @@ from jobmeter.query.defaults import default_step, life
 from jobmeter.query.inventory import Inventory
 from jobmeter.query.request import By, JobRef, Line, MetricQuery, Statistic
 from jobmeter.query.stretches import sustained
-from jobmeter.query.usage import DEVICES
 
+ACTIVE = ("gpu.sm.active", "npu.sm.active")
+WORK = ("gpu.utilization", "gpu.sm.active", "npu.utilization", "npu.sm.active")
+"""Metrics that say whether devices work. A MIG instance has no utilization."""
 IDLE = 0.01
 HOLD_MS = 15 * MINUTE
 _MOST_STEPS, _FEWEST_STEPS, _POINTS = 1_440, 96, 1_000_000
@@ -66,7 +68,7 @@ def idle_time(
     step_ms = max(default_step(span, steps), _LEAST_STEP_MS)
     ref = JobRef(view.job.id, view.job.project)
     lines = lines_of(
-        MetricQuery(subject=ref, metrics=DEVICES, range=span, step_ms=step_ms, by=By.DEVICE, statistic=Statistic.MAX)
+        MetricQuery(subject=ref, metrics=WORK, range=span, step_ms=step_ms, by=By.DEVICE, statistic=Statistic.MAX)
     )
     measured = dict(_measured(lines))
     devices = [

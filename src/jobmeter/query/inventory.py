@@ -23,6 +23,12 @@ def named_devices(info: Mapping[str, Any]) -> list[str]:
     return [device for device, _ in _devices(info) if device]
 
 
+def divided_devices(info: Mapping[str, Any]) -> set[str]:
+    """Return the names of the devices that have partitions: jobs have these instead."""
+    parents = {str(one["parent"]) for one in _listed(info) if one.get("parent")}
+    return {str(one.get("device", "")) for one in _listed(info) if str(one.get("uuid", "")) in parents}
+
+
 def device_addresses(info: Mapping[str, Any]) -> dict[str, str]:
     """By its address on the bus (``pci_address``) the name of each device of a node whose agent says it."""
     listed = _listed(info)

@@ -19,13 +19,11 @@ from jobmeter.model.time import MINUTE
 from jobmeter.query.checkpoints import CheckpointReports, find_checkpoints
 from jobmeter.query.course import Course, Interval
 from jobmeter.query.defaults import job_end
-from jobmeter.query.idle import IDLE
+from jobmeter.query.idle import IDLE, WORK
 from jobmeter.query.repeated_steps import repeated_steps
 from jobmeter.query.request import JobRef
 from jobmeter.query.stretches import GAP_INTERVALS, steady_stretches, usual_interval
 
-WORK = ("gpu.utilization", "gpu.sm.active", "npu.utilization", "npu.sm.active")
-"""Metrics that say whether devices work: the first one that a job has decides."""
 WRITES = ("disk.write", "network.transmit")
 ALLOCATED = "Allocated"
 """The reason of an event that a job has its nodes: its record starts with it, its processes after a prolog."""

@@ -49,12 +49,12 @@ def open_keys(given: Iterable[str]) -> sa.Select[tuple[str, str]]:
 
 
 def is_open() -> sa.ColumnElement[bool]:
-    """Reported while the job runs, and not ended since."""
+    """Return the condition of an open finding: reported while its job runs, and not ended since."""
     return sa.and_(_column.subject != "", ~_ended_since())
 
 
 def fitting(given: Iterable[str]) -> sa.ColumnElement[bool]:
-    """Has one of the values of a condition."""
+    """Return the condition that a finding has one of these values."""
     return sa.or_(sa.false(), *map(_fits, given))
 
 

@@ -14,7 +14,7 @@ from jobmeter.registry.schema import events
 from jobmeter.registry.statements import job_chunks, within
 
 MOST_EVENTS = 20_000
-"""Most events that a list reads."""
+"""Most events that a statement reads."""
 _CHUNK = 200
 _LONGEST = 2_000
 _column = events.c
@@ -24,7 +24,7 @@ _MESSAGE = sa.func.substr(_column.message, 1, _LONGEST).label("message")
 
 
 class EventsOfFindings(msgspec.Struct, frozen=True, kw_only=True):
-    """Which findings to read: of these projects (None: all) with one of the ``values`` of a condition (none: any).
+    """Question for findings of these projects (None: all) with one of the ``values`` of a condition (none: any).
 
     ``jobs``: only open findings of these jobs, (project, id). ``count`` is the number of findings to return at most.
     """
@@ -38,7 +38,10 @@ class EventsOfFindings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_findings(connection: sa.Connection, question: EventsOfFindings) -> list[ListedFinding]:
-    """Return the newest findings: each once, with its last report. Reads at most ``MOST_EVENTS`` events."""
+    """Return the newest findings: each once, with its last report.
+
+    Reads at most ``MOST_EVENTS`` events; of named jobs, at most that many for each ``CHUNK`` jobs.
+    """
     found: dict[tuple[str, str, str, str], ListedFinding] = {}
     with closing(_rows(connection, question)) as rows:
         for row in rows:

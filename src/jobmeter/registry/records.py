@@ -74,12 +74,12 @@ def merge_jobs(
     else:
         existing = _existing(connection, project, entries)
     fresh = [entry for entry in entries if entry.record.job_id not in existing]
-    changes, added = _merged(project, fresh, defaultdict(_unknown_job), now_ms)
-    names = {job for _, job in _UPDATE_JOB.add(connection, changes, recorded=True, noticed=now_ms)}
-    known = [entry for entry in entries if entry.record.job_id not in names]
+    changes, happened = _merged(project, fresh, defaultdict(_unknown_job), now_ms)
+    _UPDATE_JOB.add(connection, changes, recorded=True, noticed=now_ms)
+    known = [entry for entry in entries if entry.record.job_id in existing]
     changes, updated = _merged(project, known, _stored_jobs(connection, project, known), now_ms)
     _UPDATE_JOB.run(connection, changes)
-    happened = [row for row in added if row["job"] in names] + updated
+    happened += updated
     members = [(entry.record.job_id, replica, values) for entry in entries for replica, values in entry.replicas]
     if members:
         happened += merge_replicas(connection, project, members, now_ms)

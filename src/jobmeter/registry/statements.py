@@ -91,21 +91,18 @@ class RowUpdates(msgspec.Struct, frozen=True):
         if changes:
             connection.execute(self.statement, list(changes))
 
-    def add(
-        self, connection: sa.Connection, changes: Collection[Mapping[str, Any]], **fixed: object
-    ) -> set[tuple[Any, ...]]:
-        """Insert rows that do not exist, which a lock of the caller ensures. Return their primary keys.
+    def add(self, connection: sa.Connection, changes: Collection[Mapping[str, Any]], **fixed: object) -> None:
+        """Insert rows that do not exist, which a lock of the caller ensures.
 
         ``fixed`` are the values of further columns.
         """
         if not changes:
-            return set()
+            return
         # NULL stands for a value that is not given: a text without one is empty.
         texts = {name for name in self.names.values() if not self.table.c[name].nullable}
         named = ({self.names[name]: value for name, value in change.items()} for change in changes)
         rows = [{**fixed, **row, **{name: "" for name in texts if row[name] is None}} for row in named]
         connection.execute(sa.insert(self.table), rows)
-        return {tuple(row[column.name] for column in self.table.primary_key) for row in rows}
 
 
 def update_each(

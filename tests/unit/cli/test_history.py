@@ -41,6 +41,8 @@ def test_exactly_the_error_lines_and_the_lines_of_their_tracebacks_are_selected(
     assert error_blocks(lines, errors) == wanted
 
 
-def test_lines_that_are_gone_leave_the_error_lines():
-    errors = [LogEntry(text="ERROR x", time=1)]
+def test_error_lines_that_are_not_among_the_lines_come_first():
+    # As many as are searched for frames lie between two errors of a long log.
+    errors = [LogEntry(text=f"ERROR {at}", time=at, time_ns=str(at)) for at in range(3)]
     assert error_blocks([], errors) == errors
+    assert error_blocks(errors[1:], errors) == errors

@@ -1,13 +1,17 @@
 """``Job.wait`` with the time of the test."""
 
+import asyncio
+import math
+
 import pytest
 
 from jobmeter.client.api import Api
 from jobmeter.client.bodies import JobDetail
 from jobmeter.client.transport import Transport
-from jobmeter.errors import NotFoundError
+from jobmeter.errors import InvalidRequestError, NotFoundError
 from jobmeter.model.job import Job as Record
 from jobmeter.model.job import JobState
+from jobmeter.program.asynchronous import AsyncJob
 from jobmeter.program.job import Job
 
 
@@ -18,9 +22,13 @@ class Server(Api):
         super().__init__(Transport("http://127.0.0.1:9"))
         self.states = list(states)
         self.now = 0.0
+        self.whole_reads = 0
 
     def job(self, job, project=None, *, summary=True):
-        assert (job, project, summary) == ("a", "p", False)
+        assert (job, project) == ("a", "p")
+        if summary:
+            self.whole_reads += 1
+            return JobDetail(job=Record(id=job, project=project))
         state = self.states.pop(0)
         if state is None:
             raise NotFoundError("there is no job a")
@@ -60,3 +68,39 @@ def test_a_job_that_runs_on_raises_after_the_timeout(timeout):
 def test_a_job_that_is_deleted_meanwhile_is_reported():
     with pytest.raises(NotFoundError):
         Server(JobState.RUNNING, None).wait()
+
+
+@pytest.mark.parametrize("interval", [0, -1, math.nan])
+def test_an_interval_that_is_no_time_is_refused(interval):
+    with pytest.raises(InvalidRequestError, match=r"interval is .*: give a number of seconds above 0"):
+        Server(JobState.RUNNING).wait(interval=interval)
+
+
+def test_a_cancelled_wait_of_an_asynchronous_job_leaves_no_thread_that_waits():
+    # The job runs on: a thread that waited for its end would keep the event loop from closing.
+    server = Server(*[JobState.RUNNING] * 2)
+
+    async def cancel():
+        read, loop = asyncio.Event(), asyncio.get_running_loop()
+        job = AsyncJob(Job(server, Record(id="a", project="p")))
+        progress = lambda _: loop.call_soon_threadsafe(read.set)  # noqa: E731 - called on another thread
+        waits = asyncio.create_task(job.wait(interval=3600, progress=progress))
+        await read.wait()
+        waits.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waits
+
+    asyncio.run(cancel())
+    assert len(server.states) == 1
+
+
+def test_an_asynchronous_job_has_its_usage_at_its_end():
+    server = Server(JobState.RUNNING, JobState.SUCCEEDED)
+
+    async def wait():
+        return await AsyncJob(Job(server, Record(id="a", project="p"))).wait(interval=0.001)
+
+    ended = asyncio.run(wait())
+    assert (ended.state, server.states, server.whole_reads) == (JobState.SUCCEEDED, [], 1)
+    assert ended.summary.metrics == []
+    assert server.whole_reads == 1

@@ -75,7 +75,32 @@ def test_a_device_that_cannot_be_measured_says_why(server):
     assert found["n2", "gpu2"] == {"device": "gpu2", "type": 0, "state": "no permission"}
 
 
-@pytest.mark.parametrize("listed", [["gpu0"], [{"device": "gpu0", "state": ["odd"]}], [{}], {"gpu0": "lost"}, "gpu0"])
+def test_a_device_without_utilization_is_as_busy_as_its_multiprocessors(server):
+    """A MIG instance has no utilization. A device that has its utilization keeps that."""
+    fill(server)
+    assert server.call("POST", "/jobs", {"nodes": [node("n3")], "jobs": [job("split", "n3")]}).status == 200
+    loads = [("n3", "gpu0", 0.4), ("n3", "gpu1", 0.0), ("n1", "gpu1", 0.7)]
+    assert server.ingest(samples([busy(*load, metric="gpu.sm.active") for load in loads])).status == 200
+    found = devices(server.call("GET", "/fleet").json())
+    assert (found["n3", "gpu0"]["use"], "idle" in found["n3", "gpu0"]) == (pytest.approx(0.4), False)
+    assert (found["n3", "gpu1"]["use"], found["n3", "gpu1"]["idle"]) == (0.0, True)
+    assert found["n1", "gpu1"]["use"] == 0.0
+
+
+def test_a_gpu_with_partitions_counts_as_its_partitions_alone(server):
+    """No job can have the whole GPU, which would seem to be free."""
+    fill(server)
+    split = node("n2", "rg-2")
+    split["info"]["devices"][0]["uuid"] = "GPU-0"
+    split["info"]["devices"] += [{"device": f"gpu0:{at}", "name": "MIG 1g", "parent": "GPU-0"} for at in (3, 4)]
+    assert server.call("POST", "/jobs", {"nodes": [split]}).status == 200
+    found = devices(server.call("GET", "/fleet").json())
+    assert [device for name, device in found if name == "n2"] == ["gpu0:3", "gpu0:4", "gpu1"]
+
+
+@pytest.mark.parametrize(
+    "listed", [["gpu0"], [{"device": "gpu0", "state": ["odd"]}], [{"parent": 1}], [{}], {"gpu0": "lost"}, "gpu0"]
+)
 def test_whatever_a_record_says_of_devices_is_no_error(server, listed):
     record = {"name": "n1", "info": {"devices": listed}}
     assert server.call("POST", "/jobs", {"nodes": [record]}).status == 200

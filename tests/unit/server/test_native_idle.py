@@ -23,10 +23,10 @@ def server(tmp_path):
     made.application.close()
 
 
-def used(device, value, first=0, last=120):
+def used(device, value, first=0, last=120, metric="gpu.utilization"):
     """Its utilization each 15 seconds, from one minute of the job to another."""
     times = range(START + first * MINUTE, START + last * MINUTE, 15_000)
-    return {"metric": "gpu.utilization", "job": "train", "replica": "worker-0", "node": "n1", "device": device}, [
+    return {"metric": metric, "job": "train", "replica": "worker-0", "node": "n1", "device": device}, [
         (at, value((at - START) / MINUTE)) for at in times
     ]
 
@@ -65,6 +65,13 @@ def test_what_is_idle_for_long_is_counted_and_priced_and_what_is_unmeasured_is_n
     assert body["measured"] == pytest.approx(3 * 7200, abs=60)
     assert (body["currency"], body["unpriced"]) == ("CNY", 0)
     assert body["devices"][1]["price_hour"] == 2.5
+
+
+def test_a_device_without_utilization_is_idle_by_its_multiprocessors(server):
+    """A MIG instance has no utilization. A device with both values is idle while both are."""
+    active = [used(one, lambda minute: 0.5 if minute < 60 else 0.0, metric="gpu.sm.active") for one in IDS[:2]]
+    fill(server, [*active, used("gpu1", lambda minute: 0.0)], devices=IDS[:2])
+    assert [one["idle"] for one in asked(server)["devices"]] == pytest.approx([3600, 3600], abs=60)
 
 
 def test_a_gap_ends_what_was_idle_and_is_not_idle_itself(server):

@@ -1,11 +1,10 @@
 // What the rules found in all jobs: what is open now, the worst first, or what was found lately, the newest first.
 import { useEffect, useState } from "preact/hooks";
-import { type Schemas, address, read } from "../api/client";
+import { type Schemas, address } from "../api/client";
 import { ruleTitle } from "../catalog";
-import { useAgain, useZone } from "../parts/hooks";
+import { useReadEvery, useZone } from "../parts/hooks";
 import { Choice, Notice, Problem, Severity, State, timeOf } from "../parts/small";
 import { changed, go, href } from "../router";
-import { Refusal } from "../api/client";
 
 type Entry = Schemas["FindingEntry"];
 
@@ -32,28 +31,10 @@ export function FindingsPage({ query }: { query: URLSearchParams }) {
   const severity = SEVERITIES.find(([name]) => name === query.get("severity"))?.[0] ?? "";
   const rule = query.get("finding") ?? "";
   const [count, setCount] = useState(PAGE);
-  const [found, setFound] = useState<Schemas["FindingList"] | null>(null);
-  const [error, setError] = useState<Refusal | null>(null);
-  const [turn, setTurn] = useState(0);
-  const again = () => setTurn((now) => now + 1);
-  useAgain(error, again);
   useEffect(() => setCount(PAGE), [shown, severity, rule]);
-  useEffect(() => {
-    const gone = new AbortController();
-    const range = shown === "open" ? { open: "true" } : { since: shown };
-    read<Schemas["FindingList"]>(address("/api/jobmeter/v1/findings", {}, { ...range, severity, finding: rule, limit: count }), gone.signal).then(
-      (list) => {
-        setFound(list);
-        setError(null);
-      },
-      (problem: unknown) => problem instanceof Refusal && setError(problem),
-    );
-    const timer = setTimeout(again, EVERY);
-    return () => {
-      gone.abort();
-      clearTimeout(timer);
-    };
-  }, [shown, severity, rule, count, turn]);
+  const range = shown === "open" ? { open: "true" } : { since: shown };
+  const url = address("/api/jobmeter/v1/findings", {}, { ...range, severity, finding: rule, limit: count });
+  const { data: found, error, again } = useReadEvery<Schemas["FindingList"]>(url, EVERY);
   const set = (values: Record<string, string | null>) => go(href(["findings"], changed(query, values)), true);
   const counts = (of: string) => found?.findings.filter((one) => one.severity === of).length ?? 0;
   const jobs = new Set(found?.findings.map((one) => `${one.project}/${one.job}`)).size;

@@ -1,6 +1,6 @@
 // The end of a failed job's log, from its last traceback on.
 import { type LogLine, type Schemas, address } from "../api/client";
-import { useRead } from "../parts/hooks";
+import { useNewest, useRead } from "../parts/hooks";
 import { keyOf } from "../parts/log";
 import type { LogPlace } from "./finding";
 
@@ -16,6 +16,7 @@ export function LogEnd(given: { job: { id: string; project: string }; place: Log
   const { job, place, open } = given;
   const query = { project: job.project, replica: place.replica ? [place.replica] : [], order: "desc", limit: READ, end: place.end === null ? null : place.end + AFTER };
   const response = useRead<Schemas["LogList"]>(address("/api/jobmeter/v1/jobs/{job}/logs", { job: job.id }, query));
+  const { box, onScroll } = useNewest(response.data, true);
   const lines = ending([...(response.data?.lines ?? [])].reverse());
   if (!lines.length) return null;
   return (
@@ -26,7 +27,7 @@ export function LogEnd(given: { job: { id: string; project: string }; place: Log
           Whole log
         </button>
       </p>
-      <div class="log" tabIndex={0} role="log" aria-label="End of the log" aria-live="off" ref={(node) => node?.scrollTo(0, node.scrollHeight)}>
+      <div class="log" tabIndex={0} role="log" aria-label="End of the log" aria-live="off" ref={box} onScroll={onScroll}>
         {lines.map((line) => (
           <div key={keyOf(line)} class={`line ${line.level ?? ""}`}>
             <span class="text">{line.text}</span>

@@ -1,6 +1,6 @@
 // What runs now and what is wrong with it, with its nodes and its users: each number shows what it counts.
 import { type LiveJobs, type Schemas, address } from "../api/client";
-import { useEvery, useRead } from "../parts/hooks";
+import { useReadEvery } from "../parts/hooks";
 import { href } from "../router";
 
 type Values = Record<string, string | null>;
@@ -50,8 +50,7 @@ function trouble({ idle_devices: idle, critical }: Schemas["UserTrouble"]): stri
 
 /** The nodes with faults and those that are down; nothing where all are well, or the key may not see nodes. */
 function NodeNumbers() {
-  const { data, again } = useRead<Schemas["NodeCounts"]>(address("/api/jobmeter/v1/fleet/counts"));
-  useEvery(again, EVERY);
+  const { data } = useReadEvery<Schemas["NodeCounts"]>(address("/api/jobmeter/v1/fleet/counts"), EVERY);
   const link = (show: string, count: number, text: string) =>
     count > 0 && (
       <a class="button critical" href={href(["nodes"], { show })}>

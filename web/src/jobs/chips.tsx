@@ -1,6 +1,7 @@
 // What narrows the list, each part with a way to take it out.
 import { ruleTitle } from "../catalog";
 import { moment } from "../format";
+import { go, href } from "../router";
 import { FILTERS } from "./filters";
 
 const NAMES: Record<string, string> = { q: "Name", state: "State", type: "Type", project: "Project", user: "User", group: "Group", node: "Node", finding: "Finding", severity: "Severity", since: "Created in the last", from: "Created from", to: "Created before" };
@@ -13,6 +14,9 @@ export function inWords(name: string, value: string): string {
   return name === "since" ? `${NAMES[name]} ${value}` : `${NAMES[name]}: ${value}`;
 }
 
+/** The query without one of the values of a name. */
+const without = (query: URLSearchParams, name: string, value: string): URLSearchParams => new URLSearchParams([...query].filter(([own, one]) => own !== name || one !== value));
+
 export function Chips({ query, set }: { query: URLSearchParams; set: (values: Record<string, string | null>) => void }) {
   const chosen = FILTERS.flatMap((name) => query.getAll(name).map((value) => [name, value] as const));
   if (!chosen.length) return null;
@@ -20,7 +24,7 @@ export function Chips({ query, set }: { query: URLSearchParams; set: (values: Re
     <ul class="chips" aria-label="Filters that apply">
       {chosen.map(([name, value]) => (
         <li key={`${name} ${value}`}>
-          <button type="button" aria-label={`Take out: ${inWords(name, value)}`} onClick={() => set({ [name]: null })}>
+          <button type="button" aria-label={`Take out: ${inWords(name, value)}`} onClick={() => go(href([], without(query, name, value)), true)}>
             {inWords(name, value)} <span aria-hidden="true">×</span>
           </button>
         </li>

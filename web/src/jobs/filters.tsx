@@ -131,12 +131,14 @@ function Rested(given: {
 }) {
   const timer = useRef(0);
   const [text, setText] = useState(given.value);
-  const { change } = given;
+  const latest = useRef(given.change);
+  latest.current = given.change;
+  useEffect(() => () => clearTimeout(timer.current), []);
   useEffect(() => setText((now) => (now.trim() === given.value ? now : given.value)), [given.value]);
   const typed = (value: string) => {
     setText(value);
     clearTimeout(timer.current);
-    timer.current = window.setTimeout(() => change(value.trim()), 180);
+    timer.current = window.setTimeout(() => latest.current(value.trim()), 180);
   };
   return (
     <input

@@ -61,10 +61,10 @@ const emptyState = (use: Map<string, Use> = new Map()): ListState => ({
   newest: 0,
 });
 
-/** The page that is farthest from the rows that are seen. */
-function farthest(pages: readonly number[], [first, last]: readonly [number, number]): number {
+/** The page that is farthest from the rows that are seen. The first one stays: columns and suggestions come from it. */
+export function farthest(pages: readonly number[], [first, last]: readonly [number, number]): number {
   const middle = (first + last) / 2 / PAGE - 0.5;
-  return pages.reduce((one, other) => (Math.abs(other - middle) > Math.abs(one - middle) ? other : one));
+  return pages.filter((page) => page > 0).reduce((one, other) => (Math.abs(other - middle) > Math.abs(one - middle) ? other : one));
 }
 
 export function useJobs(query: Query): Jobs {
@@ -121,8 +121,10 @@ export function useJobs(query: Query): Jobs {
   const want = (first: number, last: number) => {
     visible.current = [first, last];
     const [low, high] = [Math.floor(Math.max(first - AHEAD, 0) / PAGE), Math.floor((Math.max(last, 0) + AHEAD) / PAGE)];
-    for (const [page, gone] of state.current.requests) if (page < low - 1 || page > high + 1) gone.abort();
-    for (let page = low; page <= high; page += 1) if (page === 0 || total === null || page * PAGE < total) ask(page);
+    for (const [page, gone] of state.current.requests) if (page > 0 && (page < low - 1 || page > high + 1)) gone.abort();
+    // The first page has the number of jobs in each state, too: it is asked for wherever the list is.
+    ask(0);
+    for (let page = low; page <= high; page += 1) if (total === null || page * PAGE < total) ask(page);
   };
 
   const again = () => {

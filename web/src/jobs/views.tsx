@@ -1,31 +1,9 @@
-// Views of the list that the viewer saved, in this browser, and the viewer's own jobs.
-import { useState } from "preact/hooks";
-import { read, write } from "../format";
+// The menu of the saved views, and of the viewer's own jobs.
+import { useEffect, useState } from "preact/hooks";
+import { write } from "../format";
 import { useClosing } from "../parts/hooks";
 import { changed, go, href } from "../router";
-
-export interface View {
-  name: string;
-  query: string;
-}
-
-const VIEWS = "jobmeter-views";
-const USER = "jobmeter-user";
-const MOST = 30;
-
-/** The saved views, in the order of their names. */
-export function savedViews(): readonly View[] {
-  try {
-    const found: unknown = JSON.parse(read(VIEWS) ?? "[]");
-    const views = Array.isArray(found) ? (found as View[]) : [];
-    return views.filter((one) => typeof one?.name === "string" && typeof one.query === "string");
-  } catch {
-    return [];
-  }
-}
-
-/** The viewer's name as the user of jobs; empty where nobody stated it. */
-export const ownUser = (): string => read(USER) ?? "";
+import { MOST_VIEWS, USER, VIEWS, type View, ownUser, savedViews, withView } from "./saved";
 
 export const viewAddress = (view: View): string => href([], new URLSearchParams(view.query));
 
@@ -36,6 +14,12 @@ export function Views({ query }: { query: URLSearchParams }) {
   const menu = useClosing();
   const [views, setViews] = useState(savedViews);
   const [user, setUser] = useState(ownUser);
+  useEffect(() => {
+    // Another tab saved or forgot one: this tab keeps that.
+    const elsewhere = () => setViews(savedViews());
+    addEventListener("storage", elsewhere);
+    return () => removeEventListener("storage", elsewhere);
+  }, []);
   const store = (next: readonly View[]) => {
     write(VIEWS, JSON.stringify(next));
     setViews(next);
@@ -43,10 +27,16 @@ export function Views({ query }: { query: URLSearchParams }) {
   const save = (event: SubmitEvent) => {
     event.preventDefault();
     const form = event.target as HTMLFormElement;
-    const name = (form.elements.namedItem("view") as HTMLInputElement).value.trim();
+    const field = form.elements.namedItem("view") as HTMLInputElement;
+    const name = field.value.trim();
     if (!name) return;
-    const others = views.filter((one) => one.name !== name);
-    store([...others, { name, query: saved(query) }].slice(-MOST).sort((a, b) => a.name.localeCompare(b.name)));
+    const next = withView(views, { name, query: saved(query) });
+    if (!next) {
+      field.setCustomValidity(`${MOST_VIEWS} views are saved already. Forget one first.`);
+      field.reportValidity();
+      return;
+    }
+    store(next);
     form.reset();
   };
   const mine = (event: SubmitEvent) => {
@@ -88,7 +78,7 @@ export function Views({ query }: { query: URLSearchParams }) {
         <form onSubmit={save}>
           <label>
             Save what is shown as
-            <input name="view" required maxLength={60} autocomplete="off" />
+            <input name="view" required maxLength={60} autocomplete="off" onInput={(event) => event.currentTarget.setCustomValidity("")} />
           </label>
           <button type="submit">Save</button>
         </form>

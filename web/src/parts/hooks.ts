@@ -24,16 +24,6 @@ export function useAgain(error: Refusal | null, again: () => void): void {
   useEffect(() => onReturn(() => latest.current()), []);
 }
 
-/** Do something again and again, in milliseconds, while the page is looked at. */
-export function useEvery(again: () => void, ms: number): void {
-  const latest = useRef(again);
-  latest.current = again;
-  useEffect(() => {
-    const timer = setInterval(() => document.hidden || latest.current(), ms);
-    return () => clearInterval(timer);
-  }, [ms]);
-}
-
 /** Whether the server answers; draws again when that changes. */
 export function useConnection(): Connection {
   const [, setTurn] = useState(0);
@@ -65,6 +55,25 @@ export function useRead<T>(url: string | null): Asked<T> {
   const again = () => setTurn((now) => now + 1);
   useAgain(state.error, again);
   return { data: state.data, error: state.error, busy: state.busy, again };
+}
+
+/**
+ * What the server answers to a question that is asked again and again, in milliseconds, while the page is looked at.
+ *
+ * A slow answer is waited for. What the key may not see is asked for once.
+ */
+export function useReadEvery<T>(url: string, ms: number): Asked<T> {
+  const asked = useRead<T>(url);
+  const latest = useRef(asked);
+  latest.current = asked;
+  useEffect(() => {
+    const timer = setInterval(() => {
+      const { busy, error, again } = latest.current;
+      if (!busy && error?.status !== 403 && !document.hidden) again();
+    }, ms);
+    return () => clearInterval(timer);
+  }, [ms]);
+  return asked;
 }
 
 /** Draw again when the viewer chooses another zone. */

@@ -25,7 +25,7 @@ export function Keys({ guest }: { guest: boolean }) {
   const before = useRef(0);
   useEffect(() => {
     const pressed = (event: KeyboardEvent) => {
-      const palette = event.key.toLowerCase() === "k" && (event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey;
+      const palette = (event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey && event.key.toLowerCase() === "k";
       if (palette && !guest) {
         event.preventDefault();
         setOpen("palette");
@@ -71,11 +71,13 @@ function step(by: number): void {
 /** A dialog over the page; Escape and a click outside of it close it. */
 export function useDialog(close: () => void) {
   const ref = useRef<HTMLDialogElement>(null);
+  const gone = useRef(false);
   useEffect(() => {
     const dialog = ref.current;
     const back = document.activeElement;
     dialog?.showModal();
     return () => {
+      gone.current = true;
       dialog?.close();
       if (back instanceof HTMLElement) back.focus();
     };
@@ -83,7 +85,8 @@ export function useDialog(close: () => void) {
   const onClick = (event: MouseEvent) => {
     if (event.target === ref.current) close();
   };
-  return { ref, onClick, onClose: close };
+  // The event comes later: by then another dialog may be open in the place of this one.
+  return { ref, onClick, onClose: () => gone.current || close() };
 }
 
 function KeyList({ guest, close }: { guest: boolean; close: () => void }) {

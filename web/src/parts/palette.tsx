@@ -1,7 +1,8 @@
 // The palette: a few letters lead to a job, a node, a user, a saved view or a page.
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { type Job, type Node, type Schemas, address, read } from "../api/client";
-import { ownUser, savedViews, viewAddress } from "../jobs/views";
+import { ownUser, savedViews } from "../jobs/saved";
+import { viewAddress } from "../jobs/views";
 import { go, href } from "../router";
 import { useRested } from "./hooks";
 import { useDialog } from "./keys";

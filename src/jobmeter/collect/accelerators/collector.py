@@ -93,7 +93,6 @@ class AcceleratorCollector(Generic[D]):
         self._patience = patience
         self._slow_ms: dict[int, int] = {}
         self._working: dict[int, list[Member]] = {}
-        self._present: set[int] = set()
         self._failed: set[int] = set()
 
     @property
@@ -231,9 +230,7 @@ class AcceleratorCollector(Generic[D]):
         permitted = self._permitted(devices, now_ms)
         known = DeviceSet(devices, self._variables() if devices else (), self.device_name)
         found = claims(known, working, members, given, permitted)
-        # Nobody has a device that has disappeared.
-        self.allocations.update(now_ms, {**{index: [] for index in self._present - found.keys()}, **found})
-        self._present = set(found)
+        self.allocations.update(now_ms, found)
         self.disagreements.update(now_ms, disagreements(known, working, given, members, permitted))
         return found
 

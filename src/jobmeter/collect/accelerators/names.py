@@ -74,6 +74,7 @@ class VendorNames(Generic[D]):
         self._numbers: Mapping[int, int] = {}
         self._parts: dict[int, Partition] = {}
         self._placed: tuple[tuple[int, str], ...] = ()
+        self._addresses: list[str] = []
 
     def __call__(self, index: int) -> str:
         """Return the name of a device by its number among those that the driver shows."""
@@ -92,7 +93,9 @@ class VendorNames(Generic[D]):
         self._parts |= {device.index: device.part for device in devices if device.part is not None}
         placed = tuple((device.index, device.pci) for device in devices if device.part is None)
         if placed != self._placed:
-            self._numbers = node_numbers(placed, self._names.addresses(self.vendor))
+            # An address that is gone still counts, so that the devices after it keep their names.
+            self._addresses = sorted({*self._addresses, *self._names.addresses(self.vendor)})
+            self._numbers = node_numbers(placed, self._addresses)
             self._placed = placed
 
     def are_plain(self) -> bool:

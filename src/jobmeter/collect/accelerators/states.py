@@ -79,9 +79,9 @@ class DeviceStates:
         self._title, self._noun, self._recovery = vendor.title, vendor.noun, vendor.recovery
         self._device_name = device_name
         self._alone = alone
-        self._states: dict[int, tuple[DeviceState, int]] = {}
-        self._owners: Mapping[int, Sequence[Owner]] = {}
-        self._parts: set[int] = set()
+        self._states: dict[str, tuple[DeviceState, int]] = {}
+        self._owners: Mapping[str, Sequence[Owner]] = {}
+        self._parts: set[str] = set()
         self._mismatch = False
         self._events: deque[EventRecord] = deque()
 
@@ -97,12 +97,14 @@ class DeviceStates:
         if mismatch and not self._mismatch:
             self._report(now_ms, DRIVER_MISMATCH, Level.ERROR, _MISMATCH.format(noun=self._noun), ())
         self._mismatch = mismatch
-        for device in devices:
-            state, name = device.state, self._device_name(device.index)
-            before, since = self._states.get(device.index, (None, now_ms))
+        # The driver numbers the others anew when one disappears. Their names stay.
+        named = {self._device_name(device.index): device for device in devices}
+        for name, device in named.items():
+            state = device.state
+            before, since = self._states.get(name, (None, now_ms))
             if state == before:
                 continue
-            self._states[device.index] = state, now_ms
+            self._states[name] = state, now_ms
             mine = owners.get(device.index, ())
             if state is DeviceState.MEASURED:
                 if before is not None:
@@ -114,15 +116,14 @@ class DeviceStates:
                 advice = kind.advice.format(noun=self._noun, recovery=self._recovery)
                 text = f"{name}, {device.name or f'a {self._noun}'}, {kind.text}{because}. {advice}"
                 self._report(now_ms, kind.reason, kind.level, text, mine, name)
-        for index in sorted(self._states.keys() - {device.index for device in devices}):
-            del self._states[index]
-            if index in self._parts:  # partitions are removed on purpose, or lost with their device
+        for name in sorted(self._states.keys() - named.keys()):
+            del self._states[name]
+            if name in self._parts:  # partitions are removed on purpose, or lost with their device
                 continue
-            name = self._device_name(index)
             text = f"{name} has disappeared: the driver has {len(devices)} {self._noun}s now. {self._recovery}"
-            self._report(now_ms, GPU_LOST, Level.ERROR, text, self._owners.get(index, ()), name)
-        self._parts = {device.index for device in devices if device.part is not None}
-        self._owners = owners
+            self._report(now_ms, GPU_LOST, Level.ERROR, text, self._owners.get(name, ()), name)
+        self._parts = {name for name, device in named.items() if device.part is not None}
+        self._owners = {name: owners.get(device.index, ()) for name, device in named.items()}
 
     def released(self, now_ms: int, seconds: int, *, closed: bool) -> None:
         """Report that the driver is released on request. ``closed``: all of its files are closed."""

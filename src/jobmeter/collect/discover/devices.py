@@ -107,7 +107,8 @@ def claims(
 
     ``users`` are the members that compute on a device now; a device with users belongs only to them. ``members`` are
     all processes of jobs, for the devices that their environments name and their control groups permit. ``given`` are
-    allocations by the kubelet or a prolog: they take precedence over users, environments and groups.
+    allocations by the kubelet or a prolog: they take precedence over users, environments and groups. A device with
+    partitions belongs to nobody by an environment or a group, because its partitions compute.
     """
     found: dict[int, dict[Owner, DeviceClaim]] = {device.index: {} for device in devices.devices}
     for index, present in users.items():
@@ -118,7 +119,8 @@ def claims(
         for claim in some:
             found[index].setdefault(claim.owner, claim)
             used.add(index)
-    free = {index: by_owner for index, by_owner in found.items() if index not in used}
+    divided = {device.part.parent for device in devices.devices if device.part is not None}
+    free = {index: by_owner for index, by_owner in found.items() if index not in used | divided}
     _claim_visible(devices, free, members, permitted)
     whole = {device.index for device in devices.devices if device.part is None}
     _claim_permitted(whole, free, members, permitted)
@@ -174,24 +176,27 @@ class AllocationTracker:
     def __init__(self, place: NodeIdentity, device_name: DeviceName) -> None:
         self._place = place
         self._device_name = device_name
-        self._open: dict[tuple[Owner, int], tuple[int, DeviceClaim]] = {}
+        self._open: dict[tuple[Owner, str], tuple[int, DeviceClaim]] = {}
         self._news: list[tuple[Owner, AllocationRecord]] = []
 
     def update(self, now_ms: int, found: Mapping[int, Sequence[DeviceClaim]]) -> None:
-        """Update with the current claims on the devices that could be read."""
-        present = {(claim.owner, index): claim for index, some in found.items() for claim in some}
+        """Update with the current claims on all devices. Nobody has a device that has disappeared.
+
+        Intervals are kept by name: the driver numbers the other devices anew when one disappears.
+        """
+        present = {(claim.owner, self._device_name(index)): claim for index, some in found.items() for claim in some}
         for key, claim in present.items():
             start, before = self._open.get(key, (now_ms, None))
             if before != claim:
                 self._open[key] = (start, claim)
                 self._report(key[1], start, claim, None)
-        for key in [key for key in self._open if key[1] in found and key not in present]:
+        for key in [key for key in self._open if key not in present]:
             start, claim = self._open.pop(key)
             self._report(key[1], start, claim, max(start, now_ms))
 
     def close(self, now_ms: int) -> None:
         """End every interval when the jobs are over."""
-        self.update(now_ms, {index: [] for _, index in self._open})
+        self.update(now_ms, {})
 
     def records(self, now_ms: int) -> Records:  # noqa: ARG002 - every interval has its own times
         """Return the allocations since the last call."""
@@ -202,12 +207,12 @@ class AllocationTracker:
         project = self._place.project or None
         return Records(jobs=[JobRecord(job_id=job, project=project, allocations=some) for job, some in by_job.items()])
 
-    def _report(self, index: int, start: int, claim: DeviceClaim, end: int | None) -> None:
+    def _report(self, device: str, start: int, claim: DeviceClaim, end: int | None) -> None:
         record = AllocationRecord(
             replica=claim.owner.replica,
             node=self._place.node,
             cluster=self._place.cluster,
-            device=self._device_name(index),
+            device=device,
             start=start,
             end=end,
             rank=claim.rank,

@@ -13,7 +13,7 @@ _METRICS = {
     ("io", "some"): "node.pressure.io",
     ("io", "full"): "node.pressure.io.full",
 }
-"""Metric of each file and line. No CPU can be missing to all tasks of a node."""
+"""Metric of each file and line. ``full`` has no meaning for the CPU of a node: some task always runs."""
 _TOTALS = {line: re.compile(rb"^%s .*total=(\d+)" % line.encode(), re.MULTILINE) for line in ("some", "full")}
 
 

@@ -43,7 +43,7 @@ def http_status(error: JobmeterError, *, over_limit: int = 413) -> int:
 
 
 def headers_of(error: JobmeterError, default_retry_ms: int | None = None) -> Headers:
-    """Return the allowed methods for a wrong one, or the time until a retry in whole seconds, at least 1.
+    """Return ``Allow`` for a wrong method, or ``Retry-After`` in whole seconds, at least 1, else no header.
 
     ``default_retry_ms`` is the time for an unavailable server that names none.
     """

@@ -43,9 +43,10 @@ class _Reader(ParameterReader):
         def read(call: Call, context: Context) -> R:
             given = _parameters(call)
             if names_run:
-                given["run_id"] = given.get("run_id") or given.get("run_uuid")
-                if not given["run_id"]:
+                named = [given[name] for name in ("run_id", "run_uuid") if given.get(name, "") != ""]
+                if not named:
                     raise InvalidRequestError("Missing value for required parameter 'run_id'.", "run_id")
+                given["run_id"] = named[0]
             request: R = _convert({**given, "call": call, "context": context}, shape)
             return request
 

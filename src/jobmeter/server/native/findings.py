@@ -41,8 +41,8 @@ def _findings(context: CallContext) -> list[Finding]:
 def _list(context: CallContext) -> FindingList:
     """List the stored findings of all jobs, the newest first.
 
-    With `open=true` only open findings of running jobs, the worst first. A finding reported several times is in the
-    list once, with its last report. A list reads the newest 20,000 reports.
+    With `open=true` only open findings of running jobs, the worst first: of the newest 2,000 jobs that have some. A
+    finding reported several times is in the list once, with its last report. A list reads the newest 20,000 reports.
     """
     given = context.arguments
     start, end = context.span()

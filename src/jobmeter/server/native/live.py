@@ -1,7 +1,9 @@
 """``/jobs/{job}/live`` and ``/live/jobs``: changes as server-sent events."""
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
+from heapq import nsmallest
 
 import msgspec
 
@@ -138,16 +140,12 @@ def _jobs_now(services: Services, scope: Scope) -> Update:
 
 
 def _users(troubled: Sequence[tuple[str, FindingSummary]]) -> list[UserTrouble]:
-    names = {user for user, _ in troubled if user}
-    found = [
-        UserTrouble(
-            name,
-            sum(one.severity is Severity.CRITICAL for user, one in troubled if user == name),
-            sum(one.idle_devices for user, one in troubled if user == name),
-        )
-        for name in names
-    ]
-    return sorted(found, key=lambda one: (-one.idle_devices, -one.critical, one.user))[:MOST_USERS]
+    critical, idle = Counter[str](), Counter[str]()
+    for user, one in troubled:
+        critical[user] += one.severity is Severity.CRITICAL
+        idle[user] += one.idle_devices
+    found = [UserTrouble(user, critical[user], idle[user]) for user in critical if user]
+    return nsmallest(MOST_USERS, found, key=lambda one: (-one.idle_devices, -one.critical, one.user))
 
 
 def _troubled(services: Services, scope: Scope) -> list[tuple[str, FindingSummary]]:

@@ -191,7 +191,7 @@ class NativeRouter:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._document = b""
+        self._document = self._page = b""
 
     def route(self, call: Call) -> Handler | PublicHandler:
         """Return the handler for the call. Raises NotFoundError."""
@@ -213,8 +213,9 @@ class NativeRouter:
         await exchange.reply(Answer(200, await self._described(exchange.call)))
 
     async def _show(self, exchange: Exchange) -> None:
-        page = await self._services.lanes.control.run(partial(api_page, await self._described(exchange.call)))
-        await exchange.reply(Answer(200, page, HEADERS, "text/html; charset=utf-8"))
+        described = await self._described(exchange.call)
+        self._page = self._page or await self._services.lanes.control.run(partial(api_page, described))
+        await exchange.reply(Answer(200, self._page, HEADERS, "text/html; charset=utf-8"))
 
     async def _described(self, call: Call) -> bytes:
         if call.method not in {"GET", "HEAD"}:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.collect.gpus import PLACE, Gpu, Members
+from tests.unit.collect.gpus import PLACE, Gpu, ManualClock, Members, member
 
 from jobmeter.collect.accelerators.collector import AcceleratorCollector
 from jobmeter.collect.accelerators.names import DeviceNames, node_numbers
@@ -50,6 +50,51 @@ def test_a_process_in_a_container_names_its_device_as_the_node_does(machine, mak
     driver.readers.append(collector.release)
     found = {one.series.device for one in collector.collect(NOW_MS) if one.series.metric == "gpu.power"}
     assert found == {"gpu1", "gpu3"}
+
+
+@pytest.mark.parametrize("unplugged", [False, True])
+def test_a_gpu_that_disappears_takes_no_name_from_the_others(machine, make_driver, unplugged):
+    """The driver numbers the others anew, and a GPU that is unplugged leaves the list of addresses too."""
+    driver = make_driver(4)
+    driver.install()
+    buses = ("1A", "1B", "1C", "9B")
+    for one, bus in zip(driver.devices, buses, strict=True):
+        one.set(pci=f"00000000:{bus}:00.0")
+        one.run((100 + one.index, 1))
+    members = Members()
+    members.by_pid |= {100 + at: member(f"job-{at}") for at in range(4)}
+    clock = ManualClock()
+    names = DeviceNames((VENDOR,), machine).of(VENDOR)
+    library = PynvmlLibrary(proc_root=machine.proc, clock=clock, patience=30)
+    collector = AcceleratorCollector(PLACE, names, library, members, patience=30)
+    driver.readers.append(collector.release)
+
+    def look(now_ms):
+        clock.seconds = now_ms / 1000
+        found = collector.collect(now_ms)
+        return {(one.series.device, one.series.job) for one in found if one.series.metric == "gpu.power"}
+
+    everything = {(f"gpu{at}", f"job-{at}") for at in range(4)}
+    assert look(NOW_MS) == everything
+    collector.allocations.records(0)
+    for one in driver.devices:
+        one.fail(9)  # the driver is unloaded
+    look(NOW_MS + 10_000)
+    if unplugged:
+        Path(machine.sys, "bus/pci/drivers/nvidia/0000:1b:00.0").rmdir()
+    driver.set_count(3)
+    for one, origin in zip(driver.devices[:3], (0, 2, 3), strict=True):
+        one.answer()
+        one.set(pci=f"00000000:{buses[origin]}:00.0", uuid=f"GPU-{origin:08x}-1d1c-d9ed-fe37-18b8466a78ad")
+        one.run((100 + origin, 1))
+    left = everything - {("gpu1", "job-1")}
+    assert any(look(NOW_MS + 10_000 * at) == left for at in range(2, 20))
+    events = [(one.reason, one.job, one.subject) for one in collector.states.records(0).events]
+    assert events == [("GpuLost", "job-1", "device gpu1")]
+    ended = {
+        (job.job_id, one.device) for job in collector.allocations.records(0).jobs for one in job.allocations if one.end
+    }
+    assert ended == {("job-1", "gpu1")}
 
 
 def test_devices_of_two_vendors_have_no_name_in_common(machine):

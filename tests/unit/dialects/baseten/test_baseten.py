@@ -300,9 +300,10 @@ def test_the_leader_leads_even_when_it_was_not_measured():
     assert [node["node_id"] for node in body["per_node_metrics"]] == ["worker-1"]
 
 
-def test_a_job_without_replicas_is_reported_by_machine():
-    _, body = metrics(view(), line("cpu.usage", [(NOW, 1.5)], replica="", node="n1"))
-    assert [node["node_id"] for node in body["per_node_metrics"]] == ["n1"]
+@pytest.mark.parametrize(("machine", "name"), [("n1", "n1"), ("", "worker-0")])
+def test_a_job_without_replicas_is_reported_by_machine(machine, name):
+    _, body = metrics(view(), line("cpu.usage", [(NOW, 1.5)], replica="", node=machine))
+    assert [node["node_id"] for node in body["per_node_metrics"]] == [name]
     assert body["cpu_usage"] == body["per_node_metrics"][0]["metrics"]["cpu_usage"]
 
 

@@ -374,6 +374,22 @@ def test_pages_of_a_history_have_every_value_once():
     assert "next_page_token" not in last
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "Missing value for required parameter 'run_id'."),
+        ({"run_id": "", "run_uuid": None}, "Missing value for required parameter 'run_id'."),
+        ({"run_id": [], "run_uuid": "a"}, "Invalid request: Expected `str`, got `array` - at `$.run_id`"),
+        ({"run_id": 0}, "Invalid request: Expected `str`, got `int` - at `$.run_id`"),
+        ({"run_uuid": False}, "Invalid request: Expected `str`, got `bool` - at `$.run_id`"),
+    ],
+)
+def test_a_run_without_a_valid_id_is_refused_by_what_is_wrong(given, message):
+    with pytest.raises(InvalidRequestError) as refused:
+        Server().post("runs/delete", **given)
+    assert (refused.value.message, refused.value.field) == (message, "run_id")
+
+
 # Filters.
 
 

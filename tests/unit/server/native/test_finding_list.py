@@ -49,6 +49,18 @@ def test_pages_follow_each_other(filled):
     assert len({one["job"] for one in first["findings"] + second["findings"]}) == 4
 
 
+def test_findings_that_are_left_out_make_no_page_shorter(filled):
+    """A report about a job without a record is newer than those of all jobs."""
+    gone = [
+        {"time": NOW + at, "reason": "Finding", "job": f"gone-{at}", "project": "p", "level": "error", "message": XID}
+        for at in range(20)
+    ]
+    assert filled.call("POST", "/jobs", {"events": gone}).status == 200
+    pages = [filled.call("GET", f"/findings?limit=2&offset={offset}").json() for offset in (0, 2, 4)]
+    assert [(len(page["findings"]), page["more"]) for page in pages] == [(2, True), (2, False), (0, False)]
+    assert len({one["job"] for page in pages for one in page["findings"]}) == 4
+
+
 @pytest.mark.parametrize("query", ["finding=no_such_rule", "severity=bad", "limit=0", "open=perhaps"])
 def test_an_argument_that_is_wrong_is_named(filled, query):
     reply = filled.call("GET", f"/findings?{query}")

@@ -11,6 +11,8 @@ import pytest
 from tests.frames import FRAMES, samples
 from tests.serving import serving
 
+from jobmeter.server.native import router
+from jobmeter.server.native.api_page import api_page
 from jobmeter.server.native.router import BASE, ENDPOINTS
 
 _BODIES = {
@@ -277,3 +279,11 @@ def test_the_page_about_the_api_has_every_operation_and_every_object(server):
     assert f"style-src 'sha256-{digest}'" in reply.headers["content-security-policy"]
     assert len(reply.body) < 200_000
     assert server.raw("POST", f"{BASE}/docs").status == 405
+
+
+def test_the_page_about_the_api_is_made_once(server, monkeypatch):
+    made = []
+    monkeypatch.setattr(router, "api_page", lambda document: made.append(document) or api_page(document))
+    replies = {server.raw("GET", f"{BASE}/docs").body for _ in range(3)}
+    assert len(replies) == 1
+    assert len(made) <= 1, "an earlier test may have requested the page"

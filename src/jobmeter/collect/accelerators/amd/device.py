@@ -2,6 +2,7 @@
 
 import logging
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -53,6 +54,7 @@ class AmdDevice(ThreadedDevice):
         self._limits: Mapping[Value, float] = {}
         self._limited_at = 0.0
         self._limited: dict[str, float] = {}
+        self._errors: Mapping[str, Mapping[str, int]] = {}
 
     @property
     def attached(self) -> bool:
@@ -82,7 +84,7 @@ class AmdDevice(ThreadedDevice):
         self.details = {name: value for name, value in details.items() if value}
         self._sensors = _sensors(self._folder)
         self._compute = tuple(_compute_ids(self._kfd / "topology/nodes", self.pci))
-        self._limits, self._limited = {}, {}
+        self._limits, self._limited, self._errors = {}, {}, {}
         self._open = True
         self.answered()
 
@@ -141,14 +143,21 @@ class AmdDevice(ThreadedDevice):
     def errors(self) -> Mapping[str, int]:
         """Return the memory errors by kind, ``ue``, ``ce`` and ``de``, over all blocks of the chip.
 
-        A reading clears the hardware's counts, which the driver adds up.
+        A reading clears the hardware's counts, which the driver adds up. A block that gives no counts now has its last
+        ones: a smaller sum would count as a restart of the counter. Empty if no block gives counts now.
         """
-        found: dict[str, int] = {}
-        for path in sorted(self._folder.glob("ras/*_err_count")):
-            text = (files.read(str(path), _LONGEST_TEXT) or b"").decode(errors="replace")
-            for kind, count in _ERRORS.findall(text):
-                found[kind] = found.get(kind, 0) + int(count)
-        return found
+        now = {
+            path.name: found
+            for path in sorted(self._folder.glob("ras/*_err_count"))
+            if (found := {kind: int(count) for kind, count in _ERRORS.findall(self.text(f"ras/{path.name}"))})
+        }
+        if not now:
+            return {}
+        self._errors = {**self._errors, **now}
+        total: Counter[str] = Counter()
+        for counts in self._errors.values():
+            total.update(counts)
+        return total
 
     def processes(self) -> Sequence[DeviceProcess]:
         """Return the processes of the compute driver that have memory on the device."""

@@ -69,7 +69,8 @@ def find_cards(machine: Machine) -> list[Card]:
         if path.name[4:].isdigit() and files.read_text(str(folder / "vendor")) == _AMD:
             pci = pci_address(_slot(folder))
             if pci:
-                found.setdefault(pci, Card(folder, pci))
+                # A card that returns may have another number, and another card its number: the address is stable.
+                found.setdefault(pci, Card(folder.resolve(), pci))
     return [found[pci] for pci in sorted(found)]
 
 

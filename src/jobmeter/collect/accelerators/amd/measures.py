@@ -10,6 +10,7 @@ _PERCENT, _MILLI, _MICRO, _MEGA, _KIBI = 0.01, 1e-3, 1e-6, 1e6, 1024.0
 _JOULES = 2.0**-16
 _GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
 """Generation of PCIe by its speed in GT/s."""
+_MOST_LANES = 32
 
 _FAST = (
     *("gpu.utilization", "gpu.memory.copy.utilization", "gpu.memory.usage", "gpu.memory.limit"),
@@ -63,8 +64,8 @@ def _slow(device: AmdDevice) -> Mapping[str, float]:
         "gpu.pcie.replay": _scaled(device.number("pcie_replay_count"), 1.0),
         "gpu.pcie.generation": _generation(device.text("current_link_speed")),
         "gpu.pcie.generation.limit": _generation(device.text("max_link_speed")),
-        "gpu.pcie.width": _scaled(device.number("current_link_width") or None, 1.0),
-        "gpu.pcie.width.limit": _scaled(device.number("max_link_width") or None, 1.0),
+        "gpu.pcie.width": _width(device.number("current_link_width")),
+        "gpu.pcie.width.limit": _width(device.number("max_link_width")),
     }
     return device.answer({name: value for name, value in found.items() if value is not None})
 
@@ -81,6 +82,11 @@ def _sum(table: Mapping[Value, Sequence[float]], name: Value, scale: float) -> f
 def _mean(table: Mapping[Value, Sequence[float]], name: Value, scale: float = 1.0) -> float | None:
     numbers = table.get(name)
     return sum(numbers) / len(numbers) * scale if numbers else None
+
+
+def _width(lanes: int | None) -> float | None:
+    """Return the lanes of a link; None for 0 and for numbers above 32, by which the kernel says that it knows none."""
+    return float(lanes) if lanes is not None and 0 < lanes <= _MOST_LANES else None
 
 
 def _generation(text: str) -> float | None:

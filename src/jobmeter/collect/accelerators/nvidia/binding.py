@@ -233,7 +233,9 @@ class PynvmlLibrary:
                 if listed.part.parent == device.index and listed not in present:
                     self._forget(listed, instance)
             for listed, one in present.items():
-                instance = self._instances.setdefault(listed, MigDevice(one, device, self._clock))
+                if listed not in self._instances:
+                    self._instances[listed] = MigDevice(one, device, self._clock)
+                instance = self._instances[listed]
                 if not instance.busy:
                     instance.adopt(session, one)
 

@@ -186,8 +186,13 @@ class PynvmlDevice(ThreadedDevice):
             return []
         found = []
         for ordinal in range(min(self._guarded(module.nvmlDeviceGetMaxMigDeviceCount, self._handle), _MOST_INSTANCES)):
-            with suppress(NvmlError):  # no instance has this number
+            try:
                 found.append(self._instance(ordinal))
+            except NvmlError as error:
+                # No instance has this number, or it is not this container's. After any other failure the instances
+                # would seem to be removed.
+                if not error.lasting and error.code not in {codes.NOT_FOUND, codes.NO_PERMISSION}:
+                    raise
         return found
 
     def _instance(self, ordinal: int) -> "MigInstance":

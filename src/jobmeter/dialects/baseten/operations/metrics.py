@@ -16,6 +16,7 @@ from jobmeter.dialects.baseten.requests import JOB_PATH, JobRequest, answer, ope
 from jobmeter.model.catalog import CATALOG, MetricScope
 from jobmeter.model.job import Job, JobView
 from jobmeter.model.order import natural
+from jobmeter.model.series import member_name
 from jobmeter.model.time import MAX_TIME_MS, SECOND, TimeRange, iso
 from jobmeter.query.defaults import default_range, default_step, life
 from jobmeter.query.request import By, JobQuestion, Line, MetricQuery
@@ -123,8 +124,8 @@ def _storage(name: str, points: Mapping[str, Points]) -> dict[str, Points]:
 
 
 def node_id(line: Line) -> str:
-    """Return the node id of a line: the replica, or the machine if samples name no replica."""
-    return line.replica or line.node
+    """Return the node id of a line: the name of the job's member."""
+    return member_name(line.replica, line.node)
 
 
 def _order(view: JobView) -> Any:  # noqa: ANN401 - the key of a sort

@@ -269,6 +269,49 @@ def test_a_card_that_disappears_is_lost_and_one_that_returns_is_measured(node):
     assert ("gpu.power", "gpu0", "") in look
 
 
+def test_cards_that_return_under_other_numbers_are_the_devices_of_their_addresses(tmp_path):
+    node = AmdNode(tmp_path, cards=0)
+    links = []
+    for number, bus in enumerate((0x10, 0x20)):
+        tree, target = card(number, bus)
+        link = node.folder(number).parent
+        plant(
+            tmp_path, {name.replace(f"sys/class/drm/card{number}/device", target): text for name, text in tree.items()}
+        )
+        (tmp_path / target / "gpu_busy_percent").write_text(str(bus))
+        link.mkdir(parents=True)
+        (link / "device").symlink_to(tmp_path / target)
+        links.append((link / "device", tmp_path / target))
+    node.look()
+    for (link, _), (_, target) in zip(links, reversed(links), strict=True):
+        link.unlink()
+        link.symlink_to(target)
+    look = node.look()
+    assert [look["gpu.utilization", name, ""] for name in ("gpu0", "gpu1")] == pytest.approx([0.16, 0.32])
+
+
+def test_a_block_that_gives_no_counts_now_leaves_the_sum_as_it_was(node):
+    path = node.folder(0) / "ras/umc_err_count"
+    counts = path.read_text()
+    found = []
+    for text in (counts, "Query currently inaccessible\n", counts.replace("ce: 4", "ce: 9")):
+        path.write_text(text)
+        found.append(node.look(MINUTE)["gpu.ecc.corrected", "gpu0", ""])
+    assert found == [6, 6, 11]
+    for one in node.folder(0).glob("ras/*_err_count"):
+        one.write_text("Query currently inaccessible\n")
+    assert ("gpu.ecc.corrected", "gpu0", "") not in node.look(MINUTE)
+
+
+@pytest.mark.parametrize("lanes", ["0", "63", "255"])
+def test_a_link_of_unknown_width_has_none(node, lanes):
+    for name in ("current_link_width", "max_link_width"):
+        (node.folder(0) / name).write_text(lanes)
+    look = node.look()
+    assert ("gpu.pcie.replay", "gpu0", "") in look
+    assert not {("gpu.pcie.width", "gpu0", ""), ("gpu.pcie.width.limit", "gpu0", "")} & look.keys()
+
+
 def test_a_released_driver_reads_nothing(node):
     node.look()
     assert node.collector.release()

@@ -25,6 +25,16 @@ def bench(make_driver):
     return Bench(driver)
 
 
+class GroupsThatPermit:
+    """Control groups that let every process open one GPU, with its instances."""
+
+    def __init__(self, index):
+        self.index = index
+
+    def permitted(self, _member, devices, _now_ms):
+        return [one.index for one in devices if self.index == (one.part.parent if one.part else one.index)]
+
+
 def metrics_of(look, device):
     return {metric for metric, name, *_ in look if name == device}
 
@@ -91,6 +101,20 @@ def test_an_idle_instance_belongs_to_the_job_whose_environment_names_it(bench):
     assert [(one[0], one[2], one[6]) for one in bench.allocations()] == [("j", "gpu1:3", "environment")]
 
 
+@pytest.mark.parametrize("variables", [(), (("SLURM_STEP_GPUS", "1"),)], ids=["group", "environment"])
+def test_a_job_on_an_instance_has_the_instance_alone(bench, variables):
+    """Its group permits the whole GPU, because groups list whole devices."""
+    bench = Bench(bench.driver, groups=GroupsThatPermit(1))
+    bench.by_pid[7] = member("j", devices=variables)
+    bench.members.others = [bench.by_pid[7]]
+    bench.devices[1].run((7, 10))
+    bench.devices[1].run_in(0)
+    bench.look()
+    look = bench.look()
+    assert {(one[0], one[2]) for one in bench.allocations()} == {("j", "gpu1:3")}
+    assert {job for metric, device, job, _ in look if (metric, device) == ("gpu.power", "gpu1")} == {""}
+
+
 def test_the_kubelets_ids_of_instances(bench):
     bench.look()
     devices = bench.collector.devices
@@ -126,6 +150,19 @@ def test_instances_that_come_and_go_are_found_without_a_restart(bench):
     assert bench.driver.samples == 4, "a sample of each GPU without instances and one of each instance"
     assert [(one[2], one[4] is None) for one in bench.allocations()] == [("gpu1:5:1", True), ("gpu1:5:1", False)]
     assert bench.events() == [], "instances are removed on purpose"
+
+
+def test_instances_stay_while_one_of_them_cannot_be_listed(bench):
+    bench.by_pid[9] = member("k")
+    bench.devices[1].run((9, 30))
+    bench.devices[1].run_in(2)
+    bench.look()
+    bench.allocations()
+    bench.devices[1].fail(999, Call.UUID)
+    look = bench.look()
+    assert {device for _, device, *_ in look} == {"gpu0", "gpu1", "gpu2", "gpu1:3", "gpu1:5", "gpu1:5:1"}
+    assert bench.allocations() == []
+    assert bench.driver.misuse == 0
 
 
 def test_a_lost_gpu_takes_its_instances_along_and_nobody_else(bench):

@@ -1,0 +1,25 @@
+"""Tables of records."""
+
+import msgspec
+
+from jobmeter.program.frames import RecordList
+
+
+class Reading(msgspec.Struct):
+    """A record with numbers, texts and lists."""
+
+    value: float | None
+    place: str = ""
+    parts: list[str] = []
+
+
+def test_a_column_of_zeros_is_shown_and_a_column_of_missing_values_is_not():
+    shown = RecordList(Reading, [Reading(0.0), Reading(None)])._repr_html_()
+    assert "value" in shown
+    assert ">0.0<" in shown
+    assert "place" not in shown
+    assert "parts" not in shown
+
+
+def test_a_list_without_records_says_so():
+    assert RecordList(Reading)._repr_html_() == "<p>none</p>"
