@@ -320,7 +320,8 @@ for one in opened: os.fstat(one)
 def test_what_waits_at_the_end_is_sent_although_the_socket_is_full(folder):
     code = """
 import jobmeter, time
-from jobmeter.program import log
+from jobmeter.program import log, report_thread
+report_thread._LAST_SECONDS = 20
 now = time.time()
 for at in range(9_000):
     log.log_at(now - 100 + at / 100, {f"a_long_name_of_a_value_{part}": float(at) for part in range(3)})
