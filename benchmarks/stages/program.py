@@ -1,4 +1,4 @@
-"""What ``jobmeter.log`` costs the program: its import, a call, and its run time, while a run receives."""
+"""Cost of ``jobmeter.log`` for a program while a run receives: the import, a call, and the run time."""
 
 import json
 import subprocess

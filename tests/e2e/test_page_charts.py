@@ -173,7 +173,7 @@ MAP = """(() => {
   }
   return runs.filter(([, length]) => length > 1).map(([empty]) => empty);
 })()"""
-"""Whether each stretch of the first row of the heat map is without data."""
+"""Script that returns, for each stretch of the first row of the heat map, True if it has no data."""
 
 
 def test_the_map_has_no_gaps_where_a_job_is_measured_more_rarely(viewer):

@@ -1,4 +1,4 @@
-"""What people take along from a job's page: pictures, commands, and links for others."""
+"""Exports of a job's page: pictures, commands, and links for others."""
 
 import shlex
 import subprocess

@@ -98,7 +98,7 @@ def test_a_row_of_the_heat_map_opens_the_rank_beside_the_median(viewer):
 
 
 def active(page):
-    """What a screen reader says of the row that the keyboard is at."""
+    """Return the text that a screen reader reads for the row with the focus."""
     row = page.get_attribute(".heatrows", "aria-activedescendant")
     return page.get_attribute(f"#{row}", "aria-label")
 

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec.structs import replace
 
-from jobmeter.alerts.apprise_process import is_installed, unknown_urls
+from jobmeter.alerts.apprise_process import invalid_urls, is_installed
 from jobmeter.alerts.duration import read_duration
 from jobmeter.alerts.intervals import TimeInterval, read_intervals
 from jobmeter.alerts.muting import CASCADES, Inhibition, check_matcher, parse_matcher
@@ -94,7 +94,7 @@ class AlertRoute(msgspec.Struct, frozen=True, kw_only=True):
     muted: tuple[TimeInterval, ...] = ()
     """Times in which the route sends nothing."""
     active: tuple[TimeInterval, ...] | None = None
-    """Times outside of which the route sends nothing; None for no such limit."""
+    """The only times at which the route sends; None for any time."""
     routes: "tuple[AlertRoute, ...]" = ()
 
     def is_muted(self, now_ms: int) -> bool:
@@ -286,7 +286,7 @@ def _check_apprise(entry: Field, destinations: Sequence[Destination]) -> None:
     """Refuse addresses that apprise does not understand."""
     found = {one.name: one.target.url for one in destinations if isinstance(one.target, AppriseUrl)}
     try:
-        wrong = unknown_urls([*found.values()]) if found else []
+        wrong = invalid_urls([*found.values()]) if found else []
     except SinkError as error:
         entry.fail(error.message)
     if wrong:

@@ -1,4 +1,4 @@
-"""Time intervals in which a route is muted, or outside of which it is: Alertmanager's ``time_intervals``.
+"""Alertmanager's ``time_intervals``: a route is muted in them, or active only in them.
 
 https://prometheus.io/docs/alerting/latest/configuration/#time_interval
 """

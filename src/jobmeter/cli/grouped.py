@@ -21,9 +21,9 @@ class GroupedCommand(click.Command):
 
     def __init__(
         self,
-        *arguments: Any,  # noqa: ANN401 - those of click.Command
+        *arguments: Any,  # noqa: ANN401 - as click.Command has them
         groups: Mapping[str, Sequence[str]] = _SHARED,
-        **options: Any,  # noqa: ANN401 - those of click.Command
+        **options: Any,  # noqa: ANN401 - as click.Command has them
     ) -> None:
         super().__init__(*arguments, **options)
         self._groups = {**groups, **{heading: names for heading, names in _SHARED.items() if heading not in groups}}

@@ -66,7 +66,7 @@ export function FindingsPage({ query }: { query: URLSearchParams }) {
         </div>
       </div>
       {error && <Problem error={error} again={again} />}
-      {found && !found.findings.length && !error && <Nothing shown={shown} narrowed={severity !== "" || rule !== ""} />}
+      {found && !found.findings.length && !error && <EmptyFindings shown={shown} narrowed={severity !== "" || rule !== ""} />}
       {found && found.findings.length > 0 && <Table found={found.findings} only={(name) => set({ finding: name })} open={shown === "open"} />}
       {found?.more && (
         <button type="button" onClick={() => setCount(Math.min(count + 4 * PAGE, 1000))} disabled={count >= 1000}>
@@ -77,7 +77,7 @@ export function FindingsPage({ query }: { query: URLSearchParams }) {
   );
 }
 
-function Nothing({ shown, narrowed }: { shown: Shown; narrowed: boolean }) {
+function EmptyFindings({ shown, narrowed }: { shown: Shown; narrowed: boolean }) {
   return (
     <Notice title={shown === "open" ? "No job that runs has such a finding." : "Nothing was found in this time."}>
       <p>{narrowed ? "Other severities and rules may have some." : "The rules look at jobs while they run, and once more after their end."}</p>

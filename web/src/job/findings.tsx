@@ -45,7 +45,7 @@ export const Findings = memo(function Findings(given: Given) {
     return <p class="findings none">This server does not look for findings: what it measured is below.</p>;
   }
   if (!found) return <Stored {...given} />;
-  if (!found.length) return <Nothing {...given} />;
+  if (!found.length) return <NoFindings {...given} />;
   return <Found {...given} found={found} />;
 });
 
@@ -168,7 +168,7 @@ const Evidence = ({ one, withLog }: { one: Finding; withLog: boolean }) => (
 );
 
 /** That no rule fired is no promise that all is well: it says what was looked at. */
-function Nothing(given: Given) {
+function NoFindings(given: Given) {
   const { settled, measured, state, guest } = given;
   if (state === "Queued") return <p class="findings none">Nothing to look at yet: the job has not started.</p>;
   const bound = guest ? " What the logs of its nodes say is not shown by a link." : "";

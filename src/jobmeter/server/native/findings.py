@@ -48,7 +48,7 @@ def _list(context: CallContext) -> FindingList:
     start, end = context.span()
     question = FindingListQuestion(
         projects=context.projects,
-        values=wanted_findings(given),
+        values=finding_condition(given),
         start=start,
         end=end,
         open=given.flag("open"),
@@ -64,7 +64,7 @@ def _entry(one: JobFinding) -> FindingEntry:
     return copied(FindingEntry, found, name=job.name, user=job.user, state=job.state, open=one.open)
 
 
-def wanted_findings(given: Arguments) -> tuple[str, ...]:
+def finding_condition(given: Arguments) -> tuple[str, ...]:
     """Return the values of a condition for the arguments ``finding`` and ``severity``; none if any finding fits.
 
     Raises InvalidRequestError for an unknown rule.

@@ -27,7 +27,7 @@ from jobmeter.server.native.bodies import (
     job_detail,
 )
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, read_json, tagged
-from jobmeter.server.native.findings import wanted_findings
+from jobmeter.server.native.findings import finding_condition
 from jobmeter.wire.json_shape import shape_of
 
 _KINDS = frozenset(Records.__struct_fields__)
@@ -89,7 +89,7 @@ def _conditions(context: CallContext) -> Iterator[Condition]:
     if nodes:
         yield Condition("node", Operator.IN, nodes)
     is_open = context.arguments.flag("open")
-    wanted = wanted_findings(context.arguments)
+    wanted = finding_condition(context.arguments)
     if wanted or is_open or context.arguments.texts("finding"):
         yield Condition(OPEN_FINDING if is_open else FINDING, Operator.IN, wanted or ("/",))
 

@@ -1,7 +1,7 @@
 """Parse ``gpu_metrics``, the binary table of the firmware's readings.
 
 https://github.com/torvalds/linux/blob/master/drivers/gpu/drm/amd/include/kgd_pp_interface.h. All numbers are little
-endian. A number of which every bit is 1 is not given.
+endian. A number whose bits are all 1 is absent.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -157,7 +157,7 @@ def parse_table(data: bytes) -> dict[Value, list[float]]:
         return dict(_described(data[:size] if size else data))
     layout = LAYOUTS.get((form, content, size))
     if layout is None or len(data) < size:
-        raise UnknownTableError(f"gpu_metrics of version {form}.{content} with {size} bytes, of which {len(data)} came")
+        raise UnknownTableError(f"gpu_metrics of version {form}.{content} with {size} bytes; the file has {len(data)}")
     places = ((name, _numbers(data, place.offset, place.kind, place.members), place) for name, place in layout.items())
     return {name: [number * place.scale for number in found] for name, found, place in places if found}
 
