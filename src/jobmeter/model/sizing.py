@@ -20,7 +20,7 @@ NEWEST_BYTES, NEWEST_MS = 12, 2 * HOUR
 REST_BYTES, REQUEST_BYTES, ENGINE_BYTES, JOB_BYTES = 166 * 2**20, 2**30, 2**30, 300
 """Bytes in memory of the server at rest, of requests and of the engine at most, and of a job."""
 JOURNAL_BYTES = 512 * 2**20
-FINDING_CPU, FINDING_SHARE, FINDING_MS = 6.4e-3, 0.1, 15 * SECOND
+FINDING_CPU, FINDING_SHARE, FINDING_MS = 1.7e-3, 0.1, 15 * SECOND
 """Seconds of CPU for an evaluation of a running job; share of a core for all; shortest time between two, in ms."""
 SERVER_CORES, STORING_CORES = 2, 0.5
 """Cores of a server, and the part of one that stores samples at most: questions and findings use the rest."""
