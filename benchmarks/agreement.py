@@ -1,4 +1,4 @@
-"""Whether everybody answers the same, point by point: a fast answer to something else must not win."""
+"""Comparison of all answers, point by point: a fast answer to another question must not win."""
 
 import math
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ _TOLERANCE = 1e-9
 
 
 def disagreement(everybody: Sequence[Contestant], asked: Asked, lines: int) -> str:
-    """What is wrong with the answers to a question, empty when nothing is: see ``difference``."""
+    """Return the faults in the answers to a question, empty for none: see ``difference``."""
     bodies = [answer(one.request(one.path(asked))) for one in everybody]
     return difference(everybody, bodies, asked, lines)
 

@@ -1,4 +1,4 @@
-"""What every contestant can do: start, take samples, answer questions, and report what it costs."""
+"""Interface of every contestant: start, take samples, answer questions, and report costs."""
 
 import contextlib
 import os
@@ -40,7 +40,7 @@ class Contestant(ABC):
     name: ClassVar[str]
     ready: ClassVar[str]
     uncached: ClassVar[str] = ""
-    """What a path needs at its end for an answer without caches; empty where only a new question does that."""
+    """Suffix of a path for an answer without caches; empty if only a new question avoids the cache."""
     import_lanes: ClassVar[int] = 2
     """Requests that are under way at any time while it is loaded."""
 

@@ -15,7 +15,7 @@ before it for the peers, whose ranges are ``(start, end]``, and to the one behin
 
 @dataclass(frozen=True)
 class Names:
-    """What one series measures, in Jobmeter's names."""
+    """Measured quantity of a series, in Jobmeter's names."""
 
     metric: str
     job: str
@@ -53,7 +53,7 @@ class Data:
         return int(self.time[-1])
 
     def names(self) -> list[Names]:
-        """Of each series."""
+        """Names of each series."""
         return job_names(self.metric, self.job, self.replicas, self.gpus)
 
 

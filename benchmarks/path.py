@@ -38,7 +38,7 @@ GET_JOB_METRICS = "/api/v1/jobs/j1/metrics?MetricType=GpuCoreUsage&TimeStep=5m"
 
 @dataclass
 class Trace:
-    """What one request went through. ``modules`` by the order of their first call, ``chain`` the longest of them."""
+    """Path of one request. ``modules`` are in the order of their first call, ``chain`` the longest of them."""
 
     name: str
     modules: dict[str, None] = field(default_factory=dict)
@@ -142,7 +142,7 @@ async def _all(application: Application, tracer: Tracer, clock: Clock) -> list[T
 
 
 async def _traced(tracer: Tracer, name: str, request: Callable[[], Coroutine[Any, Any, Reply]]) -> Trace:
-    """What a request goes through that was sent before."""
+    """Path of a request that was sent before."""
     for _ in range(3):
         await request()
     warm = request()
@@ -180,7 +180,7 @@ Row = tuple[str, str, str]
 
 
 def table(traces: list[Trace]) -> list[Row]:
-    """What is measured, its figure, and the aim."""
+    """Measured quantity, its figure, and the aim."""
     by_name = {one.name: one for one in traces}
     frame, question, vendors = (by_name[name] for name in ("a frame", "a live question", "GetJobMetrics"))
     return [

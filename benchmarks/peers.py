@@ -133,7 +133,7 @@ class VictoriaMetrics(Peer):
         return done
 
     def raw_bytes(self) -> int:
-        """Of the samples alone, without the index of names."""
+        """Bytes of the samples alone, without the index of names."""
         return folder_bytes(self.data_folder / "data")
 
     def _counts(self) -> Counter[tuple[str, str]]:

@@ -157,7 +157,7 @@ def _conditions() -> Iterator[tuple[str, Condition]]:
 
 
 def writes(registry: Registry) -> list[Timing]:
-    """What a call that writes costs: records of 1,000 jobs, and observations of jobs, nodes and devices."""
+    """Cost of calls that write: records of 1,000 jobs, and observations of jobs, nodes and devices."""
     record, observe = Timing("record 1,000 jobs"), Timing("observe 1,000 nodes x 8 devices")
     again = Timing("observe them again, later")
     for turn in range(5):

@@ -15,7 +15,7 @@ from jobmeter import __version__
 
 
 def versions() -> dict[str, str]:
-    """Of each contestant."""
+    """Return the version of each contestant."""
     return {OURS: __version__, VICTORIA: version("victoria-metrics"), PROMETHEUS: version("prometheus")}
 
 

@@ -53,7 +53,7 @@ def at_least(value: float, unit: str) -> Bar:
 
 @dataclass(frozen=True)
 class Row:
-    """What is measured. ``key`` begins with the name of its stage and a full stop."""
+    """Measured row. ``key`` begins with the name of its stage and a full stop."""
 
     key: str
     name: str

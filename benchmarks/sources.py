@@ -1,4 +1,4 @@
-"""What the sources say of themselves: private words, twins that try without waiting, and the table of states."""
+"""Figures of the sources: private words, twins that try without waiting, and the table of states."""
 
 import io
 import re
@@ -24,7 +24,7 @@ PRIVATE = frozenset(
 """Words of this house for what the field has terms for, as they stand in names."""
 
 TWINS = re.compile(r"NotAtOnceError|\bat_once\b|\bhurry\b|\bwait: bool\b|\bwait=(?:False|True)\b|blocking=False")
-"""What marks a way that tries without waiting beside one that waits."""
+"""Names of functions that try without waiting beside functions that wait."""
 _OTHERS = frozenset({"cli", "collect"})
 """Where the same words say whether to wait for the end of a thread: on neither path."""
 
@@ -88,7 +88,7 @@ class State(NamedTuple):
 
 
 def states(page: Path = PAGE) -> list[State]:
-    """What outlives a request, by the rows of the table on the architecture page; empty where there is no page."""
+    """Return the kinds of objects that outlive a request, by the rows of the table on the architecture page; empty where there is no page."""
     if not page.is_file():
         return []
     _, _, rest = page.read_text(encoding="utf-8").partition(STATES)

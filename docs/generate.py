@@ -426,7 +426,7 @@ OPENAPI, CATALOG = WEB / "openapi.json", WEB / "catalog.json"
 
 
 def openapi() -> str:
-    """What the page's types are made from: the API's description without its prose, refusals and version."""
+    """Return the source of the page's types: the API's description without its prose, refusals and version."""
     described = json.loads(document(BASE, ENDPOINTS))
     described["info"]["version"] = "1"
     for path in described["paths"].values():

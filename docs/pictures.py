@@ -46,7 +46,7 @@ def jobs(now: int) -> Iterator[dict[str, object]]:
 
 
 def others(now: int) -> Iterator[str]:
-    """What the other jobs used: each at a level of its own, some with pauses."""
+    """Usage of the other jobs: each has its own level, some have pauses."""
     chance = random.Random(11)  # noqa: S311 - no secret
     for job in list(jobs(now))[1:]:
         start, end = (int(str(job[name])) for name in ("start", "end"))

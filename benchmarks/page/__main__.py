@@ -68,7 +68,7 @@ def first_charts(visitor: browser.Visitor, hours: int, runs: int) -> list[Figure
 
 
 def moved(name: str, both: tuple[browser.Moved, browser.Moved], events: int = 0, over: int = 0) -> list[Figure]:
-    """Whether something moved as smoothly as the same does on an empty page.
+    """Return True if something moved as smoothly as on an empty page.
 
     ``events`` is how many of the pointer's there were, ``over`` how many tasks may last longer than a frame.
     """
@@ -87,13 +87,13 @@ def moved(name: str, both: tuple[browser.Moved, browser.Moved], events: int = 0,
 
 
 def weight() -> Figure:
-    """Of all files of the page in gzip."""
+    """Size of all files of the page in gzip."""
     size = sum(len(gzip.compress(file.forms[""], 9)) for file in read_files(FOLDER).values())
     return Figure("page, all files in gzip", f"{size / 1000:.1f} kB", f"{WEIGHT / 1000:.0f} kB", size <= WEIGHT)
 
 
 def viewers(some: Sequence[Sequence[Watched]]) -> list[Figure]:
-    """What viewers cost: the least of the rounds with them, less that without; other work of the server only adds."""
+    """Cost of viewers: the least of the rounds with viewers, less the least without; other work of the server only adds."""
     none, one, many = (min(row[at].cpu for row in some) for at in range(len(COUNTS)))
     single, hundred = one - none, many - none
     least = min(row[2].updates for row in some)

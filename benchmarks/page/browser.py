@@ -58,7 +58,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """What became of the frames while something moved."""
+    """Frames shown and dropped while something moved."""
 
     frames: Frames
     tasks: Tasks

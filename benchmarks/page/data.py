@@ -1,4 +1,4 @@
-"""What the page shows while it is measured: a job of 128 ranks with a day of samples, and a long list of jobs."""
+"""Data of the measured page: a job of 128 ranks with a day of samples, and a long list of jobs."""
 
 import contextlib
 import json

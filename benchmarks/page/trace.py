@@ -1,4 +1,4 @@
-"""What Chromium's own trace says: which frames were shown and which were dropped, and how busy the page's thread was.
+"""Chromium's own trace: shown and dropped frames, and the load of the page's thread.
 
 https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU has the format of the events.
 """

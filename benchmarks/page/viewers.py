@@ -1,4 +1,4 @@
-"""What viewers of one live job cost the server: its CPU time, as the kernel counts it, with none, one and many."""
+"""Cost of viewers of one live job: the server's CPU time, as the kernel counts it, with none, one and many."""
 
 import contextlib
 import selectors

@@ -124,7 +124,7 @@ def _clients(
 
 
 def _gather(processes: list[BaseProcess], reports: Reports, until: float) -> Tally:
-    """What is told until a moment, or until nobody is left to tell."""
+    """Yield the messages until a moment, or until no sender is left."""
     tally = Tally()
     while time.time() < until and any(process.is_alive() for process in processes):
         with contextlib.suppress(queue.Empty):

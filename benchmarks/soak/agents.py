@@ -14,7 +14,7 @@ from benchmarks.soak.tally import Reports, Tally
 PATIENCE = 120.0
 """Seconds after the end in which what was measured may still be delivered."""
 MOST_FRAMES = 200
-"""Of one body: an agent that is behind sends what it has together, as real ones do."""
+"""Most frames of one body: an agent that is behind sends its samples together, as a real one does."""
 _TRY_AGAIN = (429, 503)
 _REPORT = 1.0
 

@@ -1,4 +1,4 @@
-"""Whether everything that was acknowledged is there, once."""
+"""Check that everything that was acknowledged is stored once."""
 
 import json
 import time

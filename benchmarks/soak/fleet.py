@@ -22,7 +22,7 @@ class Fleet:
 
     @property
     def series(self) -> int:
-        """Of one node."""
+        """Number of series of one node."""
         return self.gpus * self.metrics
 
     @property

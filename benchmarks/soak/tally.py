@@ -1,4 +1,4 @@
-"""What the processes of a soak tell each other: counts and times of one second or so."""
+"""Messages between the processes of a soak: counts and times of about one second."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field

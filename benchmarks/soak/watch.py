@@ -1,4 +1,4 @@
-"""What the server looks like from outside, minute by minute."""
+"""Observation of the server from outside, minute by minute."""
 
 import re
 import time
@@ -44,7 +44,7 @@ def glance(ours: Jobmeter) -> Glance:
 
 
 def heading() -> str:
-    """What the columns of ``line`` are."""
+    """Heads of the columns of ``line``."""
     return (
         f"{'minute':>6} {'samples/s':>10} {'lag s':>18} {'write ms':>20} {'live ms':>20} {'job list ms':>20} "
         f"{'MiB':>7} {'disk MiB':>9} {'parts':>6} {'merged':>6} {'CPU':>5} {'again':>6}\n"
@@ -53,7 +53,7 @@ def heading() -> str:
 
 
 def line(name: str, tally: Tally, before: Glance, now: Glance) -> str:
-    """What happened between two glances."""
+    """Changes between two observations."""
     seconds = now.at - before.at
     lag = three(tally.lags) if tally.lags else "-"
     quantiles = " ".join(f"{tally.quantiles(kind):>20}" for kind in ("write", "live", "list"))
@@ -65,6 +65,6 @@ def line(name: str, tally: Tally, before: Glance, now: Glance) -> str:
 
 
 def engine(ours: Jobmeter) -> str:
-    """What the server's own metrics say of parts and merges, in one line; empty where they say nothing."""
+    """Parts and merges from the server's own metrics, in one line; empty without these metrics."""
     text = answer(ours.request("/metrics")).decode()
     return ", ".join(f"{name} {value}" for name, value in _ENGINE.findall(text))

@@ -1,4 +1,4 @@
-"""What the agent costs: CPU at its usual interval, and resident memory."""
+"""Cost of the agent: CPU at its usual interval, and resident memory."""
 
 import sys
 import tempfile

@@ -1,4 +1,4 @@
-"""What it costs to look at jobs that run: the server's own work on its own engine, without its requests."""
+"""Cost of evaluating running jobs: the work of the server on its engine, without requests."""
 
 import math
 import tempfile
@@ -31,7 +31,7 @@ _METRICS = {
     "gpu.power": 500.0,
     "gpu.temperature": 60.0,
 }
-"""What a replica with one device is measured for."""
+"""Metrics of a replica with one device."""
 _DISK = {"node.filesystem.size": 1e12, "node.filesystem.available": 6e11}
 _WRITER = Principal(id="bench", name="bench", role=Role.ADMIN)
 _PAUSE_SECONDS = 0.05

@@ -51,7 +51,7 @@ def _round(table: Table, key: str, everybody: Sequence[Contestant], data: Data, 
 
 
 def _disagreement(everybody: Sequence[Contestant], bodies: Sequence[bytes], asked: Asked, lines: int) -> str:
-    """What is wrong with the first answers, and whose answer is another one when it is asked again."""
+    """Return the faults of the first answers, and the contestants whose second answer differs."""
     reason = difference(everybody, bodies, asked, lines)
     if not reason:
         return ""

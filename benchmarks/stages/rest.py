@@ -1,4 +1,4 @@
-"""What a server takes that nobody asks, and how soon it answers after a start."""
+"""Memory of an idle server, and the time from its start to the first answer."""
 
 import time
 from collections.abc import Sequence

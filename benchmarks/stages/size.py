@@ -1,4 +1,4 @@
-"""What samples take on disk: random two-decimal values, which nothing compresses well."""
+"""Size of samples on disk: random two-decimal values, which nothing compresses well."""
 
 from benchmarks.contestant import running, settled
 from benchmarks.data import random_values

@@ -99,7 +99,7 @@ BEFORE = {
     "docs/how-to/serve": "jobmeter run --quiet -- python train.py\n",
     "docs/how-to/keys": "jobmeter run --quiet -- python train.py\n",
 }
-"""What the reader of a page has before its first command."""
+"""Commands that the reader of a page typed before its first command."""
 
 pytestmark = [
     pytest.mark.slow,
