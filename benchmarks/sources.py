@@ -88,7 +88,7 @@ class State(NamedTuple):
 
 
 def states(page: Path = PAGE) -> list[State]:
-    """Return the kinds of objects that outlive a request, by the rows of the table on the architecture page; empty where there is no page."""
+    """Return the objects that outlive a request, by row of the architecture page's table; empty without that page."""
     if not page.is_file():
         return []
     _, _, rest = page.read_text(encoding="utf-8").partition(STATES)

@@ -93,7 +93,7 @@ def weight() -> Figure:
 
 
 def viewers(some: Sequence[Sequence[Watched]]) -> list[Figure]:
-    """Cost of viewers: the least of the rounds with viewers, less the least without; other work of the server only adds."""
+    """Cost of viewers: the least of the rounds with viewers, less the least without viewers."""
     none, one, many = (min(row[at].cpu for row in some) for at in range(len(COUNTS)))
     single, hundred = one - none, many - none
     least = min(row[2].updates for row in some)
