@@ -11,7 +11,7 @@ from jobmeter.cli import completion, local
 from jobmeter.cli.findings import print_finding
 from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.listing import show_listing
-from jobmeter.cli.options import examples, since_option
+from jobmeter.cli.options import examples, names_option, since_option
 from jobmeter.cli.output import cell, console, counted, moment, print_json, state_cell
 from jobmeter.cli.stacks import print_stacks
 from jobmeter.client.api import Api
@@ -35,14 +35,7 @@ _VERDICTS = {Verdict.HEALTHY: "green", Verdict.FAULT: "bold red", Verdict.UNKNOW
     cls=GroupedCommand, epilog=examples("jobmeter diagnose last", "jobmeter diagnose --node node-1 --since 2h")
 )
 @click.argument("job", required=False, shell_complete=completion.jobs)
-@click.option(
-    "--node",
-    "nodes",
-    multiple=True,
-    metavar="NAME",
-    shell_complete=completion.nodes,
-    help="Check this node instead; may be repeated.",
-)
+@names_option("--node", "nodes", complete=completion.nodes, help_text="Check this node instead; may be repeated.")
 @click.option("--cluster", default="", metavar="NAME", help="The cluster of the nodes.")
 @since_option("With --node: age of stored data to include, such as 1h.", default="1h", show_default=True)
 @click.option("--stacks", is_flag=True, help="Collect where each rank of JOB is now, and compare the ranks.")

@@ -9,7 +9,7 @@ import msgspec
 from jobmeter.cli import completion, local
 from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.listing import show_listing
-from jobmeter.cli.options import choice, examples, since_option
+from jobmeter.cli.options import choice, examples, names_option, since_option
 from jobmeter.cli.output import console, counted, moment, print_json
 from jobmeter.client.searches import EventSearch
 from jobmeter.model.event import Event, EventSource, EventType, Level
@@ -29,22 +29,8 @@ _GROUPS = {
     epilog=examples("jobmeter events last", "jobmeter events --node node-1 --since 1d"),
 )
 @click.argument("job", required=False, shell_complete=completion.jobs)
-@click.option(
-    "--node",
-    "nodes",
-    multiple=True,
-    metavar="NAME",
-    shell_complete=completion.nodes,
-    help="Only events of this node; may be repeated.",
-)
-@click.option(
-    "--replica",
-    "replicas",
-    multiple=True,
-    metavar="NAME",
-    shell_complete=completion.replicas,
-    help="Only events of this replica.",
-)
+@names_option("--node", "nodes", complete=completion.nodes, help_text="Only events of this node; may be repeated.")
+@names_option("--replica", "replicas", complete=completion.replicas, help_text="Only events of this replica.")
 @click.option("--type", "types", multiple=True, type=choice(EventType), help="Only events of this type.")
 @click.option("--source", "sources", multiple=True, type=choice(EventSource), help="Only events of this source.")
 @click.option("--level", type=choice(Level), help="Only events of this level or above.")

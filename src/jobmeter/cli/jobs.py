@@ -12,7 +12,7 @@ from jobmeter.cli import completion, local
 from jobmeter.cli.findings import summary_line
 from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.listing import show_listing
-from jobmeter.cli.options import choice, examples, since_option
+from jobmeter.cli.options import choice, examples, names_option, since_option
 from jobmeter.cli.output import console, counted, duration, moment, print_json
 from jobmeter.cli.resource_columns import began
 from jobmeter.client.api import PAGE, Api
@@ -51,31 +51,17 @@ _GROUPS = {
 )
 @click.option("--state", "states", multiple=True, type=choice(JobState), help="Only jobs in this state.")
 @click.option("--type", "types", multiple=True, metavar="TYPE", help="Only jobs of this type, such as PyTorchJob.")
-@click.option(
-    "--user",
-    "users",
-    multiple=True,
-    metavar="NAME",
-    shell_complete=completion.users,
-    help="Only jobs submitted by this user.",
-)
+@names_option("--user", "users", complete=completion.users, help_text="Only jobs submitted by this user.")
 @click.option("--name", default="", metavar="TEXT", help="Only jobs whose name or id contains this text.")
-@click.option(
-    "--node",
-    "nodes",
-    multiple=True,
-    metavar="NAME",
-    shell_complete=completion.nodes,
-    help="Only jobs with a replica or a device on this node.",
+@names_option(
+    "--node", "nodes", complete=completion.nodes, help_text="Only jobs with a replica or a device on this node."
 )
-@click.option(
+@names_option(
     "--group",
     "--resource-group",
     "resource_groups",
-    multiple=True,
-    metavar="NAME",
-    shell_complete=completion.groups,
-    help="Only jobs of this resource group.",
+    complete=completion.groups,
+    help_text="Only jobs of this resource group.",
 )
 @click.option(
     "--finding",

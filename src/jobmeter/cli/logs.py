@@ -13,7 +13,7 @@ import msgspec
 from jobmeter.cli import completion, local
 from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.named import existing_parts, in_milliseconds
-from jobmeter.cli.options import examples, since_option
+from jobmeter.cli.options import examples, names_option, since_option
 from jobmeter.cli.output import piped
 from jobmeter.cli.terminal import printable, printable_colours, printable_json
 from jobmeter.client.bodies import LogEntry
@@ -52,14 +52,7 @@ _GROUPS = {
 )
 @click.option("--query", metavar="QUERY", help="Words, phrases, err*, a | b, NOT a, tag:sshd, severity>=4.")
 @click.option("--severity", metavar="NAME", help="Only lines of this severity or worse: err, warning, info.")
-@click.option(
-    "--replica",
-    "replicas",
-    multiple=True,
-    metavar="NAME",
-    shell_complete=completion.replicas,
-    help="Only this replica.",
-)
+@names_option("--replica", "replicas", complete=completion.replicas, help_text="Only this replica.")
 @click.option("--attempt", type=click.IntRange(0), metavar="N", help="Only this attempt of the replicas, from 0.")
 @click.option("--stream", metavar="NAME", help="Only this stream: stdout or stderr.")
 @click.option("--level", metavar="LEVEL", help="Only lines of this level or above: debug, info, warning, error.")

@@ -14,7 +14,7 @@ from jobmeter.cli import completion, local
 from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.named import existing_metrics, existing_parts, in_milliseconds, metric_option
-from jobmeter.cli.options import FILE, examples, format_of, one_format, since_option
+from jobmeter.cli.options import FILE, examples, format_of, names_option, one_format, since_option
 from jobmeter.cli.output import (
     TrendColumn,
     chart,
@@ -65,22 +65,8 @@ _GROUPS = {
     show_default=True,
     help="One series per replica, device or job.",
 )
-@click.option(
-    "--replica",
-    "replicas",
-    multiple=True,
-    metavar="NAME",
-    shell_complete=completion.replicas,
-    help="Only this replica.",
-)
-@click.option(
-    "--device",
-    "devices",
-    multiple=True,
-    metavar="NAME",
-    shell_complete=completion.devices,
-    help="Only this device, such as gpu0.",
-)
+@names_option("--replica", "replicas", complete=completion.replicas, help_text="Only this replica.")
+@names_option("--device", "devices", complete=completion.devices, help_text="Only this device, such as gpu0.")
 @click.option(
     "--aggregate",
     type=click.Choice(("mean", "sum", "min", "max", WHOLE)),

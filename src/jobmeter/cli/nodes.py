@@ -9,7 +9,7 @@ import msgspec
 from jobmeter.cli import completion, local
 from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.listing import show_listing
-from jobmeter.cli.options import examples
+from jobmeter.cli.options import examples, names_option
 from jobmeter.cli.output import console, duration, moment, print_json
 from jobmeter.model.answers import FaultBody
 from jobmeter.model.job import Node
@@ -22,14 +22,8 @@ _SPARE = ("kernel", "first seen", "last seen", "cluster", "resource group", "mem
 
 
 @click.command(cls=GroupedCommand, epilog=examples("jobmeter nodes", "jobmeter nodes --json"))
-@click.option(
-    "--group",
-    "--resource-group",
-    "groups",
-    multiple=True,
-    metavar="NAME",
-    shell_complete=completion.groups,
-    help="Only nodes of this resource group.",
+@names_option(
+    "--group", "--resource-group", "groups", complete=completion.groups, help_text="Only nodes of this resource group."
 )
 @click.option("--json", "as_json", is_flag=True, help="An array of objects.")
 @local.connection_options

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import click
 from click.core import ParameterSource
+from click.shell_completion import CompletionItem
 
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.cluster import JobIds
@@ -65,6 +66,13 @@ def overwrite_argument(value: str, process: Path = Path("/proc/self")) -> None:
         return
     finally:
         os.close(memory)
+
+
+def names_option(
+    *flags: str, complete: Callable[[click.Context, click.Parameter, str], list[CompletionItem]], help_text: str
+) -> Callable[[_Function], _Function]:
+    """Return a filter by names that may be repeated; ``complete`` completes a name in a shell."""
+    return click.option(*flags, multiple=True, metavar="NAME", shell_complete=complete, help=help_text)
 
 
 def choice(kind: type[StrEnum]) -> click.Choice[str]:
