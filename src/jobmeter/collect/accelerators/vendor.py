@@ -81,7 +81,7 @@ class Device(Protocol):
     def details(self) -> Mapping[str, str | int]:
         """Further known facts for the node's record: ``vendor``, ``serial``, ``driver``, ``memory`` in bytes.
 
-        Also ``parent`` and ``slices`` of a partition: the UUID of the whole device, and the slices of its instance.
+        Also ``parent`` and ``slices`` of a partition: the UUID of the whole device, and the slices that compute.
         """
         ...
 

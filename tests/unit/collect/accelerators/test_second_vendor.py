@@ -16,6 +16,7 @@ from tests.unit.collect.fake_kubelet import Kubelet, response
 from tests.unit.collect.trees import plant, plant_process
 
 from jobmeter.collect.accelerators import registry
+from jobmeter.collect.accelerators.names import DeviceNames
 from jobmeter.collect.base import NodeIdentity
 from jobmeter.collect.cgroup.paths import Hierarchies
 from jobmeter.collect.checks.node import NodeChecks
@@ -63,7 +64,7 @@ class Node:
             self.table,
             SystemClock(),
             Hierarchies(proc, str(root)),
-            self.machine,
+            DeviceNames(registry.VENDORS, self.machine),
             patience=patience,
             **more,
         )
