@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -215,7 +216,7 @@ def accelerator_collectors(
                 table,
                 alone=alone,
                 allocated=allocated,
-                groups=DeviceGroups(hierarchies, vendor.device_numbers),
+                groups=DeviceGroups(hierarchies, partial(vendor.character_numbers, machine)),
                 patience=patience,
             )
         )

@@ -118,13 +118,14 @@ class VendorNames(Generic[D]):
     def place(self, devices: Sequence[Device]) -> None:
         """Name devices by the order of their PCI addresses among all of the node, also in a container with a few.
 
+        A vendor without a ``pci_driver`` numbers its devices for the node already.
         A device whose place is unknown gets a number after all others. A partition has the name of its device, and its
         instance: ``gpu0:3``.
         """
         # Partitions that are gone are named once more, at the end of their allocations.
         self._parts |= {device.index: device.part for device in devices if device.part is not None}
         placed = tuple((device.index, device.pci, device.uuid) for device in devices if device.part is None)
-        if placed and placed != self._placed:
+        if self.vendor.pci_driver and placed and placed != self._placed:
             places = self._names.places(self.vendor, {pci: uuid for _, pci, uuid in placed if pci})
             self._numbers = node_numbers([(index, pci) for index, pci, _ in placed], places)
             self._placed = placed

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from jobmeter.collect.accelerators.names import DeviceName, gpu_name
 from jobmeter.collect.accelerators.vendor import Device
@@ -65,7 +65,8 @@ class DeviceSet:
         return [by_index[index] for index in outer.parse(text, openable)]
 
 
-class _NodeDevice(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _NodeDevice:
     """Device by its number on the node."""
 
     index: int
