@@ -365,7 +365,10 @@ EXPORT int nvmlDeviceGetAttributes_v2(struct handle *handle, struct attributes *
     ENTER(MIG);
     if (!handle->part) return INVALID_ARGUMENT;
     struct instance *part = &device->instance[handle->part - 1];
-    *value = (struct attributes){{0}, part->slices, part->slices, part->total >> 20};
+    unsigned sharing = 0;
+    for (unsigned at = 0; at < INSTANCES; at++)
+        sharing += device->instance[at].there && device->instance[at].instance == part->instance;
+    *value = (struct attributes){{0}, part->slices, part->slices / sharing, part->total >> 20};
     return SUCCESS;
 }
 

@@ -63,6 +63,7 @@ from jobmeter.query.request import (
     NodeRecordsQuestion,
     NodeRef,
 )
+from jobmeter.query.rollups import RollupsQuestion
 from jobmeter.query.sampled import SampledQuestion
 from jobmeter.query.series import BucketsQuestion, LastQuestion, NamesQuestion, SamplesQuestion, SeriesQuestion
 from jobmeter.query.summary import SummaryQuestion
@@ -250,6 +251,7 @@ def questions() -> list[Question[Any]]:
             *(metrics, EncodedQuestion(metrics, "form"), SampledQuestion(metrics), log, LogLinesQuestion(log)),
             *(SamplesQuestion(series=series, range=SPAN), LastQuestion(series=series)),
             BucketsQuestion(series=series, range=SPAN, step_ms=HOUR),
+            RollupsQuestion(series=series, range=SPAN, cuts=(SPAN.start_ms,), growth=True),
         ]
         node = NodeRef(f"{project}-node")
         found += [NodeRecordsQuestion(node), LatestQuestion(node, by=By.DEVICE), LogQuestion(ref=node)]

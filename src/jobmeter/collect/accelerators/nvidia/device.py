@@ -65,7 +65,7 @@ class Session:
 
 
 class MigInstance(NamedTuple):
-    """MIG instance as its device lists it: ``slices`` of its GPU instance, ``memory`` in bytes."""
+    """MIG instance as its device lists it: ``slices`` that compute, ``memory`` of its GPU instance in bytes."""
 
     part: Partition
     uuid: str
@@ -208,7 +208,7 @@ class PynvmlDevice(ThreadedDevice):
             text_of(self._guarded(module.nvmlDeviceGetUUID, handle)),
             text_of(self._guarded(module.nvmlDeviceGetName, handle)),
             handle,
-            int(attributes.gpuInstanceSliceCount),
+            int(attributes.computeInstanceSliceCount),
             int(attributes.memorySizeMB) * _MEBI,
         )
 

@@ -40,7 +40,8 @@ _PROFILE: Mapping[int, str] = {
 
 def _of(reading: Reading, scale: float, *metrics: str) -> Measure[NvmlDevice]:
     def read(device: NvmlDevice) -> Mapping[str, float]:
-        return {metric: value * scale for metric, value in zip(metrics, device.read(reading), strict=True)}
+        # An instance that shares its memory has no total.
+        return {metric: value * scale for metric, value in zip(metrics, device.read(reading), strict=False)}
 
     return Measure(metrics, read)
 
