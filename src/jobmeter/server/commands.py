@@ -37,6 +37,7 @@ from jobmeter.model.alert import (
     AlertingQuestion,
     AlertsQuestion,
     ExpireSilence,
+    PostAlerts,
     PutSilence,
     RulesQuestion,
 )
@@ -61,6 +62,7 @@ from jobmeter.server.silences import (
     find_alerts,
     find_job_alerts,
     find_rules,
+    post_alerts,
     put_silence,
 )
 from jobmeter.server.tasks import create_task
@@ -214,6 +216,7 @@ _HANDLERS: Mapping[type, _Handler] = {
     JobAlertsQuestion: find_job_alerts,
     AlertingQuestion: alerting_status,
     RulesQuestion: find_rules,
+    PostAlerts: post_alerts,
     PutSilence: put_silence,
     ExpireSilence: expire_silence,
     DiskQuestion: _disk,
