@@ -11,6 +11,7 @@ from jobmeter.client.bodies import Comparison, IngestReceipt, JobDetail, JobList
 from jobmeter.client.searches import EventSearch, FindingSearch, JobSearch, LogSearch, MetricSearch, given
 from jobmeter.client.transport import API, FRAMES, Response, Transport
 from jobmeter.errors import JobmeterError
+from jobmeter.model.annotation import Annotations, JobNote, NewNote, TagChange
 from jobmeter.model.answers import (
     FindingList,
     LatestValue,
@@ -196,6 +197,22 @@ class Api:
     def phases(self, job: str, project: str | None = None) -> JobPhases:
         """The phases of a job. Raises NotFoundError."""
         return self.get(f"{_of(job)}/phases", given(project=project), JobPhases)
+
+    def annotations(self, job: str, project: str | None = None) -> Annotations:
+        """Read the tags and notes of a job. Raises NotFoundError."""
+        return self.get(f"{_of(job)}/annotations", given(project=project), Annotations)
+
+    def change_tags(self, job: str, change: TagChange, project: str | None = None) -> Annotations:
+        """Add and remove tags of a job. Returns all tags and notes that the job has then."""
+        return self._post(f"{_of(job)}/tags", given(project=project), change, Annotations)
+
+    def write_note(self, job: str, note: NewNote, project: str | None = None) -> JobNote:
+        """Write a note about a job."""
+        return self._post(f"{_of(job)}/notes", given(project=project), note, JobNote)
+
+    def delete_note(self, job: str, note: str, project: str | None = None) -> None:
+        """Delete a note of a job, by its id. Raises NotFoundError."""
+        self._call("DELETE", f"{_of(job)}/notes/{quote(note, safe='')}", given(project=project))
 
     def delete(self, job: str, project: str | None = None) -> None:
         """Delete a job and all its data. Raises NotFoundError."""

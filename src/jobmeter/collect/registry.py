@@ -27,7 +27,10 @@ from jobmeter.collect.host.links import LinkCollector
 from jobmeter.collect.host.load import LoadCollector
 from jobmeter.collect.host.memory import MemoryCollector
 from jobmeter.collect.host.network import NetworkCollector
+from jobmeter.collect.host.network_storage import NetworkStorageCollector
+from jobmeter.collect.host.numa import NumaCollector
 from jobmeter.collect.host.pressure import PressureCollector
+from jobmeter.collect.host.sensors import SensorCollector
 from jobmeter.collect.jobs import JobsCollector
 from jobmeter.collect.kubelet.allocated import KubeletAllocations, pods_folder
 from jobmeter.collect.kubelet.client import PodResources
@@ -65,6 +68,9 @@ HOST: tuple[tuple[Callable[[NodeIdentity], Collector], int], ...] = (
     (NetworkCollector, 0),
     (FilesystemCollector, _SLOW_MS),
     (LinkCollector, _SLOW_MS),
+    (SensorCollector, _SLOW_MS),
+    (NumaCollector, _SLOW_MS),
+    (NetworkStorageCollector, _SLOW_MS),
 )
 """Collectors of the whole node."""
 

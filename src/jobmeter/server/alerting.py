@@ -216,8 +216,9 @@ class Alerting:
                 answers[question] = self._executor.run(question, EVERYTHING)
             return answers[question]
 
-        reader = drive(prefetch(rule.node, now_ms, now_ms, LOOKBACK_MS, None, of_owners=True), answer)
-        found = evaluate(rule.node, reader, np.array([now_ms], np.int64), most=MOST_VALUES).value
+        times = np.array([now_ms], np.int64)
+        reader = drive(prefetch(rule.node, times, LOOKBACK_MS, None, of_owners=True), answer)
+        found = evaluate(rule.node, reader, times, most=MOST_VALUES).value
         if isinstance(found, Scalar):
             return [((), float(found.values[0]))]
         if not isinstance(found, Vector):

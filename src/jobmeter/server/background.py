@@ -25,6 +25,8 @@ PRUNE_SECONDS = 6 * 3600.0
 FILL_BATCH = 256
 """Series read in one batch. Writers wait during a batch."""
 _FILL_SECONDS, _RETRY_SECONDS, _FILLED_SECONDS = 0.01, 10.0, 3_600.0
+_REFILL_SECONDS = 2.0
+"""Interval in seconds at which a filled window is looked at, where other servers may have come and gone."""
 _BEGIN_SECONDS = 0.25
 """Delay after a start, in seconds. The first queries get the engine to themselves."""
 _LONGEST_INTERVAL = 10.0
@@ -225,15 +227,17 @@ class Filling:
         self._clock = clock
         self._began = clock.monotonic()
         self._filled = False
+        self._rest_seconds = _FILLED_SECONDS if store.sharing is None else _REFILL_SECONDS
 
     def round(self) -> None:
         """Load the next batch; after a failure, retry later."""
-        if self._filled:
-            return
+        before = self._filled
         self.interval = _RETRY_SECONDS
         self._filled = not self._store.fill(FILL_BATCH)
-        self.interval = _FILLED_SECONDS if self._filled else _FILL_SECONDS
+        self.interval = self._rest_seconds if self._filled else _FILL_SECONDS
         series = len(self._store.window)
-        if self._filled and series:
+        if before and not self._filled:
+            self._began = self._clock.monotonic()
+        elif self._filled and not before and series:
             passed = self._clock.monotonic() - self._began
             _log.info("loaded the newest samples of %d series into memory in %.1f s", series, passed)

@@ -165,7 +165,7 @@ def test_a_server_that_died_is_followed_when_its_time_is_over(servers) -> None:
 def test_memory_is_trusted_where_nobody_else_writes_or_the_operator_says_so(
     tmp_path: Path, monkeypatch, caplog, store: str, logged: str | None, seconds: int, said: str
 ) -> None:
-    monkeypatch.setattr(app, "open_store", lambda dsn, clock: MemoryStore())
+    monkeypatch.setattr(app, "open_store", lambda *_, **__: MemoryStore())
     environment = {"JOBMETER_DATA": str(tmp_path), "JOBMETER_STORE": store} | (
         {} if logged is None else {"JOBMETER_WINDOW_SECONDS": logged}
     )
