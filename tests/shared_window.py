@@ -10,6 +10,7 @@ import json
 import mmap
 import os
 import random
+import select
 import subprocess
 import sys
 import time
@@ -148,7 +149,11 @@ def check_once(window, until, draw):
 
 
 def read_until_it_ends(descriptors, seed):
-    """Ask until the writer has ended, or an answer is wrong; by the descriptors of the window and of the progress."""
+    """Ask until the writer has ended, or an answer is wrong.
+
+    The descriptors are those of the window, of a number: the time up to which all is written, and of a pipe that gets
+    a byte with the first right answer.
+    """
     window, counts = SharedWindow.open(descriptors[0]), Counts()
     until = memoryview(mmap.mmap(descriptors[1], 8)).cast("q")
     numbers = np.random.default_rng(seed)
@@ -160,6 +165,8 @@ def read_until_it_ends(descriptors, seed):
                 counts.absent += 1
             case "":
                 counts.right += 1
+                if counts.right == 1:
+                    os.write(descriptors[2], b"1")
             case wrong:
                 counts.wrong = wrong
     window.close()
@@ -167,31 +174,45 @@ def read_until_it_ends(descriptors, seed):
 
 
 def stress(seconds, readers=2, seed=0, killed=0):
-    """Write and read for some seconds; ``killed`` readers are killed halfway. Returns the turns, and the counts."""
+    """Write and read for some seconds, and at least until each reader had a right answer.
+
+    Then ``killed`` readers are killed, and the others read for as long again. Returns the turns, and their counts.
+    """
     writer, progress = Writer(seed), os.memfd_create("progress")
     os.ftruncate(progress, 8)
     until = memoryview(mmap.mmap(progress, 8)).cast("q")
+    receiving, sending = os.pipe()
     assert writer.window.descriptor is not None
-    passed = writer.window.descriptor, progress
+    passed = writer.window.descriptor, progress, sending
     command = [sys.executable, "-m", "tests.shared_window", "--read", *map(str, passed), "--seed"]
     running = [
         subprocess.Popen([*command, str(seed + at)], stdout=subprocess.PIPE, pass_fds=passed) for at in range(readers)
     ]
-    try:
+
+    def write(waiting):
         end = time.monotonic() + seconds
-        victims = running[:killed]
-        while time.monotonic() < end and all(one.poll() is None for one in running[killed:]):
+        while time.monotonic() < end or waiting:
             until[0] = writer.write()
-            if victims and time.monotonic() > end - seconds / 2:
-                victims.pop().kill()
+            if any(one.poll() is not None for one in running[killed:]):
+                return
+            if waiting and select.select([receiving], [], [], 0)[0]:
+                waiting -= len(os.read(receiving, waiting))
+
+    try:
+        write(readers)
+        for one in running[:killed]:
+            one.kill()
+        if killed:
+            write(0)
         writer.window.close()
-        outputs = [one.communicate(timeout=60)[0] for one in running]
+        outputs = [one.communicate()[0] for one in running]
     finally:
         for one in running:
             with suppress(ProcessLookupError):
                 one.kill()
             one.wait()
-        os.close(progress)
+        for descriptor in (progress, receiving, sending):
+            os.close(descriptor)
     return writer.turn, [Counts(**json.loads(output)) for output in outputs[killed:]]
 
 
@@ -201,7 +222,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=600.0)
     parser.add_argument("--readers", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--read", nargs=2, type=int, help="read as one of the readers: two descriptors")
+    parser.add_argument("--read", nargs=3, type=int, help="read as one of the readers: three descriptors")
     options = parser.parse_args()
     if options.read:
         sys.stdout.write(json.dumps(vars(read_until_it_ends(options.read, options.seed))))

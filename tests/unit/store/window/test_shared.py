@@ -113,8 +113,8 @@ def test_a_reader_answers_as_the_writer_does(events, bound, some, start, length,
 
 
 def test_no_reader_finds_a_wrong_value_while_the_writer_writes_and_a_dead_reader_disturbs_nobody():
-    turns, counts = shared_window.stress(4.0, readers=3, killed=1)
-    assert turns > 40
+    turns, counts = shared_window.stress(2.0, readers=3, killed=1)
+    assert turns > 300
     assert len(counts) == 2
     assert [one.wrong for one in counts] == ["", ""]
     assert all(one.right for one in counts)
