@@ -224,7 +224,7 @@ class Catalog:
             self._clear()
 
     def _clear(self) -> None:
-        self._written.clear()
+        self._written = WrittenDays()
         self._generation += 1
         self._since = self._clock.monotonic()
 
