@@ -63,6 +63,14 @@ def link_target(path: str) -> str:
         return ""
 
 
+def major_number(path: str) -> int:
+    """Return the major number of a device's file; 0 for any other file and without a file."""
+    try:
+        return os.major(os.stat(path).st_rdev)  # noqa: PTH116 - as few system calls as possible
+    except OSError:
+        return 0
+
+
 def read_text(path: str) -> str:
     """Return the stripped text of the file; empty if it is missing or not readable."""
     return (read(path) or b"").decode(errors="replace").strip()

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -189,7 +190,8 @@ def job_collectors(
     """Create the collectors of the jobs whose processes ``classifier`` finds.
 
     ``alone``: one job measures itself, and leaves metrics without a job to the agent of the node. ``patience``: seconds
-    that one turn may wait for devices. ``state``: folder that stores counters over a restart. ``job_mapping``: folder
+    that one turn may wait for devices. ``state``: folder that stores counters and the numbers of devices over a
+    restart. ``job_mapping``: folder
     in which a prolog writes the devices of jobs.
     """
     watch = ProcessWatch()
@@ -198,8 +200,9 @@ def job_collectors(
     reader = GroupReader(hierarchies)
     ends = EndWatch(reader)
     jobs = JobsCollector(place, table, reader, state=state, ends=ends, starts=Starts(clock.at_elapsed_ms))
+    names = DeviceNames(vendors.VENDORS, Machine(), state)
     accelerators = accelerator_collectors(
-        place, table, clock, hierarchies, Machine(), alone=alone, patience=patience, job_mapping=job_mapping
+        place, table, clock, hierarchies, names, alone=alone, patience=patience, job_mapping=job_mapping
     )
     return JobCollectors(table, jobs, accelerators, watch, ends, MountsCollector(place, table))
 
@@ -209,7 +212,7 @@ def accelerator_collectors(
     table: MemberTable,
     clock: Clock,
     hierarchies: Hierarchies,
-    machine: Machine,
+    names: DeviceNames,
     *,
     alone: bool = False,
     patience: float = _PATIENCE,
@@ -219,16 +222,16 @@ def accelerator_collectors(
 
     Each vendor has its own thread and its own sources of allocations, so that a driver that hangs holds up no other.
     """
-    names = DeviceNames(vendors.VENDORS, machine)
+    machine = names.machine
     patience /= _WAITS
     collectors = []
-    for vendor in vendors.VENDORS:
+    for vendor in names.vendors:
         own = names.of(vendor)
         allocated: list[DeviceAllocator] = []
         if not alone:
             allocated.append(KubeletAllocations(vendor, PodResources.of(machine), table.members, pods_folder(machine)))
         if job_mapping:
-            allocated.append(PrologAllocations(job_mapping, table.members, own.are_plain))
+            allocated.append(PrologAllocations(job_mapping, table.members, own.are_plain, own.number))
         collectors.append(
             AcceleratorCollector(
                 place,
@@ -237,7 +240,7 @@ def accelerator_collectors(
                 table,
                 alone=alone,
                 allocated=allocated,
-                groups=DeviceGroups(hierarchies, vendor.device_numbers),
+                groups=DeviceGroups(hierarchies, partial(vendor.character_numbers, machine)),
                 patience=patience,
             )
         )
