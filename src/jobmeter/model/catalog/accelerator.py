@@ -216,6 +216,7 @@ METRICS: tuple[Metric, ...] = (
     _metric("gpu.power.limit", "W", "Power that the device may draw.", views=Display.HIDDEN),
     _metric("gpu.temperature.memory", "Cel", "Memory temperature.", minimum=-60.0),
     _metric("gpu.temperature.hotspot", "Cel", "Temperature of the hottest place of the chip (AMD).", minimum=-60.0),
+    _metric("gpu.temperature.margin", "Cel", "Degrees to the temperature at which the device slows.", minimum=-100.0),
     _metric("gpu.clock.sm", "Hz", "Clock of the streaming multiprocessors.", title="Clock"),
     _metric("gpu.clock.memory", "Hz", "Clock of the memory."),
     _metric("gpu.clock.sm.limit", "Hz", "Highest clock of the streaming multiprocessors.", views=Display.HIDDEN),
@@ -230,6 +231,11 @@ METRICS: tuple[Metric, ...] = (
         "gpu.ecc.uncorrected", "{error}", "Memory errors that could not be corrected since the driver was loaded."
     ),
     _counter("gpu.ecc.deferred", "{error}", "Memory errors found and not yet used by a program (AMD)."),
+    _counter("gpu.ecc.sram.corrected", "{error}", "SRAM errors corrected since the driver was loaded."),
+    _counter("gpu.ecc.sram.uncorrected", "{error}", "SRAM errors that could not be corrected."),
+    _metric("gpu.ecc.sram.exceeded", "", "1 after too many SRAM errors: the device should be replaced."),
+    _metric("gpu.remapped.banks", "{bank}", "Memory banks that are remapped."),
+    _metric("gpu.remapped.banks.pending", "", "1 while the remapping of a bank waits for a reset."),
     _metric("gpu.remapped.rows.correctable", "{row}", "Memory rows remapped for correctable errors."),
     _metric("gpu.remapped.rows.uncorrectable", "{row}", "Memory rows remapped for uncorrectable errors."),
     _metric("gpu.remapped.rows.pending", "", "1 while a remapping waits for a reset."),
@@ -237,6 +243,8 @@ METRICS: tuple[Metric, ...] = (
     _counter("gpu.pcie.receive", "By", "Bytes received over PCIe.", title="PCIe traffic received"),
     _counter("gpu.pcie.transmit", "By", "Bytes sent over PCIe.", title="PCIe traffic sent"),
     _counter("gpu.pcie.replay", "{error}", "PCIe replays."),
+    _counter("gpu.pcie.errors.corrected", "{error}", "PCIe errors that were corrected."),
+    _counter("gpu.pcie.errors.uncorrected", "{error}", "PCIe errors that were not corrected, fatal or not."),
     _metric("gpu.pcie.generation", "{generation}", "Generation of the PCIe link; an idle device may lower it."),
     _metric(
         "gpu.pcie.generation.limit",
@@ -248,6 +256,27 @@ METRICS: tuple[Metric, ...] = (
     _metric("gpu.pcie.width.limit", "{lane}", "Most lanes that the device and its slot allow.", views=Display.HIDDEN),
     _counter("gpu.nvlink.receive", "By", "Bytes received over NVLink.", title="NVLink traffic received"),
     _counter("gpu.nvlink.transmit", "By", "Bytes sent over NVLink.", title="NVLink traffic sent"),
+    _metric("gpu.nvlink.links", "{link}", "NVLinks that the device has.", views=Display.HIDDEN),
+    _metric("gpu.nvlink.links.down", "{link}", "NVLinks that are down."),
+    _counter("gpu.nvlink.errors", "{error}", "Errors of NVLink, all links together."),
+    _counter("gpu.nvlink.replays", "{error}", "Replays of NVLink, all links together."),
+    _counter("gpu.nvlink.recoveries", "{error}", "Times that an NVLink recovered from an error."),
+    _counter("gpu.c2c.errors", "{error}", "Errors of the link between chips of a module."),
+    replace(
+        _metric(
+            "gpu.fabric.state", "", "Registration with the NVLink fabric: 1 not started, 2 in progress, 3 completed."
+        ),
+        over=Aggregate.MIN,
+    ),
+    replace(
+        _metric(
+            "gpu.recovery.action",
+            "",
+            "Action that the device needs: 0 none, 1 reset, 2 reboot of the node, 3 drain of peer traffic, "
+            "4 drain and reset, 5 recovery of IMEX, 6 bus reset, 7 reboot of the system.",
+        ),
+        over=Aggregate.MAX,
+    ),
     _counter("gpu.xgmi.receive", "By", "Bytes read over XGMI, all links together.", title="XGMI traffic received"),
     _counter("gpu.xgmi.transmit", "By", "Bytes written over XGMI, all links together.", title="XGMI traffic sent"),
     _ratio("npu.vector.active", text="Share of time in which the vector cores worked (Ascend)."),

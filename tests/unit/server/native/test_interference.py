@@ -336,6 +336,7 @@ OF_OPERATION: Mapping[str, Mapping[str, Any]] = {
     "listJobs": {"states": "true", "sizes": "true", "tags": "true"},
     "GetNodeMetrics": {"MetricType": "GpuUsageRate"},
     "postSilences": {"body": silence_of(MINE)},
+    "postAlerts": {"body": [{"labels": {"alertname": "Posted", "job_id": MINE.job}}]},
     "explainDifference": {"job": [THEIRS.job, MINE.job]},
     "listViewCalls": {"metric": "cpu.usage", "start": str(NOW - HOUR), "end": str(NOW)},
 }

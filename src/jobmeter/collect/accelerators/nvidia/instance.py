@@ -43,7 +43,7 @@ class MigDevice(PynvmlDevice):
         if not self.attached:
             self._session, self._handle = session, found.handle
 
-    def read(self, reading: Reading) -> Sequence[int]:
+    def read(self, reading: Reading) -> Sequence[float]:
         """Return the numbers of a reading: memory alone.
 
         Compute instances of one GPU instance share its memory. Each one has the memory of its processes in use, and the
@@ -62,6 +62,14 @@ class MigDevice(PynvmlDevice):
 
     def fields(self, requested: Sequence[Field]) -> Mapping[Field, float]:  # noqa: ARG002 - the form of NvmlDevice
         """Raise NvmlError: fields are measured for the whole GPU."""
+        raise NvmlError("it is measured for the whole GPU")
+
+    def links(self) -> Sequence[int]:
+        """Return no NVLinks: they are measured for the whole GPU."""
+        return ()
+
+    def structure(self, kind: str, function: str) -> Any:  # noqa: ANN401, ARG002 - the form of NvmlDevice
+        """Raise NvmlError: structures are read for the whole GPU."""
         raise NvmlError("it is measured for the whole GPU")
 
     def process_utilization(self) -> Mapping[int, float] | None:
