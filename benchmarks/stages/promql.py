@@ -56,7 +56,7 @@ def promql(plan: Plan, table: Table) -> None:
 
 def _query(one: Contestant, query: str, plan: Plan, chosen: str = "") -> str:
     ours = isinstance(one, Jobmeter)
-    job = f'{"job_id" if ours else "job"}="bench"{chosen}'
+    job = f'job_id="bench",project="default"{chosen}' if ours else f'job="bench"{chosen}'
     names = {
         "gauge": "jobmeter_gpu_utilization_ratio" if ours else "gpu_utilization",
         "counter": "jobmeter_cpu_time_seconds_total" if ours else "cpu_time",
