@@ -4,6 +4,7 @@ import logging
 import shutil
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -41,6 +42,7 @@ from jobmeter.query.alerts import ReportedGroupsQuestion, StoredAlertsQuestion
 from jobmeter.query.execute import Executor
 from jobmeter.query.facts import DiskFacts, DiskQuestion, JobFactsQuestion, NodeFactsQuestion
 from jobmeter.registry.base import Registry
+from jobmeter.registry.leases import LEASE_MS
 from jobmeter.server.background import accounted
 from jobmeter.settings import Settings
 
@@ -59,7 +61,7 @@ _FORGOTTEN_MS = HOUR
 """Age from which a pending alert begins again after a restart."""
 _POSTED_MS = 5 * SECOND
 """Interval at which alerts are read that other servers took from other programs."""
-_LEASE_MS, _EXTEND_MS = MINUTE, 10 * SECOND
+_EXTEND_MS = 3 * SECOND
 _PAUSES = 20
 """Least pause after deciding on messages, as a multiple of the time that it took."""
 Recorder = Callable[[AlertRule, Sequence[tuple[Labels, float]], int], None]
@@ -91,7 +93,7 @@ class Alerting:
         self._groups = groups
         self.config = config
         self._recorder = recorder
-        self._lease = registry.leases.prepare(self.name, clock, _LEASE_MS) if shared else None
+        self._lease = registry.leases.prepare(self.name, clock) if shared else None
         self._lock = threading.Lock()
         self._posting = threading.Lock()
         self._next_posted = 0
@@ -109,12 +111,16 @@ class Alerting:
         """Evaluate the groups that are due, then decide on messages."""
         now_ms, began = self._clock.now_ms(), self._clock.monotonic()
         # Another server may have had the lease since this one last extended it, and have changed the states.
-        lapsed = self._lease is not None and not 0 <= now_ms - self._extended < _LEASE_MS
+        lapsed = self._lease is not None and not 0 <= now_ms - self._extended < LEASE_MS
         if not self._leased(now_ms, at_once=True):
             with self._lock:
                 self._alerts = None  # another server changes the states
             return
-        if self._alerts is None or lapsed:
+        with nullcontext() if self._lease is None else self._lease.renewed():
+            self._evaluate_due(now_ms, began, reload=self._alerts is None or lapsed)
+
+    def _evaluate_due(self, now_ms: int, began: float, *, reload: bool) -> None:
+        if reload:
             self._load(now_ms)
         self._drop_removed(now_ms)
         self._end_posted(now_ms)
@@ -135,7 +141,7 @@ class Alerting:
         return not self._due[place] - self._groups[place].interval_ms <= now_ms < self._due[place]
 
     def _leased(self, now_ms: int, *, at_once: bool = False) -> bool:
-        """Return whether this server does the work; it extends the lease every ten seconds, or at once."""
+        """Return whether this server does the work; it extends the lease every three seconds, or at once."""
         if self._lease is None or (not at_once and now_ms - self._extended < _EXTEND_MS):
             return True
         leased = self._lease.take()

@@ -50,11 +50,13 @@ from jobmeter.model.task import DiagnosticTask, NewTask
 from jobmeter.model.time import SECOND
 from jobmeter.query.administration import ShippersQuestion
 from jobmeter.query.alerts import JobAlertsQuestion
+from jobmeter.query.annotations import ChangeTags, DeleteNote, WriteNote
 from jobmeter.query.facts import DiskFacts, DiskQuestion, JobFacts, JobFactsQuestion, NodeFacts, NodeFactsQuestion
 from jobmeter.query.log_pages import FoundLines, LogCursor, LogSearch, next_lines
 from jobmeter.query.permitted import check_scope
 from jobmeter.query.request import HeadQuestion
 from jobmeter.server.alerting import disk_facts
+from jobmeter.server.annotations import change_tags, delete_note, write_note
 from jobmeter.server.services import Services
 from jobmeter.server.silences import (
     alerting_status,
@@ -231,5 +233,8 @@ _HANDLERS: Mapping[type, _Handler] = {
     ShipperQuestion: _shipper,
     DeleteShipper: _shipper,
     DeleteJob: _delete_job,
+    ChangeTags: change_tags,
+    WriteNote: write_note,
+    DeleteNote: delete_note,
 }
 """Handlers of the commands. The executor answers all other questions."""

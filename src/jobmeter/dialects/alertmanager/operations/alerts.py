@@ -97,7 +97,7 @@ class PostedAlertsRequest(Request, frozen=True, kw_only=True):
 
 
 def _time(text: str | None, field: str) -> int | None:
-    """Return a time in ms; None for none, and for the year 1, with which programs in Go write that there is none."""
+    """Return a time in ms; None without a text, and for the year 1, which programs in Go write for a missing time."""
     return None if not text or text.startswith(_NEVER) else parse_time(text, field)
 
 
