@@ -3,6 +3,7 @@
 import random
 import shutil
 from functools import partial
+from typing import Any
 
 import pytest
 from tests.unit.collect.accelerators.amd.test_amd import card, process
@@ -46,7 +47,7 @@ class SimulatedNode:
         self.pids: dict[int, list[int]] = {number: [] for number in range(len(JOBS))}
         for pid in self.free:  # two of three are of jobs
             number = self.random.randrange(9)
-            job = {"SLURM_JOB_ID": JOBS[number], "SLURM_PROCID": "0"} if number < len(JOBS) else {}
+            job: dict[str, Any] = {"SLURM_JOB_ID": JOBS[number], "SLURM_PROCID": "0"} if number < len(JOBS) else {}
             plant_process(root, pid, **job)
             if job:
                 self.pids[number].append(pid)
