@@ -182,11 +182,19 @@ class Api:
                 raise JobmeterError(f"the server's answer cannot be read: {error}") from error
 
     def compare(
-        self, jobs: Sequence[str], metrics: Sequence[str] = (), step: str | None = None, project: str | None = None
+        self,
+        jobs: Sequence[str],
+        metrics: Sequence[str] = (),
+        step: str | None = None,
+        project: str | None = None,
+        per: str | None = None,
     ) -> Comparison:
-        """Compare jobs side by side, aligned at their starts; ``metrics`` adds their values over time."""
+        """Compare jobs side by side, aligned at their starts; ``metrics`` adds their values over time.
+
+        ``per`` is ``job`` (the default) or ``device``: values of the whole job, or the mean of its devices.
+        """
         pairs = [*(("job", job) for job in jobs), *(("metric", metric) for metric in metrics)]
-        return self.get("/compare", [*pairs, *given(step=step, project=project)], Comparison)
+        return self.get("/compare", [*pairs, *given(step=step, project=project, per=per)], Comparison)
 
     def causes(self, jobs: Sequence[str], project: str | None = None) -> list[PhaseDifference]:
         """Why each job took longer or less long than the first one. Raises NotFoundError."""

@@ -20,6 +20,7 @@ from jobmeter.collect.discover.permitted import DeviceGroups
 from jobmeter.collect.discover.prolog import PrologAllocations
 from jobmeter.collect.discover.table import ProcessTable
 from jobmeter.collect.ends import EndWatch
+from jobmeter.collect.energy.sources import EnergyCollector
 from jobmeter.collect.host.cpu import CpuCollector
 from jobmeter.collect.host.disk import DiskCollector
 from jobmeter.collect.host.filesystem import FilesystemCollector
@@ -66,6 +67,7 @@ HOST: tuple[tuple[Callable[[NodeIdentity], Collector], int], ...] = (
     (PressureCollector, 0),
     (DiskCollector, 0),
     (NetworkCollector, 0),
+    (EnergyCollector, 0),
     (FilesystemCollector, _SLOW_MS),
     (LinkCollector, _SLOW_MS),
     (SensorCollector, _SLOW_MS),
@@ -148,6 +150,22 @@ class JobCollectors:
     def device_events(self) -> list[RecordSource]:
         """Events about devices that stop being measured."""
         return [one.states for one in self.accelerators]
+
+    def claims(self) -> dict[str, list[tuple[Owner, float]]]:
+        """Return the replicas that have each device, with the part of the whole device that it is."""
+        devices = self.devices()
+        sizes = {name: float(device.details.get("slices", 1)) for name, device in devices.items()}
+        wholes = {name: name.partition(":")[0] for name in devices}
+        sums: dict[str, float] = {}
+        for name, whole in wholes.items():
+            sums[whole] = sums.get(whole, 0.0) + (sizes[name] if name != whole else 0.0)
+        return {
+            name: [(Owner(one.job, one.replica, one.attempt), part) for one in owners]
+            for tracker in self.allocations
+            for name, owners in tracker.holders.items()
+            if name in wholes
+            for part in [1.0 if name == wholes[name] else sizes[name] / sums[wholes[name]]]
+        }
 
     def processes_of(self, job: str) -> list[tuple[Process, Owner]]:
         """Return the processes of a job, each with its replica."""

@@ -14,7 +14,7 @@ MOST_CUTS = 500
 """Most ends of windows between which samples are rolled up."""
 
 
-class Read(msgspec.Struct, frozen=True, eq=False):
+class SelectorRead(msgspec.Struct, frozen=True, eq=False):
     """A selector, and the range ``(start_ms, end_ms]`` of its samples.
 
     ``cuts``: the query needs no more than the statistics of the samples between these times in ms, in ascending order.
@@ -29,22 +29,24 @@ class Read(msgspec.Struct, frozen=True, eq=False):
     growth: bool = False
 
 
-def reads(node: Node, times: Int64s, lookback_ms: int = LOOKBACK_MS) -> list[Read]:
+def reads(node: Node, times: Int64s, lookback_ms: int = LOOKBACK_MS) -> list[SelectorRead]:
     """Return what a query at ``times``, int64 in ms and ascending, reads; each selector once."""
-    found: dict[VectorSelector, Read] = {}
+    found: dict[VectorSelector, SelectorRead] = {}
     for one in _reads(node, (int(times[0]), int(times[-1])), times, lookback_ms, ""):
         before = found.get(one.selector)
         found[one.selector] = one if before is None else _joined(before, one)
     return list(found.values())
 
 
-def _joined(one: Read, other: Read) -> Read:
+def _joined(one: SelectorRead, other: SelectorRead) -> SelectorRead:
     cuts = None if one.cuts is None or other.cuts is None else tuple(sorted({*one.cuts, *other.cuts}))
     bounds = min(one.start_ms, other.start_ms), max(one.end_ms, other.end_ms)
-    return Read(one.selector, *bounds, cuts, one.growth or other.growth)
+    return SelectorRead(one.selector, *bounds, cuts, one.growth or other.growth)
 
 
-def _reads(node: Node, query: tuple[int, int], times: Int64s, lookback_ms: int, function: str) -> Iterator[Read]:
+def _reads(
+    node: Node, query: tuple[int, int], times: Int64s, lookback_ms: int, function: str
+) -> Iterator[SelectorRead]:
     if isinstance(node, VectorSelector | Subquery):
         if node.at is not None:
             at = node.at
@@ -54,7 +56,7 @@ def _reads(node: Node, query: tuple[int, int], times: Int64s, lookback_ms: int, 
         if isinstance(node, VectorSelector):
             length = node.range_ms or lookback_ms
             cuts = _cuts(times, length) if function in ROLLED and node.range_ms else None
-            yield Read(node, start - length, end, cuts, function in GROWING)
+            yield SelectorRead(node, start - length, end, cuts, function in GROWING)
             return
         step = node.step_ms or DEFAULT_STEP_MS
         first = (start - node.range_ms) // step * step + step

@@ -281,7 +281,7 @@ class Registry:
     def job_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job]:
         """Return the jobs of ``job`` without replicas and allocations, for the hot path.
 
-        Writes of another process may appear a second late.
+        Changes by another process may appear a second late; a new job appears at once.
         """
         heads, generation = self.memory.heads.get(job, projects, now_ms)
         if heads is None:

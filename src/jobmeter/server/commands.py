@@ -37,6 +37,7 @@ from jobmeter.model.alert import (
     AlertingQuestion,
     AlertsQuestion,
     ExpireSilence,
+    PostAlerts,
     PutSilence,
     RulesQuestion,
 )
@@ -63,6 +64,7 @@ from jobmeter.server.silences import (
     find_alerts,
     find_job_alerts,
     find_rules,
+    post_alerts,
     put_silence,
 )
 from jobmeter.server.tasks import create_task
@@ -216,6 +218,7 @@ _HANDLERS: Mapping[type, _Handler] = {
     JobAlertsQuestion: find_job_alerts,
     AlertingQuestion: alerting_status,
     RulesQuestion: find_rules,
+    PostAlerts: post_alerts,
     PutSilence: put_silence,
     ExpireSilence: expire_silence,
     DiskQuestion: _disk,

@@ -216,6 +216,14 @@ class AllocationTracker:
             start, claim = self._open.pop(key)
             self._report(key[1], start, claim, max(start, now_ms))
 
+    @property
+    def holders(self) -> dict[str, list[Owner]]:
+        """Replicas that have each device now, by the device's name."""
+        found: dict[str, list[Owner]] = {}
+        for owner, device in list(self._open):
+            found.setdefault(device, []).append(owner)
+        return found
+
     def close(self, now_ms: int) -> None:
         """End every interval when the jobs are over."""
         self.update(now_ms, {})

@@ -15,7 +15,7 @@ from jobmeter.model.series import NamePart, Series, job_key
 from jobmeter.model.time import MAX_TIME_MS, TimeRange
 from jobmeter.promql.labels import Labels, value_of, with_label
 from jobmeter.promql.nodes import NAME, Matcher, Node, VectorMatch, VectorSelector
-from jobmeter.promql.reads import Read, reads
+from jobmeter.promql.reads import SelectorRead, reads
 from jobmeter.promql.regex import full_matches
 from jobmeter.promql.windows import RolledSamples, WindowSamples
 from jobmeter.query.rollups import RollupsQuestion
@@ -213,7 +213,9 @@ def _rows_of(index: Int64s, places: Int64s) -> tuple[Int64s, Int64s, Int64s]:
     return kept, starts, np.arange(starts[-1]) - np.repeat(starts[:-1] - low[kept], counts)
 
 
-def _read_rolled(rows: Sequence[Exposed], span: TimeRange, read: Read) -> Generator[Question[Any], Any, WindowSamples]:
+def _read_rolled(
+    rows: Sequence[Exposed], span: TimeRange, read: SelectorRead
+) -> Generator[Question[Any], Any, WindowSamples]:
     """Read the statistics of the samples between the cuts of a read."""
     series: dict[Series, int] = {}
     places = np.array([series.setdefault(row.series, len(series)) for row in rows])

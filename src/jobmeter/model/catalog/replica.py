@@ -160,6 +160,37 @@ METRICS: tuple[Metric, ...] = (
         phrase="memory in use",
         views=Display.CHART | Display.CORE,
     ),
+    *(
+        _total(
+            f"energy.{part}",
+            "J",
+            text,
+            read_unit="W",
+            group=MetricGroup.ENERGY,
+            title=title,
+            phrase=title[:1].lower() + title[1:] if part == "total" else f"power of {of}",
+            views=views,
+        )
+        for part, title, of, text, views in (
+            (
+                "total",
+                "Power of the job",
+                "",
+                "Energy of the replica: its parts of the energy that the node measures, added up.",
+                Display.FIRST | Display.SUMMARY,
+            ),
+            ("gpu", "Power of accelerators", "accelerators", "Energy of accelerators.", Display.CHART),
+            ("cpu", "Power of CPUs", "CPUs", "Energy of processors.", Display.CHART),
+            ("memory", "Power of memory", "memory", "Energy of memory.", Display.CHART),
+            (
+                "rest",
+                "Power of the rest",
+                "the rest of the node",
+                "Energy of the rest of the node: fans, disks, networks, losses of power supplies.",
+                Display.CHART,
+            ),
+        )
+    ),
     _total(
         "network.receive",
         "By",

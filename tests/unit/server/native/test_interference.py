@@ -222,8 +222,8 @@ def put_job(server: Serving, who: Whose, places: list[tuple[str, str]], value: f
             assert server.call("POST", f"/nodes/{node}/logs", {"lines": [about]}, admin).status == 200
     tags = {"add": [f"{MARK}-{who.name}"], "author": MARK}
     note = {"text": f"{MARK}-{who.name}", "time": NOW - MINUTE}
-    for path, body in (("tags", tags), ("notes", note)):
-        assert server.call("POST", f"/jobs/{who.job}/{path}", body, admin).status == 200
+    assert server.call("POST", f"/jobs/{who.job}/tags", tags, admin).status == 200
+    assert server.call("POST", f"/jobs/{who.job}/notes", note, admin).status == 200
     start = (NOW - MINUTE) * 1_000_000
     span = {"traceId": who.trace, "spanId": who.trace[:16], "name": f"{MARK}-{who.name}", "kind": 1}
     span |= {"startTimeUnixNano": str(start), "endTimeUnixNano": str(start + 10**9)}
@@ -336,6 +336,7 @@ OF_OPERATION: Mapping[str, Mapping[str, Any]] = {
     "listJobs": {"states": "true", "sizes": "true", "tags": "true"},
     "GetNodeMetrics": {"MetricType": "GpuUsageRate"},
     "postSilences": {"body": silence_of(MINE)},
+    "postAlerts": {"body": [{"labels": {"alertname": "Posted", "job_id": MINE.job}}]},
     "explainDifference": {"job": [THEIRS.job, MINE.job]},
     "listViewCalls": {"metric": "cpu.usage", "start": str(NOW - HOUR), "end": str(NOW)},
 }

@@ -43,7 +43,7 @@ roce_new_pkt_rty_num:4
 class AscendNode:
     """A node with NPUs, its collector, and the processes of jobs."""
 
-    def __init__(self, root, chips=2, tool=None, **more):
+    def __init__(self, root, chips=2, tool=None, patience=30.0, **more):
         self.driver = FakeDcmi(root, chips, **more)
         self.machine = Machine(proc=str(root / "proc"), sys=str(root / "sys"), dev=str(root / "dev"))
         self.clock, self.members = ManualClock(), Members()
@@ -51,7 +51,7 @@ class AscendNode:
         self.network = NetworkReader(self.clock, tool or root / "no-tool")
         self.dcmi = AscendDriver(self.clock, self.machine, 30.0, lambda: self.loads(), self.network)  # noqa: PLW0108 - tests set it
         names = DeviceNames((VENDOR,), self.machine).of(VENDOR)
-        self.collector = AcceleratorCollector(PLACE, names, self.dcmi, self.members, patience=30.0)
+        self.collector = AcceleratorCollector(PLACE, names, self.dcmi, self.members, patience=patience)
         self.now_ms = NOW_MS
 
     def look(self, passed_ms=10_000):
@@ -210,9 +210,8 @@ def test_a_chip_that_the_library_no_longer_lists_is_lost(node):
 
 
 def test_a_call_that_hangs_holds_up_its_chip_alone(tmp_path):
-    node = AscendNode(tmp_path)
+    node = AscendNode(tmp_path, patience=5.0)
     node.look()
-    node.collector._patience = 2.0
     node.driver.set(0, power_info__hangs="")
     found = node.look()
     assert ("npu.power", "npu1", "") in found
