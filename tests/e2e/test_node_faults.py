@@ -123,7 +123,13 @@ def test_a_node_that_is_away_refuses_questions_and_no_samples(node, tmp_path) ->
         assert server.ingest(batch(base, 0, 0)).status == 200
         node.kill()
         assert server.ingest(batch(base, 0, 1)).status == 200
-        query: dict[str, Any] = {"metric": "app.number", "start": base, "end": base + HOUR_MS, "step": "1h", "statistic": "count"}
+        query: dict[str, Any] = {
+            "metric": "app.number",
+            "start": base,
+            "end": base + HOUR_MS,
+            "step": "1h",
+            "statistic": "count",
+        }
         refused = server.call("GET", f"{API}/jobs/crash/metrics", **query)
         assert refused.status == 503
         assert refused.json()["error"]["message"].startswith("the telemetry engine cannot read")
