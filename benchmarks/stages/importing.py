@@ -28,7 +28,8 @@ def measure(plan: Plan, table: Table) -> None:
             _round(table, "import.month", _turned(everybody, turn), data, asked)
         for one in everybody:
             if isinstance(one, Jobmeter):
-                table.add("import.verb", one.name, verb_rate(one, plan.day_hours))
+                table.add("import.verb.day", one.name, verb_rate(one, plan.day_hours))
+                table.add("import.verb.month", one.name, verb_rate(one, plan.month_hours))
 
 
 def _turned(everybody: Sequence[Contestant], turn: int) -> Sequence[Contestant]:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import click
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from jobmeter.cli import local
 from jobmeter.cli.grouped import GroupedCommand
@@ -169,6 +168,8 @@ def _progress(files: Sequence[str]) -> Iterator[tuple[Callable[[int], None], Cal
     if not sys.stderr.isatty():
         yield (lambda size: None), (lambda text: click.echo(f"jobmeter: {text}", err=True))  # noqa: ARG005
         return
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
     total = None if "-" in files else sum(Path(name).stat().st_size for name in files)
     columns = (TextColumn("importing"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console(sys.stderr), transient=True) as bar:

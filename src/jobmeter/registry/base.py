@@ -29,6 +29,7 @@ from jobmeter.registry import (
 from jobmeter.registry import records as recording
 from jobmeter.registry import rows as rows_
 from jobmeter.registry.alerts import AlertTable
+from jobmeter.registry.annotations import AnnotationTable
 from jobmeter.registry.breaker import OBSERVE_SECONDS, SHORT_SECONDS, SLOW_SECONDS
 from jobmeter.registry.columns.column_store import ColumnStore
 from jobmeter.registry.database import SQLITE, Database
@@ -72,6 +73,7 @@ class Registry:
         self.tasks = TaskTable(database)
         self.pods = PodTable(database)
         self.alerts = AlertTable(database)
+        self.annotations = AnnotationTable(database)
         migrate(database)
 
     def record(self, project: str, records: Records, now_ms: int) -> int:

@@ -6,7 +6,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from jobmeter.cli.loading.rows import NAME_COLUMNS, BadRowError, Mask, RowNames, Rows, RowSource
 from jobmeter.errors import InvalidRequestError
@@ -29,7 +28,7 @@ def to_rows(table: pa.Table, source: RowSource, place: Callable[[int], str]) -> 
     Raises BadRowError for the first bad row, unless the source skips bad rows.
     """
     times = _times(table.column("time").combine_chunks())
-    values = _values(table.column("value").combine_chunks())
+    values = checked_values(table.column("value").combine_chunks())
     names = {name: _names(table.column(name)) for name in NAME_COLUMNS if name in table.column_names}
     rows = Rows(names=names, time=times.values, value=values.values, place=place)
     bad = times.bad | values.bad
@@ -45,14 +44,14 @@ def to_rows(table: pa.Table, source: RowSource, place: Callable[[int], str]) -> 
 def _names(column: "pa.ChunkedArray[Any]") -> RowNames:
     encoded: Any = column
     if not pa.types.is_dictionary(column.type):
-        encoded = column.cast(pa.string()).dictionary_encode()
+        encoded = _cast(column, pa.string()).dictionary_encode()
     joined = encoded.unify_dictionaries().combine_chunks()
-    values = [value if value is not None else "" for value in joined.dictionary.cast(pa.string()).to_pylist()]
-    codes = joined.indices.cast(pa.int32())
+    values = [value if value is not None else "" for value in _cast(joined.dictionary, pa.string()).to_pylist()]
+    codes = _cast(joined.indices, pa.int32())
     if codes.null_count:
-        codes = pc.fill_null(codes, len(values))
+        codes = codes.fill_null(len(values))
         values.append("")
-    return RowNames(codes.to_numpy(zero_copy_only=False), values)
+    return RowNames(_numbers(codes), values)
 
 
 def _times(column: Column) -> _Checked:
@@ -73,14 +72,14 @@ def _time_problem(value: object) -> str:
 
 
 def _parsed_times(column: Column) -> tuple[Int64s, Mask]:
-    nulls = column.is_null().to_numpy(zero_copy_only=False)
+    nulls = find_nulls(column)
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if pa.types.is_timestamp(column.type):
         return _milliseconds(column), nulls
     if not pa.types.is_string(column.type) and not pa.types.is_large_string(column.type):
         try:
-            return _filled(column.cast(pa.int64()), 0), nulls
+            return _filled(_cast(column, pa.int64()), 0), nulls
         except pa.ArrowInvalid:
             return _one_by_one(column, nulls)
     for kind in (pa.int64(), pa.timestamp("us", "UTC"), pa.timestamp("us")):
@@ -116,11 +115,12 @@ def _whole(value: object) -> int:
     raise InvalidRequestError(f"{value} is not a whole number of milliseconds", "time")
 
 
-def _values(column: Column) -> _Checked:
+def checked_values(column: Column) -> _Checked:
+    """Return the values of a column as numbers, with the rows that have none and their problems."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     try:
-        values = _filled(column.cast(pa.float64(), safe=False), np.nan)
+        values = _filled(_cast(column, pa.float64(), safe=False), np.nan)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         values = np.fromiter((_number(value) for value in column.to_pylist()), np.float64, len(column))
     return _Checked(values, ~np.isfinite(values), lambda row: _value_problem(column[row].as_py()))
@@ -140,5 +140,25 @@ def _value_problem(value: object) -> str:
 
 
 def _filled(column: Column, missing: float) -> Any:  # noqa: ANN401 - an array of the column's own type
-    filled: Any = pc.fill_null(column, pa.scalar(missing).cast(column.type)) if column.null_count else column
-    return filled.to_numpy(zero_copy_only=False)
+    return _numbers(column.fill_null(pa.scalar(missing).cast(column.type)) if column.null_count else column)
+
+
+def find_nulls(column: Column) -> Mask:
+    """Return bool[n]: the rows without a value."""
+    if not column.null_count:
+        return np.zeros(len(column), np.bool_)
+    nulls: Mask = _numbers(column.is_null().cast(pa.uint8())).view(np.bool_)
+    return nulls
+
+
+def _numbers(column: Column) -> Any:  # noqa: ANN401 - an array of the column's own type
+    """Return the numbers of a column without nulls, not copied. Arrow's own conversion imports pandas where it can."""
+    kind = np.dtype(column.type.to_pandas_dtype())
+    values: Any = column.buffers()[1]  # a buffer of bytes, which the types of Arrow do not say
+    begin = column.offset * kind.itemsize
+    return np.empty(0, kind) if values is None else np.frombuffer(values, kind, len(column), begin)
+
+
+def _cast(column: Any, kind: "pa.DataType", *, safe: bool = True) -> Any:  # noqa: ANN401 - an array, chunked or not
+    """Return the column with a type. A column of that type is returned without an import of Arrow's functions."""
+    return column if column.type == kind else column.cast(kind, safe=safe)

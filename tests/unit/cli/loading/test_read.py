@@ -3,16 +3,19 @@
 import gzip
 import io
 import json
+import subprocess
 import sys
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobmeter.cli.loading import files
+from jobmeter.cli.loading import arrow, files
 from jobmeter.cli.loading.rows import BadRowError, Rows, RowSource
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.time import iso
@@ -277,3 +280,26 @@ def test_whatever_is_written_is_read(tmp_path_factory, rows):
     assert samples(read(folder / "a.jsonl")) == rows
     frame_of(rows).to_parquet(folder / "a.parquet", index=False)
     assert samples(read(folder / "a.parquet")) == rows
+
+
+def test_a_parquet_file_is_read_without_importing_pandas(tmp_path):
+    """The import of pandas takes longer than reading a million rows."""
+    path = tmp_path / "samples.parquet"
+    frame_of().to_parquet(path)
+    code = (
+        "import sys; from jobmeter.cli.loading import files; from jobmeter.cli.loading.rows import RowSource\n"
+        "blocks = list(files.read(sys.argv[1], None, RowSource('file'), lambda size: None))\n"
+        "print(sum(len(block.rows) for block in blocks), *{'pandas', 'pyarrow.compute'}.intersection(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [str(len(ROWS))]
+
+
+@given(st.lists(st.none() | st.floats(allow_nan=False, allow_infinity=False), max_size=20), st.integers(0, 9))
+def test_numbers_of_a_cut_column_with_empty_rows(values, cut):
+    """A column that does not begin at the begin of its memory, with and without empty rows."""
+    column = pa.array(values, pa.float64())[cut:]
+    expected = [np.nan if value is None else value for value in values[cut:]]
+    checked = arrow.checked_values(column)
+    assert np.array_equal(checked.values, np.array(expected, np.float64), equal_nan=True)
+    assert arrow.find_nulls(column).tolist() == [value is None for value in values[cut:]]
