@@ -14,7 +14,7 @@ COMPILER := requirements/compiler.txt
 endif
 RUN := $(VENV)/bin/
 
-.PHONY: help setup page pictures sdk flink demo test test-encoded test-clusters test-gpu test-newcomer programs storm-node search wheel release site bench bench-full check lint types imports format docs pins clean
+.PHONY: help setup page pictures sdk flink demo test test-encoded test-clusters test-gpu test-newcomer programs storm-node search wheel release site bench bench-full bench-cluster check lint types imports format docs pins clean
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 12
@@ -86,6 +86,9 @@ release: setup   ## a release in dist/: make release VERSION=1.2.3; nothing is u
 
 bench: setup     ## Jobmeter beside VictoriaMetrics and Prometheus, a quarter of an hour (BENCH=--help for options)
 	@$(RUN)python -m benchmarks $(BENCH)
+
+bench-cluster: setup ## Jobmeter on a ClickHouse node beside the embedded engine, three minutes (CLUSTER=--help for options)
+	@$(RUN)python -m benchmarks.cluster $(CLUSTER)
 
 bench-full: setup ## the same, longer rounds
 	@$(RUN)python -m benchmarks --full $(BENCH)

@@ -55,6 +55,7 @@ _WRITERS = 4
 _READ_SILENCE_SECONDS = 60
 """Seconds after which a read ends if a ClickHouse server sends nothing: it is frozen, or its network is."""
 _SHARING_SILENCE_SECONDS = 5
+_MARKS_SILENCE_SECONDS = 10
 
 
 class ClickHouseStore:
@@ -103,7 +104,10 @@ class ClickHouseStore:
         journal = target.path / _JOURNAL if target.path is not None else self._shared_journal(write, journals)
         if target.journaled:
             self.commit_log = self.sharing = SharedLog(write, journal)
-        self.rollup_state = RollupState(write, target, clock, self._is_alone)
+        # A commit may have to write marks: a node that is frozen must not hold it up for long.
+        marks = Pool(target, 2, silence_seconds=_MARKS_SILENCE_SECONDS) if target.journaled else write
+        self._pools.append(marks)
+        self.rollup_state = RollupState(marks, target, clock, self._is_alone)
         self._damage = _damage(target, read, write, journal)
         if mend(self._damage.parts(), write, target, clock):
             self.rollup_state.reload()

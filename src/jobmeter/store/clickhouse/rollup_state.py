@@ -48,6 +48,7 @@ class RollupState:
         self._write_settings = _QUORUM if target.cluster else {}
         self._read_settings = _SEQUENTIAL if target.cluster else {}
         self._lock = threading.Lock()
+        self._saving = threading.Lock()  # taken before the lock above
         self._standing: dict[JobHour, set[int]] = {}
         self._open: set[JobHour] = set()
         self._unsaved: list[LateHour] = []
@@ -93,17 +94,19 @@ class RollupState:
         ``before`` is the result of ``mark_before``.
         """
         with self._lock:
-            if self._mark(hours) or self._begun != before:
-                self._write_marks()
+            durable = not self._mark(hours) and self._begun == before
+        if not durable:
+            self.write_marks()
 
     def write_marks(self) -> None:
-        """Make all marks durable."""
-        with self._lock:
-            self._write_marks()
-
-    def _write_marks(self) -> None:
-        self._insert(self._unsaved, cleared=0)
-        self._unsaved.clear()
+        """Make all earlier marks durable. New marks do not wait for it."""
+        with self._saving:
+            with self._lock:
+                marks = list(self._unsaved)
+            self._insert(marks, cleared=0)
+            with self._lock:
+                saved = {mark.id for mark in marks}
+                self._unsaved = [mark for mark in self._unsaved if mark.id not in saved]
 
     def take(self) -> list[LateHour]:
         """Return the current marks. Later writes make new marks, so these may be removed when their hours are done."""

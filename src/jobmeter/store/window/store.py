@@ -36,7 +36,7 @@ _PAGE_SERIES = 65_536
 _ADOPTED_ROWS = 8_000_000
 """Most samples of new series that are read together, 160 MB: the more samples each has, the fewer series."""
 _NO_SERIES = SeriesKeys(np.empty(0, np.uint64), np.empty(0, np.uint64))
-_UNREADABLE_SECONDS = 30.0
+_UNREADABLE_SECONDS = 300.0
 """Seconds after a failed read in which writes add no series to the window."""
 BLOCK_ROWS = 65_536
 """Most samples that are copied from the window while writers wait, and that a reader holds."""
