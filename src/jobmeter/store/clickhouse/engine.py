@@ -9,7 +9,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from jobmeter.errors import JobmeterError
-from jobmeter.model.batch import SampleBatch, SeriesKeys
+from jobmeter.model.batch import BucketColumns, SampleBatch, SeriesKeys
 from jobmeter.model.retention import Retention
 from jobmeter.model.time import Clock, TimeRange
 from jobmeter.store.base import (
@@ -64,6 +64,7 @@ class ClickHouseStore:
         self.target = target
         self._lock = FolderLock(target.path) if target.path is not None else None
         self._closing = threading.Lock()
+        self._beginning = threading.Lock()
         self._pools: list[Pool] = []
         self.commit_log: CommitLog | None = None
         try:
@@ -106,7 +107,7 @@ class ClickHouseStore:
         self.read = self.reader.read
         lookup = self._lookup
         self.read_buckets, self.previous, self.last_times = lookup.read_buckets, lookup.previous, lookup.last_times
-        self.rolled_up_ranges, self.roll_up = self.rollup_job.rolled_up_ranges, self.rollup_job.roll_up
+        self.rolled_up_ranges = self.rollup_job.rolled_up_ranges
         maintenance = self.maintenance
         self.delete_job, self.erase = maintenance.delete_job, maintenance.erase
         self.backup, self.restore = maintenance.backup, maintenance.restore
@@ -158,9 +159,12 @@ class ClickHouseStore:
         batches = [batch for batch in batches if len(batch)]
         if not batches or self.commit_log is None:
             return
-        missing = self.catalog.missing(batches, retention)
-        group = [SampleRuns.of(*one, retention) for one in zip(batches, missing.descriptors, strict=True)]
         intent = self.rollup_state.intent()
+        with self._beginning:  # no other call stores samples of a new series before it is noted
+            missing = self.catalog.missing(batches, retention)
+            if len(missing.new) and any(batch.span[0] < intent for batch in batches):
+                self.commit_log.begin(missing.new)
+        group = [SampleRuns.of(*one, retention) for one in zip(batches, missing.descriptors, strict=True)]
         hours = _late_hours(group, intent)
         before = self.rollup_state.mark_before(hours)
         self.commit_log.append(group)
@@ -177,6 +181,17 @@ class ClickHouseStore:
             with suppress(JobmeterError):
                 self.commit_log.flush()
         return self.catalog.live(since_ms, most, place)
+
+    def imported_buckets(self, keys: SeriesKeys, span: TimeRange, step_ms: int) -> BucketColumns | None:
+        """Return all samples of series that were imported lately in buckets; None if they are not in memory."""
+        return self._pending().buckets(keys, span, step_ms)
+
+    def roll_up(self, until_ms: int) -> int:
+        """Compute missing roll-ups up to a time, and marked hours. Return the number of hours."""
+        hours = self.rollup_job.roll_up(until_ms)
+        if self.commit_log is not None and not self.rollup_state.any_marked:
+            self.commit_log.forget()
+        return hours
 
     def revision(self, jobs: Sequence[int]) -> None:
         """Return None: others may write to the same samples."""
