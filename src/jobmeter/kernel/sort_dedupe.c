@@ -154,9 +154,9 @@ EXPORTED void jobmeter_sort_repeat(const uint64_t *numbers, const int64_t *sizes
 }
 
 /* The samples in [start, end) of some runs in buckets of a step, run after run. starts: where each run begins among the
-   rows; run: int64[room], the run of each bucket; whole: int64[4][room], time, count, first_time and last_time; real:
-   double[5][room], sum, minimum, maximum, first and last. Gives the number of buckets; -1 if the times of a run do not
-   ascend, or for more than room buckets. */
+   rows; run: int64[room], the run of each bucket; whole: int64[4][room], time, number of samples, first_time and
+   last_time; real: double[5][room], sum, minimum, maximum, first and last. Gives the number of buckets; -1 if the times
+   of a run do not ascend, or for more than room buckets. */
 EXPORTED int64_t jobmeter_sort_bucket(
     int64_t runs, const int64_t *starts, const int64_t *counts, const int64_t *time, const double *value, int64_t start,
     int64_t end, int64_t step, int64_t room, int64_t *run, int64_t *whole, double *real) {

@@ -53,12 +53,12 @@ class Ordered(NamedTuple):
 class RunBuckets(NamedTuple):
     """Statistics of each run (``owner`` int64[n]) and bucket (``time`` int64[n], its start) with samples.
 
-    ``count first_time last_time`` int64[n], ``sum minimum maximum first last`` float64[n].
+    ``samples`` (their number) ``first_time last_time`` int64[n], ``sum minimum maximum first last`` float64[n].
     """
 
     owner: NDArray[Any]
     time: Int64s
-    count: Int64s
+    samples: Int64s
     first_time: Int64s
     last_time: Int64s
     sum: Float64s

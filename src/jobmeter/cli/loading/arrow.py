@@ -146,13 +146,14 @@ def _nulls(column: Column) -> Mask:
     """Return bool[n]: the rows without a value."""
     if not column.null_count:
         return np.zeros(len(column), np.bool_)
-    return _numbers(column.is_null().cast(pa.uint8())).view(np.bool_)
+    nulls: Mask = _numbers(column.is_null().cast(pa.uint8())).view(np.bool_)
+    return nulls
 
 
 def _numbers(column: Column) -> Any:  # noqa: ANN401 - an array of the column's own type
     """Return the numbers of a column without nulls, not copied. Arrow's own conversion imports pandas where it can."""
-    kind = np.dtype(column.type.to_pandas_dtype())
-    values = column.buffers()[1]
+    kind: Any = np.dtype(column.type.to_pandas_dtype())
+    values: Any = column.buffers()[1]
     begin = column.offset * kind.itemsize
     return np.empty(0, kind) if values is None else np.frombuffer(values, kind, len(column), begin)
 

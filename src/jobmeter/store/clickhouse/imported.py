@@ -101,7 +101,7 @@ def _joined(parts: Sequence[RunBuckets]) -> RunBuckets:
 
 
 def _where(rows: RunBuckets, chosen: Bools | Positions) -> RunBuckets:
-    return RunBuckets(*(column[chosen] for column in rows))
+    return RunBuckets._make(column[chosen] for column in rows)
 
 
 def _merged(rows: RunBuckets, step_ms: int) -> tuple[RunBuckets, Bools]:
@@ -122,7 +122,7 @@ def _merged(rows: RunBuckets, step_ms: int) -> tuple[RunBuckets, Bools]:
     merged = RunBuckets(
         owner=rows.owner[starts],
         time=rows.time[starts],
-        count=np.add.reduceat(rows.count, starts),
+        samples=np.add.reduceat(rows.samples, starts),
         first_time=rows.first_time[starts],
         last_time=rows.last_time[ends],
         sum=np.add.reduceat(rows.sum, starts),
@@ -138,7 +138,7 @@ def _columns(rows: RunBuckets) -> BucketColumns:
     return BucketColumns(
         index=rows.owner.astype(np.uint32),
         time=rows.time,
-        count=rows.count.astype(np.uint64),
+        count=rows.samples.astype(np.uint64),
         sum=rows.sum,
         minimum=rows.minimum,
         maximum=rows.maximum,

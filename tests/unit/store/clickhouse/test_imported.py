@@ -155,7 +155,9 @@ def test_rows_that_a_flush_takes_across_a_deletion_are_not_counted(server):
 
 def test_runs_must_lie_inside_the_rows():
     time, value, one = np.arange(3), np.zeros(3), np.array([1])
-    assert bucketed(one, one + 1, time, value, (0, 9), 2).count.tolist() == [1, 1]
+    found = bucketed(one, one + 1, time, value, (0, 9), 2)
+    assert found is not None
+    assert found.samples.tolist() == [1, 1]
     assert bucketed(one - 1, one + 1, time[::-1], value, (0, 9), 2) is None
     for start, count in ((2, 2), (-1, 1)):
         with pytest.raises(IndexError, match="outside of 3 rows"):
