@@ -14,7 +14,7 @@ COMPILER := requirements/compiler.txt
 endif
 RUN := $(VENV)/bin/
 
-.PHONY: help setup page sdk flink demo test test-encoded test-clusters test-newcomer programs search wheel release site bench bench-full check lint types imports format docs pins clean
+.PHONY: help setup page pictures sdk flink demo test test-encoded test-clusters test-newcomer programs storm-node search wheel release site bench bench-full check lint types imports format docs pins clean
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 12
@@ -23,6 +23,9 @@ setup: $(VENV)/.ready page
 
 page: $(VENV)/.ready  ## the page that the server shows at /, where its source changed
 	@$(RUN)python web/build.py
+
+pictures: setup  ## the pictures of the page in docs/pictures, with a Chromium: half a minute
+	@$(RUN)python docs/pictures.py
 
 demo: setup      ## a training job measured, kept, and asked for: about a minute
 	@$(RUN)python -m jobmeter.examples.demo
@@ -45,16 +48,19 @@ flink: .venvs/flink/.ready  ## a Flink for its tests, 700 MB; they need a JVM, t
 	@touch $@
 
 test: setup sdk  ## every test, with the same examples each time
-	@$(RUN)python -m pytest -q -n 2 tests
+	@$(RUN)python -m pytest -q -n 4 tests
 
 test-encoded: setup ## the tests of the server with questions and results encoded, as between processes
-	@$(RUN)python -m pytest -q -n 2 --encode-questions tests/unit/server
+	@$(RUN)python -m pytest -q -n 4 --encode-questions tests/unit/server
 
 test-clusters: setup ## the tests with real clusters, too slow for CI: Slurm, Flink, Kubernetes, the image (PARTS=slurm,flink)
 	@$(RUN)python -m tests.cluster_suite --parts "$(PARTS)"
 
 test-newcomer: setup ## the commands of the first pages, typed in a clean clone with a fresh environment: ten minutes
 	@NEWCOMER=1 $(RUN)python -m pytest -q tests/newcomer
+
+storm-node: setup ## servers and their ClickHouse node killed and frozen, FAULTS=100 times at random moments
+	@NODE_FAULTS=$(or $(FAULTS),100) NODE_SEED=$(or $(SEED),$$$$) $(RUN)python -m pytest -q -s tests/e2e/test_node_faults.py -k kills
 
 programs:        ## install the programs of others that some tests start (Debian, as root), or say how
 	@$(PYTHON) tests/programs.py

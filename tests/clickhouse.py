@@ -67,22 +67,60 @@ def shards(count: int) -> Iterator[Sequence[Node]]:
         yield nodes
 
 
-@contextmanager
-def _running(own: Node, folder: Path, config: str) -> Iterator[None]:
-    folder.mkdir()
-    (folder / "config.xml").write_text(config)
-    log = folder / "log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, str(_PROGRAM), str(folder)], stdin=subprocess.DEVNULL, stdout=output, stderr=output
-        )
-    try:
-        wait_until(lambda: _answers(own) or process.poll() is not None, "the start of ClickHouse")
+class NodeProcess:
+    """A server that a test may kill, freeze and start again on its tables."""
+
+    def __init__(self, own: Node, folder: Path, config: str = "") -> None:
+        self.own = own
+        self._folder = folder
+        self._config = config or _config([own], 1)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it; return when it answers."""
+        self._folder.mkdir(exist_ok=True)
+        (self._folder / "config.xml").write_text(self._config)
+        log = self._folder / "log"
+        with log.open("ab") as output:
+            self._process = process = subprocess.Popen(
+                [sys.executable, str(_PROGRAM), str(self._folder)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+            )
+        wait_until(lambda: _answers(self.own) or process.poll() is not None, "the start of ClickHouse")
         assert process.poll() is None, log.read_text(errors="replace")
-        yield
+
+    def signal(self, number: int) -> None:
+        """Send a signal to it, such as SIGSTOP and SIGCONT."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """End it at once."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+
+@contextmanager
+def _running(own: Node, folder: Path, config: str) -> Iterator[NodeProcess]:
+    process = NodeProcess(own, folder, config)
+    try:
+        process.start()
+        yield process
     finally:
         process.kill()
-        process.wait()
+
+
+@contextmanager
+def mortal_node() -> Iterator[NodeProcess]:
+    """One server that the test may kill and freeze."""
+    with ExitStack() as stack:
+        home = Path(tempfile.mkdtemp(prefix="jobmeter-ch-", dir=_MEMORY if _MEMORY.is_dir() else None))
+        stack.callback(shutil.rmtree, home, ignore_errors=True)
+        own = Node(*free_ports(2))
+        yield stack.enter_context(_running(own, home / "node", _config([own], 1)))
 
 
 def _answers(own: Node) -> bool:

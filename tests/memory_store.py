@@ -28,6 +28,7 @@ from jobmeter.model.time import DAY, HOUR, TimeRange, ceil_to, floor_to
 from jobmeter.store.base import (
     NEWEST,
     PAGE_BYTES,
+    EngineUse,
     LogSelector,
     ReadBudget,
     SeriesPage,
@@ -143,6 +144,8 @@ class MemoryStore:
 
     memory: StoreMemory | None = None
     """Always None: this engine has no window."""
+    sharing: EngineUse | None = None
+    """Always None: nobody else can use it."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()

@@ -195,6 +195,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return self.store or f"chdb://{self.data / 'telemetry'}"
 
     @property
+    def journals(self) -> Path:
+        """The folder with the journals of ClickHouse servers."""
+        return self.data / "journal"
+
+    @property
     def registry_url(self) -> str:
         """URL of the registry, including the default."""
         return self.registry or f"sqlite:///{self.data / 'registry.db'}"

@@ -185,6 +185,8 @@ def test_amtool_reads_alerts_and_writes_silences(tmp_path):
             assert silenced["status"] == {"inhibitedBy": [], "silencedBy": [name], "state": "suppressed"}
             (silence,) = json.loads(amtool("-o", "json", "silence", "query"))
             assert (silence["id"], silence["createdBy"], silence["comment"]) == (name, "ada", "known")
+            amtool("alert", "add", "Posted", "node=n1", "--annotation=summary=by hand")
+            wait_until(lambda: "Posted" in amtool("alert", "query", "node=n1"), "the posted alert")
             amtool("silence", "expire", name)
             assert json.loads(amtool("-o", "json", "silence", "query")) == []
             assert "0.25.0" in amtool("config", "show") or "team" in amtool("config", "show")

@@ -36,6 +36,8 @@ SHOWN = {
     "share": "j1",
     "alerts": "",
     "silence": "list",
+    "tag": "j1",
+    "note": "j1",
     "usage": "",
     "catalog": "",
     "key": "list",
@@ -81,6 +83,8 @@ def server(tmp_path_factory):
             "comment": EVIL,
         }
         assert made.call("POST", "/api/v2/silences", json.dumps(silence).encode()).status == 200
+        made.request("POST", "/jobs/j1/notes", {"text": EVIL, "time": NOW - 5})
+        made.request("POST", "/jobs/j1/tags", {"add": ["x"]})
         yield made
 
 
@@ -102,5 +106,5 @@ def test_nothing_that_is_shown_steers_the_terminal(server, words):
     assert text.strip()
     assert not re.search("[\u202a-\u202e\u2066-\u2069\u200e\u200f\u061c\x80-\x9f\x07]", text), text
     assert "\x1b]" not in text
-    if words in {"jobs", "logs j1", "logs --node n1", "events j1", "show j1", "silence list"}:
+    if words in {"jobs", "logs j1", "logs --node n1", "events j1", "show j1", "note j1", "silence list"}:
         assert "\ufffd" in text

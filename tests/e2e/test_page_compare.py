@@ -9,7 +9,7 @@ from tests.e2e.page import import_samples, needs_page, wait_for_page
 from tests.processes import running
 
 pytestmark = pytest.mark.slow
-NOTHING, MINUS_HALF = "\N{EN DASH}", "\N{MINUS SIGN}50 %"
+NOTHING, LESS = "\N{EN DASH}", "\N{MINUS SIGN}40.0 points"
 SHORT, LONG = 10, 20
 """Minutes that the two jobs ran."""
 
@@ -51,7 +51,7 @@ def test_jobs_are_picked_in_the_list_by_keyboard_and_compared(viewer):
     page.wait_for_selector('.chart[data-metric="gpu.utilization"] canvas')
     assert "job=fast&job=slow&project=default" in page.url
     rows = page.locator("#figures tbody tr").all_inner_texts()
-    assert any("80.0 %" in row and "40.0 %" in row and MINUS_HALF in row for row in rows)
+    assert any("80.0 %" in row and "40.0 %" in row and LESS in row for row in rows)
     assert "20 m 00 s" in page.inner_text(".compared >> nth=0")
     assert "+100 %" in page.inner_text(".compared >> nth=0")
 
@@ -115,3 +115,25 @@ def test_one_job_alone_says_what_to_do_and_an_unknown_one_is_named(viewer):
     assert "nobody" in page.inner_text(".notice")
     page.click("text=Pick other jobs in the list")
     page.wait_for_selector(".rows .row[data-at]")
+
+
+def test_settings_findings_and_values_per_device_are_beside_each_other(viewer, server):
+    record = {"command": "train --lr 1", "labels": {"seed": "7"}, "user": "lin"}
+    jobs = [{"job_id": "fast", **record}, {"job_id": "slow", **record, "command": "train --lr 2"}]
+    event = {
+        "time": 1_790_000_000_000,
+        "job": "slow",
+        "reason": "Finding",
+        "level": "error",
+        "message": "xid (job slow)",
+    }
+    server.request("POST", "/jobs", {"jobs": jobs, "events": [event]})
+    page = viewer.open("compare?job=fast&job=slow", "#settings table")
+    rows = [row.split("\t") for row in page.locator("#settings tbody tr").all_inner_texts()]
+    assert [[cell.strip() for cell in row] for row in rows] == [["command", "train --lr 1", "train --lr 2"]]
+    assert "user" in page.inner_text("#settings .hint")
+    assert page.locator(".compared >> nth=0 >> .found.critical").count() == 1
+    assert page.locator(".compared >> nth=0 >> text=none").count() == 1
+    page.click("text=Per device")
+    wait_for_page(page, "location.hash.includes('per=device')")
+    page.wait_for_selector("text=Mean and peak of one device")

@@ -88,6 +88,7 @@ BEFORE = {
     "README": "",
     "docs/how-to/page": "jobmeter run --quiet --job-id JOB -- python train.py\n",
     "docs/how-to/terminal": (
+        f"{_SAMPLES}jobmeter import gpu.csv\n"  # a job on node-7
         "mkdir -p ~/.config/fish/completions\n"
         "jobmeter run --quiet --job-id resnet-20261122-k3v9qd --name resnet -- python train.py\n"
         "jobmeter run --quiet --project research -- python train.py\n"

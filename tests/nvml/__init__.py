@@ -9,7 +9,7 @@ import mmap
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ SOURCE = Path(__file__).parent / "library.c"
 VERSION = "570.86.15"
 _MADE = Path(__file__).parents[2] / ".cache" / "fake-nvml"
 _FLAGS = ("-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-shared", "-fPIC", "-fvisibility=hidden")
-_DEVICES, _PROCESSES, _FIELDS, _METRICS, _INSTANCES = 16, 16, 16, 64, 8
+_DEVICES, _PROCESSES, _FIELDS, _METRICS, _INSTANCES = 16, 16, 128, 64, 8
 
 
 class Call(IntEnum):
@@ -63,6 +63,11 @@ class Call(IntEnum):
     PCI = 31
     SERIAL = 32
     MIG = 33
+    SAMPLED = 34
+    MARGIN = 35
+    SRAM = 36
+    FABRIC = 37
+    LINK_STATE = 38
 
 
 class LibraryCall(IntEnum):
@@ -131,7 +136,11 @@ class _Device(ctypes.Structure):
         ("max_link", ctypes.c_uint32 * 2),
         *((name, ctypes.c_uint64) for name in ("used", "total", "reserved", "energy", "joules")),
         ("ecc", ctypes.c_uint64 * 2),
-        *((name, ctypes.c_uint32) for name in ("mig", "pad_mig")),
+        *((name, ctypes.c_uint32) for name in ("mig", "margin")),
+        ("sram", ctypes.c_uint32 * 4),
+        *((name, ctypes.c_uint32) for name in ("fabric", "links_down")),
+        ("sampled", (ctypes.c_uint32 * 8) * 2),
+        *((name, ctypes.c_uint32) for name in ("sampled_at", "pad_samples")),
         ("instance", _Instance * _INSTANCES),
         ("process", _Process * _PROCESSES),
         ("field", _Field * _FIELDS),
@@ -191,10 +200,15 @@ class FakeDevice:
             ecc=(2, 0),
             remapped=(1, 0, 0, 0),
             replays=3,
+            margin=26,
+            sram=(1, 2, 3, 0),
+            fabric=3,
             link=(5, 16),
             max_link=(5, 16),
         )
-        self.set_fields({(74, 0): 2_000_000_000, (82, 0): 74, (138, ALL_LINKS): 1024, (139, ALL_LINKS): 2048})
+        self.set_fields(
+            {(74, 0): 2_000_000_000, (82, 0): 74, (91, 0): 2, (138, ALL_LINKS): 1024, (139, ALL_LINKS): 2048}
+        )
         self.set_profile({1: 90.0, 2: 71.5, 3: 22.0, 5: 44.0, 10: 38.5, 11: 0.0, 12: 3.0, 13: 1.0})
 
     @property
@@ -218,6 +232,13 @@ class FakeDevice:
             one.type = 3 if isinstance(value, int) else 0
             setattr(one.value, "ull" if isinstance(value, int) else "d", value)
         self._data.fields = len(values)
+
+    def set_samples(self, at_us: int, kernels: Sequence[int], memory: Sequence[int]) -> None:
+        """Set the newest samples of utilization in percent: one each 100 ms from that time (µs) on."""
+        for place, values in enumerate((kernels, memory)):
+            for at in range(8):
+                self._data.sampled[place][at] = values[at] if at < len(values) else 101
+        self._data.sampled_at = at_us
 
     def set_profile(self, values: Mapping[int, float]) -> None:
         """The GPM metrics that the device has, in percent."""

@@ -16,7 +16,7 @@
 #define EXPORT __attribute__((visibility("default")))
 #define DEVICES 16
 #define PROCESSES 16
-#define FIELDS 16
+#define FIELDS 128
 #define METRICS 64
 #define SAMPLES 256
 #define SESSIONS 64
@@ -28,7 +28,8 @@ enum { SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, 
 /* The calls of a device, in the order of `Call` in __init__.py. EVERY stands for all that take a handle. */
 enum { EVERY, HANDLE, UUID, MINOR, NAME, UTILIZATION, MEMORY, MEMORY_V2, POWER, POWER_LIMIT, ENERGY, TEMPERATURE, FAN,
        CLOCK, MAX_CLOCK, P_STATE, ENCODER, DECODER, ECC, REMAPPED, REPLAYS, FIELD_VALUES, GPM_SUPPORT, GPM_SAMPLE,
-       PROCESS_LIST, MPS_LIST, PROCESS_UTILIZATION, PROCESS_LIST_V2, MPS_LIST_V2, LINK, MAX_LINK, PCI, SERIAL, MIG, CALLS };
+       PROCESS_LIST, MPS_LIST, PROCESS_UTILIZATION, PROCESS_LIST_V2, MPS_LIST_V2, LINK, MAX_LINK, PCI, SERIAL, MIG, SAMPLED, MARGIN,
+       SRAM, FABRIC, LINK_STATE, CALLS };
 /* Calls of the library itself. */
 enum { INIT, SHUTDOWN, COUNT, GPM_METRICS, LIBRARY_CALLS };
 
@@ -43,7 +44,7 @@ struct device {
     uint32_t minor, gpm_supported, utilization[2], power, power_limit, temperature, fan, clock[2], max_clock, p_state;
     uint32_t encoder, decoder, remapped[4], replays, processes, fields, pad, link[2], max_link[2];
     uint64_t used, total, reserved, energy, joules, ecc[2];
-    uint32_t mig, pad_mig;
+    uint32_t mig, margin, sram[4], fabric, links_down, sampled[2][8], sampled_at, pad_samples;
     struct instance instance[INSTANCES];
     struct process process[PROCESSES];
     struct field field[FIELDS];
@@ -332,6 +333,50 @@ EXPORT int nvmlDeviceGetProcessUtilization(struct handle *handle, struct utiliza
     return code;
 }
 
+/* The samples since a time, a sample each 100 ms; none is NOT_FOUND. */
+struct value_sample { unsigned long long stamp; uint64_t value; };
+EXPORT int nvmlDeviceGetSamples(struct handle *handle, unsigned kind, unsigned long long since, int *type, unsigned *room,
+                                struct value_sample *out) {
+    ENTER(SAMPLED);
+    if (kind < 1 || kind > 2) return NOT_SUPPORTED;
+    unsigned found = 0;
+    *type = 1;
+    for (unsigned at = 0; at < 8; at++) {
+        unsigned long long stamp = device->sampled_at + at * 100000ull;
+        if (!device->sampled_at || stamp <= since || device->sampled[kind - 1][at] > 100) continue;
+        if (out && found < *room) out[found] = (struct value_sample){stamp, device->sampled[kind - 1][at]};
+        found++;
+    }
+    *room = found;
+    return found ? SUCCESS : NOT_FOUND;
+}
+struct margin { unsigned version; int value; };
+EXPORT int nvmlDeviceGetMarginTemperature(struct handle *handle, struct margin *value) {
+    ENTER(MARGIN);
+    if (value->version != 0x1000008) return misused(INVALID_ARGUMENT);
+    value->value = (int)device->margin;
+    return SUCCESS;
+}
+struct sram { unsigned version; unsigned long long total[3], parity, secded, corrected, buckets[5]; unsigned exceeded; };
+EXPORT int nvmlDeviceGetSramEccErrorStatus(struct handle *handle, struct sram *value) {
+    ENTER(SRAM);
+    if (value->version != 0x1000068) return misused(INVALID_ARGUMENT);
+    value->parity = device->sram[0], value->secded = device->sram[1], value->corrected = device->sram[2];
+    value->exceeded = device->sram[3];
+    return SUCCESS;
+}
+struct fabric { unsigned version; uint8_t cluster[16]; int status; uint32_t clique; uint8_t state; uint32_t health; };
+EXPORT int nvmlDeviceGetGpuFabricInfoV(struct handle *handle, struct fabric *value) {
+    ENTER(FABRIC);
+    value->state = (uint8_t)device->fabric;
+    return SUCCESS;
+}
+EXPORT int nvmlDeviceGetNvLinkState(struct handle *handle, unsigned link, unsigned *value) {
+    ENTER(LINK_STATE);
+    *value = link >= device->links_down;
+    return SUCCESS;
+}
+
 EXPORT int nvmlDeviceGetMigMode(struct handle *handle, unsigned *now, unsigned *later) {
     ENTER(MIG);
     *now = *later = device->mig;
@@ -365,7 +410,10 @@ EXPORT int nvmlDeviceGetAttributes_v2(struct handle *handle, struct attributes *
     ENTER(MIG);
     if (!handle->part) return INVALID_ARGUMENT;
     struct instance *part = &device->instance[handle->part - 1];
-    *value = (struct attributes){{0}, part->slices, part->slices, part->total >> 20};
+    unsigned sharing = 0;
+    for (unsigned at = 0; at < INSTANCES; at++)
+        sharing += device->instance[at].there && device->instance[at].instance == part->instance;
+    *value = (struct attributes){{0}, part->slices, part->slices / sharing, part->total >> 20};
     return SUCCESS;
 }
 

@@ -62,7 +62,7 @@ function view(path: string[], query: URLSearchParams, who: Who) {
     return <JobPage key={who.job} id={who.job} query={own} guest />;
   }
   if (first === undefined || (first === "jobs" && second === undefined)) return <JobList query={query} />;
-  if (first === "jobs" && second !== undefined) return <JobPage key={`${second} ${query.get("project")}`} id={second} query={query} />;
+  if (first === "jobs" && second !== undefined) return <JobPage key={`${second} ${query.get("project")}`} id={second} query={query} writer={who.role !== "reader"} />;
   if (first === "findings") return <FindingsPage query={query} />;
   if (first === "compare") return <ComparePage query={query} />;
   if (first === "nodes" && second !== undefined) return <NodePage key={`${second} ${query.get("cluster")}`} name={second} query={query} />;

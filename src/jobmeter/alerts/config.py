@@ -112,6 +112,8 @@ class AlertConfig(msgspec.Struct, frozen=True, kw_only=True):
     receivers: tuple[str, ...] = ()
     inhibitions: tuple[Inhibition, ...] = (CASCADES,)
     guard: DestinationPolicy = DestinationPolicy(frozenset(), ())
+    resolve_ms: int = 5 * MINUTE
+    """Time after which an alert of another program ends unless the program repeats it."""
 
 
 def load_config(path: str) -> AlertConfig:
@@ -145,6 +147,7 @@ def read_config(content: Field) -> AlertConfig:
         receivers=tuple(names),
         inhibitions=(CASCADES, *map(_inhibition, fields["inhibit_rules"].items() if "inhibit_rules" in fields else ())),
         guard=DestinationPolicy.of([one.text() for one in fields["allow"].items()] if "allow" in fields else ()),
+        resolve_ms=read_duration(common["resolve_timeout"]) if "resolve_timeout" in common else 5 * MINUTE,
     )
 
 

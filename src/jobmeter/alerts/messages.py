@@ -86,7 +86,9 @@ def alert_body(alert: Alert, url: str) -> dict[str, Any]:
 
 
 def link(alert: Alert, url: str) -> str:
-    """Return the address of the page of an alert's job, else of the server; empty without the server's address."""
+    """Return the address that came with an alert, else of the page of its job or of the server; empty if unknown."""
+    if alert.address:
+        return alert.address
     job, project = alert.labels.get("job_id"), alert.labels.get("project")
     if not url or not job:
         return url

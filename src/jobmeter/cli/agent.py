@@ -25,11 +25,12 @@ from jobmeter.cli.options import (
 from jobmeter.cli.program_options import program_options
 from jobmeter.cli.run import node_name
 from jobmeter.client.transport import Transport
-from jobmeter.collect.agent import Agent, JobDiscovery
+from jobmeter.collect.agent import Agent, NodeSources
 from jobmeter.collect.base import NodeIdentity
 from jobmeter.collect.clock import SampleClock
 from jobmeter.collect.discover.clusters import SlurmClusters, own_cluster
 from jobmeter.collect.discover.rules import read_rules
+from jobmeter.collect.energy.polled import RedfishSettings
 from jobmeter.collect.reports.settings import ProgramSettings
 from jobmeter.collect.spool import Spool
 from jobmeter.collect.syslog.reader import LogSettings
@@ -48,6 +49,7 @@ _GROUPS = {
     "Connection": ("server", "key", "ca_file", "spool"),
     "This node": ("node", "cluster", "resource_group"),
     "Jobs": ("job_rules", "job_mapping_dir", "job_ids"),
+    "Energy": ("redfish", "redfish_ca_file"),
     "System logs": ("kernel_log", "journal", "log_files", "log_rate"),
 }
 
@@ -113,6 +115,19 @@ _GROUPS = {
     envvar="JOBMETER_LOG_RATE",
     help="Most lines per second of each source (JOBMETER_LOG_RATE); a line reports the number dropped.",
 )
+@click.option(
+    "--redfish",
+    metavar="URL",
+    envvar="JOBMETER_REDFISH",
+    help="Management controller that measures this node's power: https://[USER:PASSWORD@]HOST (JOBMETER_REDFISH).",
+)
+@click.option(
+    "--redfish-ca-file",
+    type=FILE,
+    metavar="FILE",
+    envvar="JOBMETER_REDFISH_CA_FILE",
+    help="Certificates (PEM) that verify the management controller (JOBMETER_REDFISH_CA_FILE).",
+)
 @program_options(f"{places.SHARED_FOLDER}/{places.AGENT_SOCKET} for root, else in the user's folder")
 @click.option("--once", is_flag=True, help="Measure once, deliver, and exit; status 1 unless the server accepted it.")
 def command(  # noqa: PLR0913 - one for each option
@@ -133,6 +148,8 @@ def command(  # noqa: PLR0913 - one for each option
     journal: bool,
     log_files: tuple[str, ...],
     log_rate: float,
+    redfish: str | None,
+    redfish_ca_file: Path | None,
     programs: ProgramSettings,
 ) -> None:
     """Measure this node and the jobs on it, read its system logs, and send everything to a server."""
@@ -152,10 +169,11 @@ def command(  # noqa: PLR0913 - one for each option
         _spool(spool or data_folder() / "spool" / "agent"),
         interval_ms,
         LogSettings(kernel=kernel_log, journal=journal, files=log_files, lines_a_second=log_rate),
-        JobDiscovery(
+        NodeSources(
             read_rules(job_rules) if job_rules else (),
             job_mapping_dir,
             SlurmClusters(own_cluster(os.environ), JobIds(job_ids)),
+            RedfishSettings(redfish, redfish_ca_file) if redfish else None,
         ),
         programs,
     )

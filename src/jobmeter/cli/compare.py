@@ -7,6 +7,7 @@ import msgspec
 from rich.console import Console
 
 from jobmeter.cli import completion, local
+from jobmeter.cli.findings import summary_line
 from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.named import metric_option
@@ -17,13 +18,10 @@ from jobmeter.cli.resource_columns import began
 from jobmeter.client.api import Api
 from jobmeter.client.bodies import ComparedJob, Comparison
 from jobmeter.errors import LimitExceededError, NotFoundError, QueryTimeoutError
-from jobmeter.model.catalog import find
-from jobmeter.model.job import Job
 from jobmeter.model.phase import PhaseDifference
 from jobmeter.model.quantity import quantity
 
 _MOST = 10
-_SETTINGS = ("type", "user", "project", "resource_group", "workspace", "command")
 _ABSOLUTE = {"1": (100, "points"), "Cel": (1, "°C")}
 """Units whose differences are amounts, with factor and name; others are relative."""
 _TIMES = 3.0
@@ -37,24 +35,38 @@ _TIMES = 3.0
 @click.argument("jobs", metavar="JOB JOB...", nargs=-1, required=True, shell_complete=completion.jobs)
 @metric_option("Also draw this metric over time.")
 @click.option("--step", metavar="DURATION", help="Length of a bucket, such as 1m.")
-@click.option("--json", "as_json", is_flag=True, help="jobs, step, lines (times from each job's start), differences.")
+@click.option(
+    "--per",
+    type=click.Choice(("job", "device")),
+    default="job",
+    show_default=True,
+    help="Usage of the whole job, or of one device (or replica): for jobs of different sizes.",
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="jobs, step, lines (times from each job's start), settings, differences."
+)
 @local.connection_options
 def command(
-    jobs: Sequence[str], metrics: Sequence[str], step: str | None, as_json: bool, connection: local.LocalConnection
+    jobs: Sequence[str],
+    metrics: Sequence[str],
+    step: str | None,
+    per: str,
+    as_json: bool,
+    connection: local.LocalConnection,
 ) -> None:
     """Compare two or more jobs side by side: their duration and why it differs, mean and peak of their usage.
 
     The first sentence says how much longer each took than the first one, and by what: queue, start, input,
     communication, computing, a lower clock, checkpoints, restarts. The parts sum to the whole difference. Time without
     a cause is unattributed, and a cause that was not measured in both jobs is named. Settings that differ (command,
-    type, user, labels, limits) are listed, and the usage of each job has its difference to the first one. With
-    --metric, their values over time are drawn on one scale, each from the job's own start.
+    type, user, labels, limits) are listed, then the worst finding of each job. The usage of each job has its difference
+    to the first one. With --metric, their values over time are drawn on one scale, each from the job's own start.
     """
     found = connection.find_each(jobs)
     if not 2 <= len(found) <= _MOST:
         raise click.UsageError(f"name 2 to {_MOST} different jobs, got {len(found)}")
     api, ids = found[0].api, [one.id for one in found]
-    answer = api.compare(ids, metrics, step, connection.project)
+    answer = api.compare(ids, metrics, step, connection.project, None if per == "job" else per)
     differences, problem = _differences(api, ids, connection.project)
     if as_json:
         print_json({**msgspec.structs.asdict(answer), "differences": differences})
@@ -65,9 +77,10 @@ def command(
     if problem:
         out.print(f"no explanation of the difference: {cell(problem)}")
     _columns(out, answer)
+    _findings(out, answer)
     for one in differences:
         show_causes(out, one)
-    _used(out, answer)
+    _used(out, answer, per)
     for name in metrics:
         _curves(out, answer, name)
 
@@ -102,46 +115,39 @@ def _columns(out: Console, answer: Comparison) -> None:
     _settings(out, answer)
 
 
+def _findings(out: Console, answer: Comparison) -> None:
+    """Print the worst finding of each job, and the rules of all findings."""
+    if not any(one.findings for one in answer.jobs):
+        return
+    out.print("\nfindings", style="bold")
+    for at, one in enumerate(answer.jobs):
+        found = one.findings
+        rules = f" [dim]({cell(', '.join(found.rules))})[/]" if found and found.count > 1 else ""
+        out.print(f"  {_letter(at)}  {cell(summary_line(found) or 'none')}{rules}")
+
+
 def _settings(out: Console, answer: Comparison) -> None:
     """Print each setting in which the jobs differ, and the names of those that are equal."""
     equal = []
-    for name, texts in settings([one.job for one in answer.jobs]).items():
-        if len(set(texts)) == 1:
-            equal.append(name)
+    for one in answer.settings:
+        if one.equal:
+            equal.append(one.name)
             continue
-        out.print(f"\n{cell(name)} differs", style="bold")
-        for at, text in enumerate(texts):
+        out.print(f"\n{cell(one.name)} differs", style="bold")
+        for at, text in enumerate(one.texts):
             out.print(f"  {_letter(at)}  {cell(text or '-')}")
     if equal:
         out.print(f"\nequal settings: {cell(', '.join(equal))}")
 
 
-def settings(jobs: Sequence[Job]) -> dict[str, list[str]]:
-    """Return the settings that any of the jobs has, by name, with a text for each job; empty for a missing one."""
-    stated = [
-        {
-            **{name.replace("_", " "): str(getattr(job, name)) for name in _SETTINGS},
-            **{f"label {name}": text for name, text in job.labels.items()},
-            **{name: quantity(value, _unit(name)) for name, value in job.limits.items()},
-        }
-        for job in jobs
-    ]
-    names = dict.fromkeys(name for one in stated for name, text in one.items() if text)
-    return {name: [one.get(name, "") for one in stated] for name in names}
-
-
-def _unit(metric: str) -> str:
-    found = find(metric)
-    return found.unit if found else ""
-
-
-def _used(out: Console, answer: Comparison) -> None:
+def _used(out: Console, answer: Comparison, per: str) -> None:
+    figures = ("job_mean", "job_max") if per == "job" else ("mean", "max")
     names = dict.fromkeys(metric.metric for one in answer.jobs for metric in one.summary.metrics)
     letters = _letters(answer)
     differences = [f"{letter} to A" for letter in letters[1:]]
     rows = []
     for name in names:
-        for figure, text in (("job_mean", "mean"), ("job_max", "peak")):
+        for figure, text in zip(figures, ("mean", "peak"), strict=True):
             found = [one.summary.find(name) for one in answer.jobs]
             unit = next(one.unit for one in found if one is not None)
             values = [None if one is None else getattr(one, figure) for one in found]
@@ -149,7 +155,7 @@ def _used(out: Console, answer: Comparison) -> None:
             rows.append((f"{name} {text}", *cells, *(change(values[0], value, unit) for value in values[1:])))
     if rows:
         out.print()
-        columns = ("used", *letters, *differences)
+        columns = ("used" if per == "job" else "used per device", *letters, *differences)
         show_listing(out, columns, rows, right=columns[1:], spare=differences[:0:-1])
 
 

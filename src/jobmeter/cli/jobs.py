@@ -38,7 +38,19 @@ _LATEST_FIRST = ("active", "created", "start", "end", "duration")
 """Sorts that begin with the newest or the longest job; the others are alphabetical."""
 _GROUPS = {
     "Filters": (
-        *("states", "types", "users", "name", "nodes", "resource_groups", "findings", "severities", "since", "project"),
+        *(
+            "states",
+            "types",
+            "users",
+            "name",
+            "nodes",
+            "tags",
+            "resource_groups",
+            "findings",
+            "severities",
+            "since",
+            "project",
+        ),
     ),
     "Output": ("sort", "limit", "as_json"),
 }
@@ -56,6 +68,7 @@ _GROUPS = {
 @names_option(
     "--node", "nodes", complete=completion.nodes, help_text="Only jobs with a replica or a device on this node."
 )
+@click.option("--tag", "tags", multiple=True, metavar="TAG", help="Only jobs with this tag; see `jobmeter tag`.")
 @names_option(
     "--group",
     "--resource-group",

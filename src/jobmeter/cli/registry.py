@@ -26,6 +26,8 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "events": "List events of a job, of a node, or of everything.",
         "nodes": "List nodes.",
         "alerts": "List alerts that are pending or fire.",
+        "tag": "Add tags to a job, remove and list them.",
+        "note": "Write a note about a job, list and delete notes.",
         "open": "Open the page in a browser, signed in.",
         "catalog": "List all metrics.",
     },

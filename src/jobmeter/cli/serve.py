@@ -18,7 +18,7 @@ _LEVELS = ("debug", "info", "warning", "error")
 
 _GROUPS = {
     "Address": ("host", "port", "tls_cert", "tls_key", "opentsdb_port", "otlp_grpc_port"),
-    "Storage": ("data", "store", "registry", "new_registry", "new_secret_key"),
+    "Storage": ("data", "store", "registry", "new_registry", "new_secret_key", "discard_journals"),
     "Alerts": ("alert_rules", "alert_config"),
 }
 
@@ -72,12 +72,18 @@ _GROUPS = {
     is_flag=True,
     help="Create a new secret key if the old one, which encrypts the keys' secrets, is lost.",
 )
+@click.option(
+    "--discard-journals",
+    is_flag=True,
+    help="Start although another server died with samples in its journal, and give these up.",
+)
 @click.option("--log-level", type=click.Choice(_LEVELS), default="info", help="Log level; debug logs every request.")
 def command(
     idle_exit: int,
     log_level: str,
     new_registry: bool,
     new_secret_key: bool,
+    discard_journals: bool,
     alert_rules: tuple[str, ...],
     **flags: object,
 ) -> None:
@@ -104,6 +110,7 @@ def command(
             click.echo,
             new_registry=new_registry,
             new_secret_key=new_secret_key,
+            discard_journals=discard_journals,
             # Logs must not contain secrets, not even one-time ones.
             with_link=sys.stdout.isatty(),
         )

@@ -31,6 +31,7 @@ from jobmeter.cli.resource_columns import began, ended
 from jobmeter.client.api import Api
 from jobmeter.client.bodies import JobDetail, JobSummary
 from jobmeter.errors import NotFoundError
+from jobmeter.model.annotation import Annotations
 from jobmeter.model.answers import MetricSummary
 from jobmeter.model.job import Job, JobState
 from jobmeter.model.phase import JobPhases
@@ -50,7 +51,7 @@ MOST_SENTENCES = 3
     "--json",
     "as_json",
     is_flag=True,
-    help="job, replicas, allocations, devices, nodes, summary, quality, phases.",
+    help="job, replicas, allocations, devices, nodes, summary, quality, phases, annotations.",
 )
 @local.connection_options
 def command(job: str, as_json: bool, connection: local.LocalConnection) -> None:
@@ -66,11 +67,13 @@ def command(job: str, as_json: bool, connection: local.LocalConnection) -> None:
     detail = named.api.job(named.id, named.project)
     quality = answered(lambda: named.api.quality(named.id, detail.job.project))
     phases = answered(lambda: named.api.phases(named.id, detail.job.project))
+    annotations = answered(lambda: named.api.annotations(named.id, detail.job.project))
     if as_json:
-        print_json(_document(detail, quality, phases))
+        print_json({**_document(detail, quality, phases), "annotations": annotations})
         return
     out = console()
     _head(out, detail.job, detail.summary)
+    _annotations(out, annotations)
     _missing(out, quality)
     _findings(out, named.api, detail.job)
     show_phases(out, phases)
@@ -85,6 +88,19 @@ def command(job: str, as_json: bool, connection: local.LocalConnection) -> None:
         out.print("no measurements yet")
     show_reported(out, named.api, detail.job)
     show_history(out, named.api, detail.job)
+
+
+def _annotations(out: Console, found: Annotations | None) -> None:
+    """Print the tags, and the newest notes."""
+    if found is None:
+        return
+    if found.tags:
+        out.print(f"  {'tags':<15}{cell(', '.join(one.tag for one in found.tags))}")
+    if len(found.notes) > MOST_SENTENCES:
+        out.print(f"  {'notes':<15}{len(found.notes)}, the newest {MOST_SENTENCES}:")
+    for one in found.notes[-MOST_SENTENCES:]:
+        about = "" if one.time is None else f"{moment(one.time)} UTC: "
+        out.print(f"  {'note':<15}{cell(f'{about}{one.text} ({one.author or one.by})')}")
 
 
 def _missing(out: Console, quality: JobQuality | None) -> None:

@@ -22,8 +22,11 @@ _BESIDE_COLOURS = re.compile(rf"(\x1b\[[0-9;]*m)|(?![\t\n])[{_UNSAFE}]")
 
 
 def printable(text: str) -> str:
-    """Replace each character that a terminal would act on by U+FFFD, in the text of one line."""
-    return text if text.isascii() and text.isprintable() else _IN_A_LINE.sub(REPLACEMENT, text)
+    """Replace each character that a terminal would act on by U+FFFD, in the text of one line.
+
+    A tab becomes a space.
+    """
+    return text if text.isascii() and text.isprintable() else _IN_A_LINE.sub(REPLACEMENT, text.replace("\t", " "))
 
 
 def printable_text(text: str) -> str:

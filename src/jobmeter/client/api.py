@@ -11,6 +11,7 @@ from jobmeter.client.bodies import Comparison, IngestReceipt, JobDetail, JobList
 from jobmeter.client.searches import EventSearch, FindingSearch, JobSearch, LogSearch, MetricSearch, given
 from jobmeter.client.transport import API, FRAMES, Response, Transport
 from jobmeter.errors import JobmeterError
+from jobmeter.model.annotation import Annotations, JobNote, NewNote, TagChange
 from jobmeter.model.answers import (
     FindingList,
     LatestValue,
@@ -181,11 +182,19 @@ class Api:
                 raise JobmeterError(f"the server's answer cannot be read: {error}") from error
 
     def compare(
-        self, jobs: Sequence[str], metrics: Sequence[str] = (), step: str | None = None, project: str | None = None
+        self,
+        jobs: Sequence[str],
+        metrics: Sequence[str] = (),
+        step: str | None = None,
+        project: str | None = None,
+        per: str | None = None,
     ) -> Comparison:
-        """Compare jobs side by side, aligned at their starts; ``metrics`` adds their values over time."""
+        """Compare jobs side by side, aligned at their starts; ``metrics`` adds their values over time.
+
+        ``per`` is ``job`` (the default) or ``device``: values of the whole job, or the mean of its devices.
+        """
         pairs = [*(("job", job) for job in jobs), *(("metric", metric) for metric in metrics)]
-        return self.get("/compare", [*pairs, *given(step=step, project=project)], Comparison)
+        return self.get("/compare", [*pairs, *given(step=step, project=project, per=per)], Comparison)
 
     def causes(self, jobs: Sequence[str], project: str | None = None) -> list[PhaseDifference]:
         """Why each job took longer or less long than the first one. Raises NotFoundError."""
@@ -196,6 +205,22 @@ class Api:
     def phases(self, job: str, project: str | None = None) -> JobPhases:
         """The phases of a job. Raises NotFoundError."""
         return self.get(f"{_of(job)}/phases", given(project=project), JobPhases)
+
+    def annotations(self, job: str, project: str | None = None) -> Annotations:
+        """Read the tags and notes of a job. Raises NotFoundError."""
+        return self.get(f"{_of(job)}/annotations", given(project=project), Annotations)
+
+    def change_tags(self, job: str, change: TagChange, project: str | None = None) -> Annotations:
+        """Add and remove tags of a job. Returns all tags and notes that the job has then."""
+        return self._post(f"{_of(job)}/tags", given(project=project), change, Annotations)
+
+    def write_note(self, job: str, note: NewNote, project: str | None = None) -> JobNote:
+        """Write a note about a job."""
+        return self._post(f"{_of(job)}/notes", given(project=project), note, JobNote)
+
+    def delete_note(self, job: str, note: str, project: str | None = None) -> None:
+        """Delete a note of a job, by its id. Raises NotFoundError."""
+        self._call("DELETE", f"{_of(job)}/notes/{quote(note, safe='')}", given(project=project))
 
     def delete(self, job: str, project: str | None = None) -> None:
         """Delete a job and all its data. Raises NotFoundError."""

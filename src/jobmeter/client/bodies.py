@@ -3,6 +3,7 @@
 import msgspec
 
 from jobmeter.model.answers import ComparedLine, DeviceBody, MetricSummary
+from jobmeter.model.comparison import ComparedSetting
 from jobmeter.model.finding import FindingSummary
 from jobmeter.model.job import Allocation, Job, Replica
 
@@ -93,10 +94,11 @@ class LogEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ComparedJob(msgspec.Struct, frozen=True, kw_only=True):
-    """Job and its usage over its life."""
+    """Job, its usage over its life, and its stored findings."""
 
     job: Job
     summary: JobSummary = msgspec.field(default_factory=JobSummary)
+    findings: FindingSummary | None = None
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,6 +107,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     jobs: list[ComparedJob] = []
     step: int = 0
     lines: list[ComparedLine] = []
+    settings: list[ComparedSetting] = []
 
 
 class TimelineMoment(msgspec.Struct, frozen=True):

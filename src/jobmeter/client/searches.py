@@ -37,6 +37,7 @@ class JobSearch(Search):
     types: Sequence[str] = ()
     users: Sequence[str] = ()
     nodes: Sequence[str] = ()
+    tags: Sequence[str] = ()
     resource_groups: Sequence[str] = ()
     name: str = ""
     findings: Sequence[str] = ()

@@ -17,6 +17,8 @@ from jobmeter.collect.discover.member import Process
 from jobmeter.collect.discover.owners import JobOwners, OwnerReporter
 from jobmeter.collect.discover.report import JobReporter, NodeReporter
 from jobmeter.collect.discover.rules import JobRule
+from jobmeter.collect.energy.divide import EnergyDivision
+from jobmeter.collect.energy.polled import PowerCollector, PowerPoller, RedfishSettings, power_pollers
 from jobmeter.collect.incidents import IncidentWatch
 from jobmeter.collect.kernel import KernelWatch, NodeKills
 from jobmeter.collect.measurement import Measurement, turn_seconds
@@ -40,12 +42,13 @@ _FLUSH_SECONDS = 8.0
 
 
 @dataclass(frozen=True, slots=True)
-class JobDiscovery:
-    """Optional sources of jobs on a node; ``job_mapping`` is the folder of a scheduler's prolog."""
+class NodeSources:
+    """Optional sources of jobs, and of the node's power. ``job_mapping`` is the folder of a scheduler's prolog."""
 
     rules: Sequence[JobRule] = ()
     job_mapping: Path | None = None
     clusters: SlurmClusters | None = None
+    redfish: RedfishSettings | None = None
 
 
 class Agent:
@@ -59,13 +62,14 @@ class Agent:
         spool: Spool | None,
         interval_ms: int,
         logs: LogSettings | None = None,
-        finding: JobDiscovery | None = None,
+        finding: NodeSources | None = None,
         programs: ProgramSettings | None = None,
     ) -> None:
+        """Raise InvalidRequestError for an invalid address of Redfish."""
         self._interval_ms = interval_ms
         self._program_settings = programs or ProgramSettings()
         self._delivery = Delivery(Outbox(spool), connect, clock)
-        finding = finding or JobDiscovery()
+        finding = finding or NodeSources()
         state = spool.directory if spool else None
         owners = JobOwners(state)
         classifier = NodeClassifier(place.node, rules=finding.rules, clusters=finding.clusters, owners=owners)
@@ -94,8 +98,8 @@ class Agent:
         self._loop = measurement.loop(
             turn,
             sources,
-            (incidents.watch, kills.watch),
-            node=_node_collectors(place, jobs),
+            (EnergyDivision(place, jobs.claims, state).divide, incidents.watch, kills.watch),
+            node=_node_collectors(place, jobs, list(power_pollers(finding.redfish))),
             counters=self._log_counters,
             attribution=pods,
         )
@@ -158,9 +162,9 @@ class Agent:
         return delivered
 
 
-def _node_collectors(place: NodeIdentity, jobs: JobCollectors) -> list[Planned]:
-    """Return the collectors of the node, plug-ins' last."""
-    own = host_collectors(place)
+def _node_collectors(place: NodeIdentity, jobs: JobCollectors, power: Sequence[PowerPoller]) -> list[Planned]:
+    """Return the collectors of the node, plug-ins' last. ``power`` are the sources of the whole node's power."""
+    own = [*host_collectors(place), *([Planned(PowerCollector(place, power))] if power else [])]
     return [*own, *plugin_collectors(place, (*own, *jobs.planned))]
 
 

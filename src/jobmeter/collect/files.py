@@ -47,12 +47,28 @@ def required(*paths: str) -> bytes:
     return text
 
 
+def names(folder: str) -> list[str]:
+    """List the names in a folder in order; empty if it is missing or not readable."""
+    try:
+        return sorted(os.listdir(folder))  # noqa: PTH208 - as few system calls as possible
+    except OSError:
+        return []
+
+
 def link_target(path: str) -> str:
     """Return where a symbolic link leads, empty where it is missing or may not be read."""
     try:
         return os.readlink(path)  # noqa: PTH115 - as few system calls as possible
     except OSError:
         return ""
+
+
+def major_number(path: str) -> int:
+    """Return the major number of a device's file; 0 for any other file and without a file."""
+    try:
+        return os.major(os.stat(path).st_rdev)  # noqa: PTH116 - as few system calls as possible
+    except OSError:
+        return 0
 
 
 def read_text(path: str) -> str:
@@ -109,8 +125,9 @@ def parse_mounts(mountinfo: bytes) -> Iterator[Mount]:
         before, _, behind = line.partition(b" - ")
         words, details = before.split(), behind.split()
         if len(words) >= 5 and details:
-            yield Mount(words[2], *map(_plain, (words[3], words[4], details[0], details[-1])))
+            yield Mount(words[2], *map(unescaped, (words[3], words[4], details[0], details[-1])))
 
 
-def _plain(text: bytes) -> str:
+def unescaped(text: bytes) -> str:
+    """Decode a path of a list of mounts, in which the kernel writes spaces as octal numbers."""
     return _ESCAPE.sub(lambda match: bytes([int(match[1], 8)]), text).decode(errors="replace")

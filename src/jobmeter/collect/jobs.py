@@ -21,6 +21,7 @@ from jobmeter.collect.cgroup.usage import CgroupUsage, later
 from jobmeter.collect.discover.member import Process
 from jobmeter.collect.discover.table import ProcessTable
 from jobmeter.collect.ends import EndWatch
+from jobmeter.collect.host.pressure import RESOURCES
 from jobmeter.collect.process import surroundings
 from jobmeter.collect.process.count import Departed, Ended, ProcessCounters
 from jobmeter.collect.process.counter_file import CounterFile
@@ -32,6 +33,19 @@ from jobmeter.model.sample import Sample
 
 _FORGET_AFTER_MS = 600_000
 """Time in milliseconds for which sums of a replica without processes are retained: a job may pause."""
+
+_MORE = (
+    "cpu.periods",
+    "cpu.throttled.periods",
+    "memory.limit.slowed",
+    "memory.limit.reached",
+    "disk.read.operations",
+    "disk.write.operations",
+    "io.read",
+    "io.write",
+)
+"""Counters that are given as a group or the processes count them."""
+_KINDS = ("memory.anonymous", "memory.file", "memory.shared", "memory.kernel")
 
 _Values = dict[str, float | None]
 
@@ -52,9 +66,9 @@ class JobsCollector:
         "network.transmit",
         "disk.read",
         "disk.write",
-        "pressure.cpu",
-        "pressure.memory",
-        "pressure.io",
+        *(f"pressure.{resource}{line}" for resource in RESOURCES for line in ("", ".full")),
+        *_MORE,
+        *_KINDS,
         "process.count",
         "thread.count",
     )
@@ -151,6 +165,7 @@ class JobsCollector:
             values.update(self.memory.values(owner, replica))
             values.update(self._surroundings(replica.living))
             values.update(_pressure(replica.groups))
+            values.update(_kinds(replica))
             zeros = self._zeros(owner, values, began.get(owner), now_ms)
             if zeros and replica.living and now_ms - zeros[0].time_ms < SHORTEST_MS:
                 values = {metric: value for metric, value in values.items() if metric not in COUNTERS}
@@ -276,6 +291,7 @@ class JobsCollector:
             },
             "cpu.throttled.time": group.get("throttled"),
             "memory.oom.kills": group.get("oom"),
+            **{metric: process.get(metric, group.get(metric)) for metric in _MORE},
         }
 
     def _cpu(self, owner: Owner, process: dict[str, float], group: dict[str, float]) -> float | None:
@@ -331,6 +347,15 @@ def _pressure(groups: Mapping[GroupKey, CgroupUsage]) -> _Values:
         return {}
     (usage,) = groups.values()
     return {f"pressure.{kind}": seconds for kind, seconds in usage.stalled.items()}
+
+
+def _kinds(replica: ReplicaProcesses) -> _Values:
+    """Add the memory of each kind over the groups of a replica that runs."""
+    found: _Values = {}
+    for usage in replica.groups.values() if replica.living else ():
+        for metric, size in usage.kinds.items():
+            found[metric] = (found.get(metric) or 0.0) + size
+    return found
 
 
 def _most(*counts: float | None) -> float | None:

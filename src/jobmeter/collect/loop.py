@@ -21,7 +21,8 @@ _log = logging.getLogger(__name__)
 class Loop:
     """Ticks by the monotonic clock, so that a step of the wall clock neither floods nor starves.
 
-    Each of ``watch`` gets every tick's samples. ``refused`` returns the counts of samples refused by the server.
+    Each of ``watch`` gets every tick's samples, and may return more samples, made from these. ``refused`` returns the
+    counts of samples refused by the server.
     ``attribution`` renames samples and records before they go into the outbox.
     """
 
@@ -33,7 +34,7 @@ class Loop:
         cost: AgentMetrics,
         clock: SampleClock,
         *,
-        watch: Sequence[Callable[[Samples], None]] = (),
+        watch: Sequence[Callable[[Samples], Samples | None]] = (),
         refused: Callable[[], dict[str, int]] = dict,
         attribution: PodJobs | None = None,
     ) -> None:
@@ -82,7 +83,10 @@ class Loop:
         self._taken += len(samples)
         samples += self._own(now_ms, outcomes)
         for watch in self._watch:
-            watch(samples)
+            try:
+                samples += watch(samples) or []
+            except Exception:  # noqa: BLE001 - what was measured must not be lost with it
+                _log.exception("the samples of a tick cannot be processed further")
         self._deliver(self._attribution.samples(samples) if self._attribution else samples)
         for source in self._sources:
             try:

@@ -43,7 +43,7 @@ class Measurement:
         self,
         seconds: float,
         sources: Sequence[RecordSource],
-        watch: Sequence[Callable[[Samples], None]],
+        watch: Sequence[Callable[[Samples], Samples | None]],
         *,
         node: Sequence[Planned] = (),
         counters: Callable[[], Mapping[str, int]] = dict,

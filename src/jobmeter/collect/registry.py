@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from jobmeter.collect.discover.permitted import DeviceGroups
 from jobmeter.collect.discover.prolog import PrologAllocations
 from jobmeter.collect.discover.table import ProcessTable
 from jobmeter.collect.ends import EndWatch
+from jobmeter.collect.energy.sources import EnergyCollector
 from jobmeter.collect.host.cpu import CpuCollector
 from jobmeter.collect.host.disk import DiskCollector
 from jobmeter.collect.host.filesystem import FilesystemCollector
@@ -26,7 +28,10 @@ from jobmeter.collect.host.links import LinkCollector
 from jobmeter.collect.host.load import LoadCollector
 from jobmeter.collect.host.memory import MemoryCollector
 from jobmeter.collect.host.network import NetworkCollector
+from jobmeter.collect.host.network_storage import NetworkStorageCollector
+from jobmeter.collect.host.numa import NumaCollector
 from jobmeter.collect.host.pressure import PressureCollector
+from jobmeter.collect.host.sensors import SensorCollector
 from jobmeter.collect.jobs import JobsCollector
 from jobmeter.collect.kubelet.allocated import KubeletAllocations, pods_folder
 from jobmeter.collect.kubelet.client import PodResources
@@ -62,8 +67,12 @@ HOST: tuple[tuple[Callable[[NodeIdentity], Collector], int], ...] = (
     (PressureCollector, 0),
     (DiskCollector, 0),
     (NetworkCollector, 0),
+    (EnergyCollector, 0),
     (FilesystemCollector, _SLOW_MS),
     (LinkCollector, _SLOW_MS),
+    (SensorCollector, _SLOW_MS),
+    (NumaCollector, _SLOW_MS),
+    (NetworkStorageCollector, _SLOW_MS),
 )
 """Collectors of the whole node."""
 
@@ -142,6 +151,22 @@ class JobCollectors:
         """Events about devices that stop being measured."""
         return [one.states for one in self.accelerators]
 
+    def claims(self) -> dict[str, list[tuple[Owner, float]]]:
+        """Return the replicas that have each device, with the part of the whole device that it is."""
+        devices = self.devices()
+        sizes = {name: float(device.details.get("slices", 1)) for name, device in devices.items()}
+        wholes = {name: name.partition(":")[0] for name in devices}
+        sums: dict[str, float] = {}
+        for name, whole in wholes.items():
+            sums[whole] = sums.get(whole, 0.0) + (sizes[name] if name != whole else 0.0)
+        return {
+            name: [(Owner(one.job, one.replica, one.attempt), part) for one in owners]
+            for tracker in self.allocations
+            for name, owners in tracker.holders.items()
+            if name in wholes
+            for part in [1.0 if name == wholes[name] else sizes[name] / sums[wholes[name]]]
+        }
+
     def processes_of(self, job: str) -> list[tuple[Process, Owner]]:
         """Return the processes of a job, each with its replica."""
         found = [(process, process.member.owner) for process in self.table.processes()]
@@ -165,7 +190,8 @@ def job_collectors(
     """Create the collectors of the jobs whose processes ``classifier`` finds.
 
     ``alone``: one job measures itself, and leaves metrics without a job to the agent of the node. ``patience``: seconds
-    that one turn may wait for devices. ``state``: folder that stores counters over a restart. ``job_mapping``: folder
+    that one turn may wait for devices. ``state``: folder that stores counters and the numbers of devices over a
+    restart. ``job_mapping``: folder
     in which a prolog writes the devices of jobs.
     """
     watch = ProcessWatch()
@@ -174,8 +200,9 @@ def job_collectors(
     reader = GroupReader(hierarchies)
     ends = EndWatch(reader)
     jobs = JobsCollector(place, table, reader, state=state, ends=ends, starts=Starts(clock.at_elapsed_ms))
+    names = DeviceNames(vendors.VENDORS, Machine(), state)
     accelerators = accelerator_collectors(
-        place, table, clock, hierarchies, Machine(), alone=alone, patience=patience, job_mapping=job_mapping
+        place, table, clock, hierarchies, names, alone=alone, patience=patience, job_mapping=job_mapping
     )
     return JobCollectors(table, jobs, accelerators, watch, ends, MountsCollector(place, table))
 
@@ -185,7 +212,7 @@ def accelerator_collectors(
     table: MemberTable,
     clock: Clock,
     hierarchies: Hierarchies,
-    machine: Machine,
+    names: DeviceNames,
     *,
     alone: bool = False,
     patience: float = _PATIENCE,
@@ -195,16 +222,16 @@ def accelerator_collectors(
 
     Each vendor has its own thread and its own sources of allocations, so that a driver that hangs holds up no other.
     """
-    names = DeviceNames(vendors.VENDORS, machine)
+    machine = names.machine
     patience /= _WAITS
     collectors = []
-    for vendor in vendors.VENDORS:
+    for vendor in names.vendors:
         own = names.of(vendor)
         allocated: list[DeviceAllocator] = []
         if not alone:
             allocated.append(KubeletAllocations(vendor, PodResources.of(machine), table.members, pods_folder(machine)))
         if job_mapping:
-            allocated.append(PrologAllocations(job_mapping, table.members, own.are_plain))
+            allocated.append(PrologAllocations(job_mapping, table.members, own.are_plain, own.number))
         collectors.append(
             AcceleratorCollector(
                 place,
@@ -213,7 +240,7 @@ def accelerator_collectors(
                 table,
                 alone=alone,
                 allocated=allocated,
-                groups=DeviceGroups(hierarchies, vendor.device_numbers),
+                groups=DeviceGroups(hierarchies, partial(vendor.character_numbers, machine)),
                 patience=patience,
             )
         )

@@ -16,9 +16,15 @@ COUNTERS = frozenset(
         "memory.oom.kills",
         "disk.read",
         "disk.write",
-        "pressure.cpu",
-        "pressure.memory",
-        "pressure.io",
+        "cpu.periods",
+        "cpu.throttled.periods",
+        "memory.limit.slowed",
+        "memory.limit.reached",
+        "disk.read.operations",
+        "disk.write.operations",
+        "io.read",
+        "io.write",
+        *(f"pressure.{resource}{line}" for resource in ("cpu", "memory", "io") for line in ("", ".full")),
     }
 )
 """Counters of a replica's own control group or its processes.

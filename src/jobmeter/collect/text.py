@@ -3,6 +3,7 @@
 import re
 
 from jobmeter.model.record import MAX_SHORT_TEXT
+from jobmeter.model.series import MAX_LABEL_VALUE
 
 _ESCAPED = re.compile("[\udc80-\udcff]")
 
@@ -16,6 +17,11 @@ def valid_text(text: str) -> str:
 def short_text(text: str) -> str:
     """Return a valid text, truncated to the limit of a record's short text."""
     return valid_text(text)[:MAX_SHORT_TEXT]
+
+
+def label_value(text: str) -> str:
+    """Return a text as the value of a label: printable and within the limit."""
+    return "".join(one if one.isprintable() else " " for one in valid_text(text)).strip()[:MAX_LABEL_VALUE]
 
 
 def whole_number(text: str, digits: int = 9) -> int | None:

@@ -10,6 +10,8 @@ from jobmeter.model.time import DAY
 
 ALERT_NAME = "alertname"
 """Label with the name of an alert's rule."""
+POSTED = "posted"
+"""Rule of alerts that other programs post."""
 SILENCE_KEEP_MS = 5 * DAY
 """Time for which a silence remains after its end."""
 
@@ -43,6 +45,10 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     resolved: int | None = None
     missing: int | None = None
     updated: int = 0
+    ends: int | None = None
+    """Time at which an alert of another program ends unless the program repeats it."""
+    address: str = ""
+    """Address that another program gave for its alert."""
 
     @property
     def name(self) -> str:
@@ -148,6 +154,22 @@ class AlertsQuestion(msgspec.Struct, Question[AlertPage], frozen=True, kw_only=T
     """Question for the pending and firing alerts that the caller may see, oldest first."""
 
     of_job = True
+
+
+class PostedAlert(msgspec.Struct, frozen=True, kw_only=True):
+    """An alert of another program. Without ``start`` it starts now, without ``end`` it ends unless it is repeated."""
+
+    labels: dict[str, str]
+    annotations: dict[str, str] = {}
+    start: int | None = None
+    end: int | None = None
+    address: str = ""
+
+
+class PostAlerts(msgspec.Struct, Question[int], frozen=True, kw_only=True):
+    """Store alerts of another program, all or none. Returns the number of alerts that changed."""
+
+    alerts: tuple[PostedAlert, ...]
 
 
 class RuleStatus(msgspec.Struct, frozen=True, kw_only=True):

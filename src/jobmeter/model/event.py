@@ -21,6 +21,8 @@ GPU_LOST, GPU_BACK, GPU_NOT_PERMITTED = "GpuLost", "GpuBack", "GpuNotPermitted"
 """Reasons of an agent's events about a GPU: measurement lost, measurement resumed, access denied."""
 DEVICE_HANGS = "DeviceHangs"
 """Reason of an agent's event about a device on which a call does not return."""
+DEVICE_FAULT = "DeviceFault"
+"""Reason of an agent's event about a fault that a device reports by a code of its vendor."""
 DRIVER_MISMATCH = "DriverMismatch"
 """Reason of an agent's event about a node whose GPU driver and library have different versions."""
 DRIVER_RELEASED = "DriverReleased"
@@ -82,7 +84,7 @@ REASONS: Mapping[EventType, frozenset[str]] = MappingProxyType(
         EventType.OOM: frozenset({"OOMKilled", "OOMKilling", "SystemOOM"}),
         EventType.DEVICE_FAULT: frozenset(
             {"Xid", "EccUncorrected", "RemapFailed", "DeviceLost"}
-            | {GPU_LOST, GPU_BACK, GPU_NOT_PERMITTED, DEVICE_HANGS, DRIVER_MISMATCH}
+            | {GPU_LOST, GPU_BACK, GPU_NOT_PERMITTED, DEVICE_HANGS, DEVICE_FAULT, DRIVER_MISMATCH}
             | {"HardwareError", "DiskError", "FilesystemError", "LinkDown"}
         ),
         EventType.THROTTLING: frozenset(

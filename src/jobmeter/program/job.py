@@ -16,6 +16,7 @@ from jobmeter.client.bodies import JobDetail, JobSummary, LogEntry, TimelineMome
 from jobmeter.client.searches import EventSearch, LogSearch, MetricSearch
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model import job as model
+from jobmeter.model.annotation import JobNote, JobTag, NewNote, TagChange
 from jobmeter.model.answers import DeviceBody, LatestValue, Shared
 from jobmeter.model.event import Event
 from jobmeter.model.finding import Finding, FindingSummary
@@ -170,6 +171,27 @@ class Job(Table):
     def phases(self) -> JobPhases:
         """Read its phases: queue, start, training, checkpoints, restarts, end."""
         return self._api.phases(self.id, self.project)
+
+    def tags(self) -> RecordList[JobTag]:
+        """Read its tags, in order of their text."""
+        return RecordList(JobTag, self._api.annotations(self.id, self.project).tags)
+
+    def tag(self, *tags: str, remove: Sequence[str] = (), author: str = "") -> RecordList[JobTag]:
+        """Add tags and remove others. Returns all tags that the job has then."""
+        change = TagChange(add=list(tags), remove=list(remove), author=author)
+        return RecordList(JobTag, self._api.change_tags(self.id, change, self.project).tags)
+
+    def notes(self) -> RecordList[JobNote]:
+        """Read its notes, the oldest first."""
+        return RecordList(JobNote, self._api.annotations(self.id, self.project).notes)
+
+    def note(self, text: str, at: int | str | None = None, *, author: str = "") -> JobNote:
+        """Write a note about the job, or about the moment ``at`` (ISO 8601 or epoch milliseconds)."""
+        return self._api.write_note(self.id, NewNote(text=text, time=at, author=author), self.project)
+
+    def delete_note(self, note: JobNote | str) -> None:
+        """Delete a note, or the note with that id. Raises NotFoundError."""
+        self._api.delete_note(self.id, note if isinstance(note, str) else note.id, self.project)
 
     def share(self, expires: str | None = None) -> Shared:
         """Create a token for this job's metrics, valid for a duration such as ``1d`` (default: a week)."""

@@ -64,6 +64,5 @@ def range_samples(
     index = np.concatenate(taken) if taken else np.empty(0, np.int64)
     samples = windows.samples
     starts = np.concatenate(([0], np.cumsum((high - low)[kept])))
-    return WindowSamples(
-        [samples.labels[row] for row in kept.tolist()], samples.times[index], samples.values[index], starts
-    )
+    labels = [samples.labels[row] for row in kept.tolist()]
+    return WindowSamples(labels, samples.times[index], samples.values[index], starts, expired=samples.expired)

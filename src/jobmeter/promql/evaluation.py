@@ -46,6 +46,8 @@ DEFAULT_STEP_MS = 60_000
 """The step of subqueries that name none."""
 MOST_STEPS = 1_000_000
 """Most steps of a subquery."""
+EXPIRED = "samples in the range have expired and their roll-ups do not answer this query; the values lack them"
+"""The note about samples whose retention has passed."""
 _SECOND = 1000.0
 _FORCED = (
     "input to histogram_quantile needed to be fixed for monotonicity "
@@ -141,7 +143,7 @@ class Evaluation:
 
     def _instant(self, node: VectorSelector, times: Int64s) -> Vector:
         ends = self._moved(node, times)
-        samples = self._reader.read(node, int(ends.min()) - self._lookback_ms, int(ends.max()))
+        samples = self._read(node, ends, self._lookback_ms)
         self._budget.spend(len(samples.labels) * len(ends))
         low, high = find_windows(samples, ends, self._lookback_ms)
         if not len(samples.times):
@@ -151,6 +153,12 @@ class Evaluation:
         present = (high > low) & ~is_stale(values).reshape(values.shape)
         return drop_absent(Vector(samples.labels, values, present, times=samples.times[newest]))
 
+    def _read(self, node: VectorSelector, ends: Int64s, length_ms: int) -> WindowSamples:
+        samples = self._reader.read(node, int(ends.min()) - length_ms, int(ends.max()))
+        if samples.expired:
+            self.infos[EXPIRED] = None
+        return samples
+
     def windows(self, node: Node, times: Int64s) -> Windows:
         """Return the windows of a range: of a selector with one, or of a subquery."""
         if not isinstance(node, VectorSelector | Subquery) or not node.range_ms:
@@ -158,7 +166,7 @@ class Evaluation:
         ends = self._moved(node, times)
         unnamed = None
         if isinstance(node, VectorSelector):
-            samples = self._reader.read(node, int(ends.min()) - node.range_ms, int(ends.max())).without_stale()
+            samples = self._read(node, ends, node.range_ms).without_stale()
         else:
             step = node.step_ms or DEFAULT_STEP_MS
             first = int(ends.min()) - node.range_ms

@@ -71,6 +71,17 @@ def _after_first(ufunc: np.ufunc, values: Float64s, windows: Windows) -> Float64
     )
 
 
+def _grown(windows: Windows, change: Float64s) -> Float64s:
+    """Return the growth of a counter in each window; ``change`` is the last value without the first one."""
+    rolled = windows.samples.rolled
+    if rolled is None:
+        return change + _after_first(np.add, _drops(windows)[0], windows)
+    before = np.concatenate(([0.0], windows.samples.values[:-1]))
+    jumps = np.where(rolled.first >= before, rolled.first - before, rolled.first)
+    inside = np.nan_to_num(reduce_windows(np.add, rolled.increase, windows.low, windows.high))
+    return inside + _after_first(np.add, jumps, windows)
+
+
 def _extrapolated(windows: Windows, *, counter: bool, per_second: bool) -> Vector:
     """Return the change in each window, extended to its ends where the samples reach nearly as far."""
     samples = windows.samples
@@ -79,18 +90,19 @@ def _extrapolated(windows: Windows, *, counter: bool, per_second: bool) -> Vecto
         return windows.result(np.full(enough.shape, np.nan), enough)
     first, last = _first(windows), _last(windows)
     values, times = samples.values, samples.times
+    first_values, first_times = samples.first_values[first], samples.first_times[first]
     with np.errstate(all="ignore"):
-        change = values[last] - values[first]
+        change = values[last] - first_values
         if counter:
-            change = change + _after_first(np.add, _drops(windows)[0], windows)
-        sampled = (times[last] - times[first]) / _SECOND
+            change = _grown(windows, change)
+        sampled = (times[last] - first_times) / _SECOND
         between = sampled / np.maximum(windows.count - 1, 1)
-        to_start = (times[first] - (windows.ends - windows.range_ms)) / _SECOND
+        to_start = (first_times - (windows.ends - windows.range_ms)) / _SECOND
         to_end = (windows.ends - times[last]) / _SECOND
         to_start = np.where(to_start >= between * _EXTRAPOLATED, between / 2, to_start)
         if counter:
             # A counter cannot have been below 0.
-            to_zero = np.where((change > 0) & (values[first] >= 0), sampled * (values[first] / change), to_start)
+            to_zero = np.where((change > 0) & (first_values >= 0), sampled * (first_values / change), to_start)
             to_start = np.minimum(to_start, to_zero)
         to_end = np.where(to_end >= between * _EXTRAPOLATED, between / 2, to_end)
         factor = (sampled + to_start + to_end) / sampled
@@ -126,17 +138,29 @@ def _changes(windows: Windows) -> Vector:
     return _counted(windows, changed)
 
 
-def _reduced(ufunc: np.ufunc, windows: Windows) -> Vector:
-    found = reduce_windows(ufunc, windows.samples.values, windows.low, windows.high)
-    return windows.result(found, windows.count > 0)
+def _largest(windows: Windows) -> Vector:
+    samples = windows.samples
+    values = samples.values if samples.rolled is None else samples.rolled.maximum
+    return windows.result(reduce_windows(np.fmax, values, windows.low, windows.high), windows.count > 0)
+
+
+def _smallest(windows: Windows) -> Vector:
+    samples = windows.samples
+    values = samples.values if samples.rolled is None else samples.rolled.minimum
+    return windows.result(reduce_windows(np.fmin, values, windows.low, windows.high), windows.count > 0)
 
 
 def _sum(windows: Windows) -> Vector:
-    return windows.result(sum_windows(windows.samples.values, windows.low, windows.high), windows.count > 0)
+    samples = windows.samples
+    values = samples.values if samples.rolled is None else samples.rolled.sum
+    return windows.result(sum_windows(values, windows.low, windows.high), windows.count > 0)
 
 
 def _mean(windows: Windows) -> Vector:
-    return windows.result(average_windows(windows.samples.values, windows.low, windows.high), windows.count > 0)
+    count = windows.count
+    if windows.samples.rolled is not None:
+        return windows.result(_sum(windows).values / np.maximum(count, 1), count > 0)
+    return windows.result(average_windows(windows.samples.values, windows.low, windows.high), count > 0)
 
 
 def _variance(windows: Windows) -> Vector:
@@ -157,14 +181,12 @@ def _deviation(windows: Windows) -> Vector:
     return windows.result(np.sqrt(found.values), found.present)
 
 
-def _sample_at(windows: Windows, at: Int64s) -> Vector:
-    values = windows.samples.values
+def _sample_at(windows: Windows, values: Float64s, at: Int64s) -> Vector:
     found = values[at] if len(values) else np.full(at.shape, np.nan)
     return windows.result(found, windows.count > 0, named=True)
 
 
-def _time_at(windows: Windows, at: Int64s) -> Vector:
-    times = windows.samples.times
+def _time_at(windows: Windows, times: Int64s, at: Int64s) -> Vector:
     found = times[at] / _SECOND if len(times) else np.full(at.shape, np.nan)
     return windows.result(found, windows.count > 0)
 
@@ -281,22 +303,22 @@ OVER_TIME: dict[str, Callable[[Windows], Vector]] = {
     "count_over_time": lambda windows: windows.result(windows.count.astype(np.float64), windows.count > 0),
     "delta": lambda windows: _extrapolated(windows, counter=False, per_second=False),
     "deriv": _slope,
-    "first_over_time": lambda windows: _sample_at(windows, _first(windows)),
+    "first_over_time": lambda windows: _sample_at(windows, windows.samples.first_values, _first(windows)),
     "idelta": lambda windows: _newest_two(windows, per_second=False),
     "increase": lambda windows: _extrapolated(windows, counter=True, per_second=False),
     "irate": lambda windows: _newest_two(windows, per_second=True),
-    "last_over_time": lambda windows: _sample_at(windows, _last(windows)),
+    "last_over_time": lambda windows: _sample_at(windows, windows.samples.values, _last(windows)),
     "mad_over_time": lambda windows: _each(windows, _median_deviation),
-    "max_over_time": lambda windows: _reduced(np.fmax, windows),
-    "min_over_time": lambda windows: _reduced(np.fmin, windows),
+    "max_over_time": _largest,
+    "min_over_time": _smallest,
     "present_over_time": lambda windows: windows.result(np.ones(windows.low.shape), windows.count > 0),
     "rate": lambda windows: _extrapolated(windows, counter=True, per_second=True),
     "resets": lambda windows: _counted(windows, _drops(windows)[1]),
     "stddev_over_time": _deviation,
     "stdvar_over_time": _variance,
     "sum_over_time": _sum,
-    "ts_of_first_over_time": lambda windows: _time_at(windows, _first(windows)),
-    "ts_of_last_over_time": lambda windows: _time_at(windows, _last(windows)),
+    "ts_of_first_over_time": lambda windows: _time_at(windows, windows.samples.first_times, _first(windows)),
+    "ts_of_last_over_time": lambda windows: _time_at(windows, windows.samples.times, _last(windows)),
     "ts_of_max_over_time": lambda windows: _time_of(windows, 1.0),
     "ts_of_min_over_time": lambda windows: _time_of(windows, -1.0),
 }
@@ -305,3 +327,24 @@ LOOPED = frozenset({"mad_over_time"})
 """Functions that take each window alone."""
 COUNTERS = frozenset({"rate", "increase", "irate"})
 """Functions that make sense of counters alone."""
+ROLLED = frozenset(
+    {
+        "absent_over_time",
+        "avg_over_time",
+        "count_over_time",
+        "delta",
+        "first_over_time",
+        "increase",
+        "last_over_time",
+        "max_over_time",
+        "min_over_time",
+        "present_over_time",
+        "rate",
+        "sum_over_time",
+        "ts_of_first_over_time",
+        "ts_of_last_over_time",
+    }
+)
+"""Functions that ``RolledSamples`` answer."""
+GROWING = frozenset({"rate", "increase"})
+"""Functions that read the increases of ``RolledSamples``."""

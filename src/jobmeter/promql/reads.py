@@ -2,32 +2,75 @@
 
 from collections.abc import Iterator
 
-from jobmeter.promql.evaluation import DEFAULT_STEP_MS, LOOKBACK_MS
-from jobmeter.promql.nodes import Bound, Node, Subquery, VectorSelector, children
+import msgspec
+import numpy as np
 
-Read = tuple[VectorSelector, int, int]
-"""A selector, and the range ``(start, end]`` in ms of its samples."""
+from jobmeter.model.batch import Int64s
+from jobmeter.promql.evaluation import DEFAULT_STEP_MS, LOOKBACK_MS, MOST_STEPS
+from jobmeter.promql.nodes import Bound, FunctionCall, Node, Subquery, VectorSelector, children
+from jobmeter.promql.over_time import GROWING, ROLLED
 
-
-def reads(node: Node, start_ms: int, end_ms: int, lookback_ms: int = LOOKBACK_MS) -> list[Read]:
-    """Return what a query over ``[start_ms, end_ms]`` reads, each selector once."""
-    found: dict[VectorSelector, tuple[int, int]] = {}
-    for selector, start, end in _reads(node, (start_ms, end_ms), start_ms, end_ms, lookback_ms):
-        before = found.get(selector, (start, end))
-        found[selector] = min(start, before[0]), max(end, before[1])
-    return [(selector, start, end) for selector, (start, end) in found.items()]
+MOST_CUTS = 500
+"""Most ends of windows between which samples are rolled up."""
 
 
-def _reads(node: Node, query: tuple[int, int], start: int, end: int, lookback_ms: int) -> Iterator[Read]:
+class SelectorRead(msgspec.Struct, frozen=True, eq=False):
+    """A selector, and the range ``(start_ms, end_ms]`` of its samples.
+
+    ``cuts``: the query needs no more than the statistics of the samples between these times in ms, in ascending order.
+    A sample at the time of a cut lies behind the cut. None: the query needs the samples. ``growth``: it needs the
+    growth of counters.
+    """
+
+    selector: VectorSelector
+    start_ms: int
+    end_ms: int
+    cuts: tuple[int, ...] | None = None
+    growth: bool = False
+
+
+def reads(node: Node, times: Int64s, lookback_ms: int = LOOKBACK_MS) -> list[SelectorRead]:
+    """Return what a query at ``times``, int64 in ms and ascending, reads; each selector once."""
+    found: dict[VectorSelector, SelectorRead] = {}
+    for one in _reads(node, (int(times[0]), int(times[-1])), times, lookback_ms, ""):
+        before = found.get(one.selector)
+        found[one.selector] = one if before is None else _joined(before, one)
+    return list(found.values())
+
+
+def _joined(one: SelectorRead, other: SelectorRead) -> SelectorRead:
+    cuts = None if one.cuts is None or other.cuts is None else tuple(sorted({*one.cuts, *other.cuts}))
+    bounds = min(one.start_ms, other.start_ms), max(one.end_ms, other.end_ms)
+    return SelectorRead(one.selector, *bounds, cuts, one.growth or other.growth)
+
+
+def _reads(
+    node: Node, query: tuple[int, int], times: Int64s, lookback_ms: int, function: str
+) -> Iterator[SelectorRead]:
     if isinstance(node, VectorSelector | Subquery):
         if node.at is not None:
             at = node.at
-            start = end = query[0 if at is Bound.START else 1] if isinstance(at, Bound) else at
-        start, end = start - node.offset_ms, end - node.offset_ms
+            times = np.array([query[0 if at is Bound.START else 1] if isinstance(at, Bound) else at], np.int64)
+        times = times - node.offset_ms
+        start, end = int(times[0]), int(times[-1])
         if isinstance(node, VectorSelector):
-            yield node, start - (node.range_ms or lookback_ms), end
+            length = node.range_ms or lookback_ms
+            cuts = _cuts(times, length) if function in ROLLED and node.range_ms else None
+            yield SelectorRead(node, start - length, end, cuts, function in GROWING)
             return
         step = node.step_ms or DEFAULT_STEP_MS
-        start = (start - node.range_ms) // step * step + step
+        first = (start - node.range_ms) // step * step + step
+        # A subquery with too many steps is refused later: its bounds suffice here.
+        few = (end - first) // step < MOST_STEPS
+        times = np.arange(first, end + 1, step, dtype=np.int64) if few else np.array([first, end], np.int64)
+        times = times if len(times) else np.array([first], np.int64)
+    inner = node.function if isinstance(node, FunctionCall) else ""
     for child in children(node):
-        yield from _reads(child, query, start, end, lookback_ms)
+        yield from _reads(child, query, times, lookback_ms, inner)
+
+
+def _cuts(ends: Int64s, length_ms: int) -> tuple[int, ...] | None:
+    if len(ends) > MOST_CUTS:
+        return None
+    found = np.unique(np.concatenate((ends - length_ms, ends))) + 1
+    return tuple(found.tolist()) if len(found) <= MOST_CUTS else None

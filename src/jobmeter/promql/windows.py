@@ -11,16 +11,35 @@ _CHUNK = 4_000_000
 """Most samples that are copied at once for functions that need each window alone."""
 
 
+class RolledSamples(msgspec.Struct, frozen=True, eq=False):
+    """Statistics of runs of samples that no window divides.
+
+    ``count`` int64[runs]; ``sum minimum maximum first`` float64[runs], ``first_time`` int64[runs] in ms. ``increase``
+    float64[runs] is the growth of a counter from the first to the last sample, with resets counted from zero.
+    """
+
+    count: Int64s
+    sum: Float64s
+    minimum: Float64s
+    maximum: Float64s
+    first: Float64s
+    first_time: Int64s
+    increase: Float64s
+
+
 class WindowSamples(msgspec.Struct, frozen=True, eq=False):
     """The samples of series. Series i has ``[starts[i], starts[i + 1])``, in order of time.
 
-    ``times`` int64[samples] in ms, ``values`` float64[samples], ``starts`` int64[series + 1].
+    ``times`` int64[samples] in ms, ``values`` float64[samples], ``starts`` int64[series + 1]. With ``rolled`` a sample
+    is the last one of a run, and stands for the run. ``expired``: older samples have expired.
     """
 
     labels: list[Labels]
     times: Int64s
     values: Float64s
     starts: Int64s
+    rolled: RolledSamples | None = None
+    expired: bool = False
 
     def without_stale(self) -> "WindowSamples":
         """Return the samples that are no stale markers."""
@@ -28,7 +47,19 @@ class WindowSamples(msgspec.Struct, frozen=True, eq=False):
         if live.all():
             return self
         counts = np.concatenate(([0], np.cumsum(live)))
-        return WindowSamples(self.labels, self.times[live], self.values[live], counts[self.starts])
+        return msgspec.structs.replace(
+            self, times=self.times[live], values=self.values[live], starts=counts[self.starts]
+        )
+
+    @property
+    def first_values(self) -> Float64s:
+        """The first value that each sample stands for: its own, or that of its run."""
+        return self.values if self.rolled is None else self.rolled.first
+
+    @property
+    def first_times(self) -> Int64s:
+        """The times of ``first_values``."""
+        return self.times if self.rolled is None else self.rolled.first_time
 
 
 def is_stale(values: Float64s) -> Bools:
@@ -55,6 +86,9 @@ class Windows(msgspec.Struct, frozen=True, eq=False):
     def count(self) -> Int64s:
         """The number of samples in each window."""
         count: Int64s = np.maximum(self.high - self.low, 0)
+        if self.samples.rolled is not None:
+            total = np.concatenate(([0], np.cumsum(self.samples.rolled.count)))
+            count = np.where(count > 0, total[self.high] - total[self.low], 0)
         return count
 
     def result(self, values: Float64s, present: Bools, *, named: bool = False) -> Vector:

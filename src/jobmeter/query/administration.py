@@ -10,6 +10,7 @@ from jobmeter.access.links import valid_links
 from jobmeter.access.principal import Scope
 from jobmeter.errors import NotFoundError
 from jobmeter.model.alert import SilencesQuestion
+from jobmeter.model.annotation import Annotations
 from jobmeter.model.question import Question
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import NO_JOB, job_key
@@ -24,6 +25,7 @@ from jobmeter.query.alerts import (
     WaitingMessagesQuestion,
     silences,
 )
+from jobmeter.query.annotations import AnnotationsQuestion, TagsQuestion, tags_of
 from jobmeter.query.permitted import permitted_names
 from jobmeter.query.records import (
     ChangedJobsQuestion,
@@ -169,6 +171,10 @@ def record_answers(store: Store, registry: Registry, clock: Clock, subjects: Sub
         job = subjects.head(question.ref, scope)
         return valid_links(registry, now_ms(), job.project, job.id)
 
+    def annotations(question: AnnotationsQuestion, scope: Scope) -> Annotations:
+        job = subjects.head(question.ref, scope)
+        return registry.annotations.of_job(job.project, job.id)
+
     return {
         FindingsQuestion: lambda question, scope: stored_findings(registry, question, scope, now_ms()),
         NextAttemptQuestion: lambda question, scope: next_attempt(registry, question, scope, now_ms()),
@@ -182,6 +188,8 @@ def record_answers(store: Store, registry: Registry, clock: Clock, subjects: Sub
         KeysQuestion: lambda _, scope: list_keys(registry, scope.projects),
         KeyPoliciesQuestion: lambda question, scope: policies_of(registry, question.key, scope.projects),
         LinksQuestion: links,
+        AnnotationsQuestion: annotations,
+        TagsQuestion: lambda question, scope: tags_of(registry, question, scope, now_ms()),
         UsageQuestion: lambda question, scope: registry.usage.calls(question.month, scope.projects),
         RetentionQuestion: lambda question, scope: retentions(registry, question, scope),
         ShippersQuestion: lambda _, scope: shippers(registry, scope),

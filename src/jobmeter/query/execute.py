@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from jobmeter.access.principal import Scope
 from jobmeter.errors import ForbiddenError
 from jobmeter.model.answers import LatestValue
+from jobmeter.model.batch import SeriesKeys
 from jobmeter.model.catalog import METRICS, with_derived
 from jobmeter.model.event import EventFilter, EventPage
 from jobmeter.model.job import (
@@ -91,6 +92,7 @@ from jobmeter.query.request import (
     metrics_of,
     sources,
 )
+from jobmeter.query.rollups import RollupsQuestion, checked_until, has_expired, rollups
 from jobmeter.query.sampled import SampledQuestion
 from jobmeter.query.series import BucketsQuestion, LastQuestion, NamesQuestion, SamplesQuestion, SeriesQuestion
 from jobmeter.query.source import Source
@@ -183,7 +185,8 @@ class Executor:
                 self._groups.answer,
             ),
             **dict.fromkeys(
-                (SeriesQuestion, NamesQuestion, SamplesQuestion, BucketsQuestion, LastQuestion), self._series
+                (SeriesQuestion, NamesQuestion, SamplesQuestion, BucketsQuestion, LastQuestion, RollupsQuestion),
+                self._series,
             ),
             **record_answers(store, registry, clock, self._subjects),
         }
@@ -331,7 +334,16 @@ class Executor:
             case NamesQuestion():
                 return series.names(self._store, question, scope)
             case SamplesQuestion():
-                return series.samples(self._store, question, scope, meter)
+                found_samples = series.samples(self._store, question, scope, meter)
+                if not question.check:
+                    return found_samples
+                checked_ms = checked_until(question.series, meter, self._registry.retention)
+                keys = SeriesKeys.of(question.series)
+                return replace(
+                    found_samples, expired=has_expired(self._source, keys, question.range, checked_ms, meter)
+                )
+            case RollupsQuestion():
+                return rollups(self._source, question, scope, meter, self._registry.retention)
             case BucketsQuestion():
                 return series.in_steps(self._source, question, scope, meter)
             case LastQuestion():

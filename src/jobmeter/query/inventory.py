@@ -11,11 +11,9 @@ UNKNOWN = ""
 
 
 def device_types(info: Mapping[str, Any]) -> list[str]:
-    """List the type of each device of a node. Partitions are parts of a device that counts."""
-    stated = info.get("devices")
-    listed = stated if isinstance(stated, list) else []
-    whole = [one for one in listed if not (isinstance(one, dict) and one.get("parent"))]
-    return [name for _, name in _devices({"devices": whole})]
+    """List the type of each device of a node. Partitions count in place of their device, because jobs have them."""
+    divided = divided_devices(info)
+    return [name for device, name in _devices(info) if not device or device not in divided]
 
 
 def named_devices(info: Mapping[str, Any]) -> list[str]:

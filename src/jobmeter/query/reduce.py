@@ -33,7 +33,7 @@ def bucket(columns: SampleColumns, step_ms: int, counters: Bools, references: Re
         return empty()
     index, time, value = columns.index, columns.time, columns.value
     number = time // step_ms  # much faster than a remainder
-    starts = np.flatnonzero(_changes(index) | _changes(number))
+    starts = np.flatnonzero(changes(index) | changes(number))
     ends = np.r_[starts[1:], len(index)] - 1
     increase, elapsed = _growth(columns, starts, ends, counters, references)
     references.update(index, time, value)
@@ -60,7 +60,7 @@ def _growth(
     if not counters.any():
         return np.zeros(len(starts)), np.zeros(len(starts), np.int64)
     index, time, value = columns.index, columns.time, columns.value
-    first = np.flatnonzero(_changes(index))
+    first = np.flatnonzero(changes(index))
     series = index[first]
     # A series without a reference starts at its first sample: its increase before that is unknown.
     present = references.time[series] != NEVER
@@ -163,7 +163,7 @@ def _merge(columns: BucketColumns, index: Uint32s, start: Int64s) -> BucketColum
     if not is_sorted(index, start, columns.first_time):
         order = np.lexsort((columns.first_time, start, index))
         ordered, index, start = take(columns, order), index[order], start[order]
-    starts = np.flatnonzero(_changes(index) | _changes(start))
+    starts = np.flatnonzero(changes(index) | changes(start))
     if len(starts) == len(index):
         return replace(ordered, index=index.astype(np.uint32), time=start)
     ends = np.r_[starts[1:], len(index)] - 1
@@ -216,7 +216,7 @@ def _merge_all(
     )
 
 
-def _changes(column: NDArray[np.generic]) -> Bools:
+def changes(column: NDArray[np.generic]) -> Bools:
     """True where a value differs from its predecessor, and at the first row."""
     changed = np.ones(len(column), np.bool_)
     np.not_equal(column[1:], column[:-1], out=changed[1:])

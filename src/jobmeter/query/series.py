@@ -55,19 +55,27 @@ class NamesQuestion(msgspec.Struct, Question[list[str]], frozen=True, kw_only=Tr
 
 
 class Samples(msgspec.Struct, frozen=True, eq=False):
-    """Raw samples; ``columns.index`` is a position among the series of the query."""
+    """Raw samples; ``columns.index`` is a position among the series of the query.
+
+    ``expired``: the range has roll-ups of samples that have expired.
+    """
 
     columns: SampleColumns
     milliseconds: int = 0
+    expired: bool = False
 
 
 class SamplesQuestion(msgspec.Struct, Question[Samples], frozen=True, kw_only=True):
-    """Question for every sample of those series in the range."""
+    """Question for every sample of those series in the range.
+
+    ``check``: compare them with the roll-ups, so that the answer says if samples have expired.
+    """
 
     of_job = True
 
     series: tuple[Series, ...]
     range: TimeRange
+    check: bool = False
 
 
 class Buckets(msgspec.Struct, frozen=True, eq=False):
@@ -116,7 +124,7 @@ def find(store: Store, question: SeriesQuestion, scope: Scope, meter: Meter) -> 
         since=since,
         limit=limits.query_series,
     )
-    return FoundSeries(tuple(store.find(selector)), _milliseconds(meter))
+    return FoundSeries(tuple(store.find(selector)), milliseconds(meter))
 
 
 def names(store: Store, question: NamesQuestion, scope: Scope) -> list[str]:
@@ -128,7 +136,7 @@ def names(store: Store, question: NamesQuestion, scope: Scope) -> list[str]:
 
 def samples(store: Store, question: SamplesQuestion, scope: Scope, meter: Meter) -> Samples:
     """Answer a ``SamplesQuestion``. Raises LimitExceededError or QueryTimeoutError."""
-    _check(question.series, scope)
+    check_series(question.series, scope)
     most = _SAMPLES_A_POINT * meter.limits.query_points
     parts: list[SampleColumns] = []
     keys = SeriesKeys.of(question.series)
@@ -140,30 +148,30 @@ def samples(store: Store, question: SamplesQuestion, scope: Scope, meter: Meter)
             raise LimitExceededError(
                 f"a query may read {most} samples at a time: narrow its range, or use longer steps", "range"
             )
-    return Samples(SampleColumns.joined(parts), _milliseconds(meter))
+    return Samples(SampleColumns.joined(parts), milliseconds(meter))
 
 
 def in_steps(source: Source, question: BucketsQuestion, scope: Scope, meter: Meter) -> Buckets:
     """Answer a ``BucketsQuestion``. Raises LimitExceededError or QueryTimeoutError."""
-    _check(question.series, scope)
+    check_series(question.series, scope)
     is_counter = np.zeros(len(question.series), np.bool_)
     columns = buckets(
         source, SeriesKeys.of(question.series), is_counter, question.range, question.step_ms, owned_ms=0, meter=meter
     )
-    return Buckets(columns, meter.rows, _milliseconds(meter))
+    return Buckets(columns, meter.rows, milliseconds(meter))
 
 
 def last(store: Store, question: LastQuestion, scope: Scope, meter: Meter) -> Samples:
     """Answer a ``LastQuestion``. Raises QueryTimeoutError."""
-    _check(question.series, scope)
+    check_series(question.series, scope)
     if not question.series:
         return Samples(SampleColumns.empty())
     before = meter.clock.now_ms() + meter.limits.future_seconds * SECOND + 1
     found = store.previous(SeriesKeys.of(question.series), before, meter.budget())
-    return Samples(found.where(found.time >= question.since_ms), _milliseconds(meter))
+    return Samples(found.where(found.time >= question.since_ms), milliseconds(meter))
 
 
-def _check(series: Sequence[Series], scope: Scope) -> None:
+def check_series(series: Sequence[Series], scope: Scope) -> None:
     """Raise NotFoundError for series that the caller may not see."""
     for one in series:
         if not scope.allows(one.project, one.job):
@@ -175,5 +183,6 @@ def _own(scope: Scope) -> tuple[int, ...]:
     return tuple(job_key(project, scope.job or "") for project in scope.projects or ())
 
 
-def _milliseconds(meter: Meter) -> int:
+def milliseconds(meter: Meter) -> int:
+    """Return the time since the start of the question."""
     return round((meter.clock.monotonic() - meter.started) * 1000)

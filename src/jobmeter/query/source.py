@@ -154,22 +154,31 @@ class Source:
 
 
 def buckets(
-    source: Source, keys: SeriesKeys, counters: Bools, span: TimeRange, step_ms: int, *, owned_ms: int, meter: Meter
+    source: Source,
+    keys: SeriesKeys,
+    counters: Bools,
+    span: TimeRange,
+    step_ms: int,
+    *,
+    owned_ms: int,
+    meter: Meter,
+    references: References | None = None,
 ) -> BucketColumns:
     """Read the buckets of some series over a span, from all parts of the source.
 
     ``counters`` bool[k] marks counters. A counter's first increase is counted from the last sample before the span. If
     that sample was taken before ``owned_ms`` and so belonged to another owner, it is counted from the first sample
-    inside.
+    inside. ``references`` are the last samples before the span, if the caller has read them; they are updated.
     """
     if not len(keys) or not span.length_ms:
         return merge([])
-    references = References.none(len(keys))
-    if counters.any() and owned_ms < span.start_ms:
-        rows = np.flatnonzero(counters)
-        before = source.previous(keys.where(rows), span.start_ms, meter)
-        own = before.time >= owned_ms
-        references.update(rows[before.index[own]].astype(np.uint32), before.time[own], before.value[own])
+    if references is None:
+        references = References.none(len(keys))
+        if counters.any() and owned_ms < span.start_ms:
+            rows = np.flatnonzero(counters)
+            before = source.previous(keys.where(rows), span.start_ms, meter)
+            own = before.time >= owned_ms
+            references.update(rows[before.index[own]].astype(np.uint32), before.time[own], before.value[own])
     parts: list[BucketColumns] = []
     size, most = 0, _BUCKETS_A_POINT * meter.limits.query_points
     for piece in source.pieces(keys, span, step_ms, meter, (counters, references)):

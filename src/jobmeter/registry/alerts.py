@@ -28,6 +28,12 @@ class AlertTable:
         """Return every alert, by the time at which it started."""
         return sorted(self._read(alerts, Alert), key=lambda one: (one.started, one.fingerprint))
 
+    def changed_since(self, time_ms: int) -> list[Alert]:
+        """Return the alerts that were stored at or after a time, in any order."""
+        changed = sa.select(alerts.c.body).where(alerts.c.updated >= time_ms)
+        with self._database.read(SHORT_SECONDS) as connection:
+            return [msgspec.json.decode(body, type=Alert) for body in connection.scalars(changed)]
+
     def put(self, changed: Iterable[Alert], removed: Collection[str] = ()) -> None:
         """Store alerts, and delete others by their fingerprints."""
         rows = [(one.fingerprint, one.updated, one) for one in changed]

@@ -29,6 +29,7 @@ from jobmeter.registry import (
 from jobmeter.registry import records as recording
 from jobmeter.registry import rows as rows_
 from jobmeter.registry.alerts import AlertTable
+from jobmeter.registry.annotations import AnnotationTable
 from jobmeter.registry.breaker import OBSERVE_SECONDS, SHORT_SECONDS, SLOW_SECONDS
 from jobmeter.registry.columns.column_store import ColumnStore
 from jobmeter.registry.database import SQLITE, Database
@@ -72,6 +73,7 @@ class Registry:
         self.tasks = TaskTable(database)
         self.pods = PodTable(database)
         self.alerts = AlertTable(database)
+        self.annotations = AnnotationTable(database)
         migrate(database)
 
     def record(self, project: str, records: Records, now_ms: int) -> int:
@@ -279,7 +281,7 @@ class Registry:
     def job_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job]:
         """Return the jobs of ``job`` without replicas and allocations, for the hot path.
 
-        Writes of another process may appear a second late.
+        Changes by another process may appear a second late; a new job appears at once.
         """
         heads, generation = self.memory.heads.get(job, projects, now_ms)
         if heads is None:

@@ -18,7 +18,8 @@ TIMES = {"created": "created_sort", "start": "start_sort", "end": "end_sort"}
 FINDING, OPEN_FINDING = "finding", "open_finding"
 """Fields of findings: all of a job, and the open ones of running jobs."""
 FINDINGS = frozenset({FINDING, OPEN_FINDING})
-RELATED = frozenset({"node", *FINDINGS})
+TAG = "tag"
+RELATED = frozenset({"node", TAG, *FINDINGS})
 """Fields with any number of values for a job, in tables of their own."""
 SORTS = (
     *("created", "start", "end", "id", "name", "project", "type", "user", "resource_group", "workspace", "updated"),

@@ -1,14 +1,26 @@
 """Leases: work that only one server does at a time. A row names the owner and the end of its lease."""
 
+import logging
 import secrets
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import sqlalchemy as sa
 
-from jobmeter.model.time import Clock
+from jobmeter.errors import JobmeterError
+from jobmeter.model.time import SECOND, Clock
 from jobmeter.registry.breaker import SHORT_SECONDS
-from jobmeter.registry.database import Database
+from jobmeter.registry.database import POSTGRESQL, Database
 from jobmeter.registry.schema import leases
 from jobmeter.registry.statements import insert
+
+_log = logging.getLogger(__name__)
+LEASE_MS = 10 * SECOND
+"""Length of a lease in milliseconds."""
+RETRY_SECONDS = 4.0
+"""Longest interval in seconds at which others try to acquire a lease: a dead holder is replaced within 15 seconds."""
+_NOW = sa.text("SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)")
 
 
 class LeaseTable:
@@ -16,6 +28,13 @@ class LeaseTable:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    def now_ms(self, clock: Clock) -> int:
+        """Return the time that all servers share: that of PostgreSQL; the process's own time beside SQLite."""
+        if self._database.kind != POSTGRESQL:
+            return clock.now_ms()
+        with self._database.read(SHORT_SECONDS) as connection:
+            return int(connection.scalar(_NOW) or 0)
 
     def take(self, name: str, owner: str, now_ms: int, until_ms: int) -> bool:
         """Acquire or extend a lease. A single statement, so that a second caller sees the first one's write."""
@@ -33,7 +52,7 @@ class LeaseTable:
         with self._database.write() as connection:
             connection.execute(sa.delete(leases).where(leases.c.name == name, leases.c.owner == owner))
 
-    def prepare(self, name: str, clock: Clock, length_ms: int) -> "OwnedLease":
+    def prepare(self, name: str, clock: Clock, length_ms: int = LEASE_MS) -> "OwnedLease":
         """Return the lease of one kind of work for this process. It is not acquired yet."""
         return OwnedLease(self, name, clock, length_ms)
 
@@ -50,9 +69,35 @@ class OwnedLease:
 
     def take(self) -> bool:
         """Acquire or extend the lease. False if another process holds it."""
-        now_ms = self._clock.now_ms()
+        now_ms = self._leases.now_ms(self._clock)
         return self._leases.take(self._name, self._owner, now_ms, now_ms + self._length_ms)
 
     def release(self) -> None:
         """Release the lease; a no-op if another process holds it."""
         self._leases.release(self._name, self._owner)
+
+    @contextmanager
+    def renewed(self) -> Iterator[None]:
+        """Extend the lease, which this process has, until the block is over."""
+        over = threading.Event()
+        name = f"jobmeter-{self._name}-lease"
+        renewing = threading.Thread(target=self._renew, args=(over,), name=name, daemon=True)
+        renewing.start()
+        try:
+            yield
+        finally:
+            over.set()
+            renewing.join()
+
+    def _renew(self, over: threading.Event) -> None:
+        while not over.wait(self._length_ms / SECOND / 4):
+            try:
+                leased = self.take()
+            except JobmeterError as error:
+                _log.warning("the lease for %s was not renewed: %s", self._name, error.message)
+                continue
+            except Exception:  # noqa: BLE001 - what goes wrong once may go right before the lease is over
+                _log.exception("the lease for %s was not renewed", self._name)
+                continue
+            if not leased:
+                _log.error("another server started %s while this server was still working on it", self._name)

@@ -55,7 +55,9 @@ class TtlCache(Generic[T]):
     the bound the least recently read jobs are evicted.
     """
 
-    def __init__(self, seconds: float = SHARED_SECONDS, most: int = MOST_PARTS) -> None:
+    def __init__(self, seconds: float = SHARED_SECONDS, most: int = MOST_PARTS, *, caches_absence: bool = True) -> None:
+        """``caches_absence``: empty values are cached too."""
+        self._caches_absence = caches_absence
         self._seconds = seconds
         self._most = most
         self._lock = threading.Lock()
@@ -82,6 +84,8 @@ class TtlCache(Generic[T]):
 
     def put(self, job: str, question: Hashable, cached: Expiring[T], generation: int) -> None:
         """Cache a value that was read, unless its job was written since."""
+        if not (cached.answer or self._caches_absence):
+            return
         now = time.monotonic()
         with self._lock:
             if generation != self._generation:
@@ -122,10 +126,10 @@ class CachedAnswers:
     """
 
     def __init__(self, *, alone: bool) -> None:
-        """``alone``: no other process writes jobs."""
+        """``alone``: no other process writes jobs. A new job of another process is found at once."""
         seconds = ALONE_SECONDS if alone else SHARED_SECONDS
-        self.views: TtlCache[list[JobView]] = TtlCache(seconds)
-        self.heads: TtlCache[list[Job]] = TtlCache(seconds)
+        self.views: TtlCache[list[JobView]] = TtlCache(seconds, caches_absence=alone)
+        self.heads: TtlCache[list[Job]] = TtlCache(seconds, caches_absence=alone)
         self.retentions: TtlCache[Retention] = TtlCache()
 
     def job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView] | None:

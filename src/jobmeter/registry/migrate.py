@@ -6,7 +6,7 @@ from jobmeter.errors import ConfigurationError
 from jobmeter.registry.breaker import SLOW_SECONDS
 from jobmeter.registry.database import POSTGRESQL, Database
 
-HEAD = "0017"
+HEAD = "0018"
 """The newest migration."""
 REVISIONS = frozenset(f"{number:04}" for number in range(1, int(HEAD) + 1))
 """Every migration of this program."""

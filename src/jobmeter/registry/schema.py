@@ -133,6 +133,24 @@ replicas = Table(
 Index("replicas_node", replicas.c.node, replicas.c.project, replicas.c.job)
 Index("replicas_pod", replicas.c.pod_id, sqlite_where=replicas.c.pod_id != "")
 
+# Tags and notes of people; see ``model/annotation.py``.
+tags, notes = (
+    Table(
+        name,
+        metadata,
+        *_key("project", "job", key),
+        *more,
+        *_texts("author", "by"),
+        *_required(number, "created"),
+        ForeignKeyConstraint(["project", "job"], ["jobs.project", "jobs.id"], ondelete="CASCADE"),
+    )
+    for name, key, more in (
+        ("tags", "tag", ()),
+        ("notes", "id", (Column("text", text, nullable=False), Column("time", number))),
+    )
+)
+Index("tags_tag", tags.c.tag, tags.c.project, tags.c.job)
+
 allocations = Table(
     "allocations",
     metadata,
@@ -287,6 +305,8 @@ TABLES = (
     projects,
     jobs,
     replicas,
+    tags,
+    notes,
     allocations,
     nodes,
     events,

@@ -8,7 +8,7 @@ from jobmeter.alerts.deliver import deliver
 from jobmeter.errors import NotFoundError
 from jobmeter.model.alert import Message
 from jobmeter.model.backoff import backoff_seconds
-from jobmeter.model.time import DAY, MINUTE, SECOND, Clock
+from jobmeter.model.time import DAY, SECOND, Clock
 from jobmeter.query.alerts import WaitingMessagesQuestion
 from jobmeter.query.execute import Executor
 from jobmeter.query.request import HeadQuestion, JobRef
@@ -22,7 +22,6 @@ FIRST_SECONDS, LONGEST_SECONDS = 1.0, 300.0
 OLDEST_MS = DAY
 """Age at which a message that no destination took is dropped."""
 _ROUND_SECONDS = 10.0
-_LEASE_MS = MINUTE
 
 
 class AlertDelivery:
@@ -42,17 +41,22 @@ class AlertDelivery:
         self._executor = executor
         self._registry = registry
         self._clock = clock
-        self._lease = registry.leases.prepare(self.name, clock, _LEASE_MS) if shared else None
+        self._lease = registry.leases.prepare(self.name, clock) if shared else None
 
     def round(self) -> None:
         """Deliver the messages that are due, the oldest of each destination first."""
         if not self._destinations:
             return
+        if self._lease is None:
+            self._deliver_due()
+        elif self._lease.take():
+            with self._lease.renewed():
+                self._deliver_due()
+
+    def _deliver_due(self) -> None:
         until = self._clock.monotonic() + _ROUND_SECONDS
         while self._clock.monotonic() < until:
             now_ms = self._clock.now_ms()
-            if self._lease is not None and not self._lease.take():
-                return
             waiting = self._executor.run(WaitingMessagesQuestion(), EVERYTHING)
             # A later try than the longest pause comes from a clock that was set back.
             due = [one for one in waiting if not 0 < one.next_try - now_ms <= LONGEST_SECONDS * SECOND]

@@ -3,7 +3,8 @@
 import logging
 import shutil
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -14,12 +15,22 @@ from jobmeter.access.decide import EVERYTHING
 from jobmeter.alerts.config import AlertConfig
 from jobmeter.alerts.muting import muted
 from jobmeter.alerts.notify import decide
+from jobmeter.alerts.posted import check_posted, ended, merge_posted
 from jobmeter.alerts.rules import AlertRule, RuleGroup
 from jobmeter.alerts.states import EvaluationError, is_over, newest, next_states, resolved
 from jobmeter.dialects.base import drive
 from jobmeter.dialects.prometheus.select import prefetch
 from jobmeter.errors import JobmeterError
-from jobmeter.model.alert import Alert, AlertState, NotificationGroup, RuleGroupStatus, RuleStatus, SilencesQuestion
+from jobmeter.model.alert import (
+    POSTED,
+    Alert,
+    AlertState,
+    NotificationGroup,
+    PostedAlert,
+    RuleGroupStatus,
+    RuleStatus,
+    SilencesQuestion,
+)
 from jobmeter.model.job import JobState
 from jobmeter.model.question import Question
 from jobmeter.model.time import HOUR, MINUTE, SECOND, Clock
@@ -31,6 +42,7 @@ from jobmeter.query.alerts import ReportedGroupsQuestion, StoredAlertsQuestion
 from jobmeter.query.execute import Executor
 from jobmeter.query.facts import DiskFacts, DiskQuestion, JobFactsQuestion, NodeFactsQuestion
 from jobmeter.registry.base import Registry
+from jobmeter.registry.leases import LEASE_MS
 from jobmeter.server.background import accounted
 from jobmeter.settings import Settings
 
@@ -47,7 +59,9 @@ _STORE_MS = 5 * MINUTE
 """Interval at which the value of an alert is stored though its state is the same."""
 _FORGOTTEN_MS = HOUR
 """Age from which a pending alert begins again after a restart."""
-_LEASE_MS, _EXTEND_MS = MINUTE, 10 * SECOND
+_POSTED_MS = 5 * SECOND
+"""Interval at which alerts are read that other servers took from other programs."""
+_EXTEND_MS = 3 * SECOND
 _PAUSES = 20
 """Least pause after deciding on messages, as a multiple of the time that it took."""
 Recorder = Callable[[AlertRule, Sequence[tuple[Labels, float]], int], None]
@@ -79,12 +93,14 @@ class Alerting:
         self._groups = groups
         self.config = config
         self._recorder = recorder
-        self._lease = registry.leases.prepare(self.name, clock, _LEASE_MS) if shared else None
+        self._lease = registry.leases.prepare(self.name, clock) if shared else None
         self._lock = threading.Lock()
+        self._posting = threading.Lock()
+        self._next_posted = 0
         self._alerts: dict[str, dict[str, Alert]] | None = None
         self._reported: dict[str, NotificationGroup] = {}
         self._due = [0] * len(groups)
-        self._rules = {rule.id for group in groups for rule in group.rules}
+        self._rules = {POSTED, *(rule.id for group in groups for rule in group.rules)}
         self._status: dict[str, RuleStatus] = {}
         self.url = settings.public_url.rstrip("/")
         self.started = clock.now_ms()
@@ -95,14 +111,19 @@ class Alerting:
         """Evaluate the groups that are due, then decide on messages."""
         now_ms, began = self._clock.now_ms(), self._clock.monotonic()
         # Another server may have had the lease since this one last extended it, and have changed the states.
-        lapsed = self._lease is not None and not 0 <= now_ms - self._extended < _LEASE_MS
+        lapsed = self._lease is not None and not 0 <= now_ms - self._extended < LEASE_MS
         if not self._leased(now_ms, at_once=True):
             with self._lock:
                 self._alerts = None  # another server changes the states
             return
-        if self._alerts is None or lapsed:
+        with nullcontext() if self._lease is None else self._lease.renewed():
+            self._evaluate_due(now_ms, began, reload=self._alerts is None or lapsed)
+
+    def _evaluate_due(self, now_ms: int, began: float, *, reload: bool) -> None:
+        if reload:
             self._load(now_ms)
         self._drop_removed(now_ms)
+        self._end_posted(now_ms)
         for place in sorted(filter(partial(self._is_due, now_ms), range(len(self._groups))), key=self._due.__getitem__):
             if self._clock.monotonic() - began > BUDGET_SECONDS:
                 break
@@ -120,7 +141,7 @@ class Alerting:
         return not self._due[place] - self._groups[place].interval_ms <= now_ms < self._due[place]
 
     def _leased(self, now_ms: int, *, at_once: bool = False) -> bool:
-        """Return whether this server does the work; it extends the lease every ten seconds, or at once."""
+        """Return whether this server does the work; it extends the lease every three seconds, or at once."""
         if self._lease is None or (not at_once and now_ms - self._extended < _EXTEND_MS):
             return True
         leased = self._lease.take()
@@ -155,6 +176,47 @@ class Alerting:
                 self._registry.alerts.put((), gone)
                 with self._lock:
                     all_alerts[rule] = {name: one for name, one in all_alerts[rule].items() if name not in gone}
+
+    def post(self, posted: Sequence[PostedAlert], project: str | None) -> int:
+        """Store alerts of another program; ``project`` is that of the caller's key, None for a key of all projects.
+
+        Return the number of alerts that changed. Raises InvalidRequestError, LimitExceededError.
+        """
+        check_posted(posted)
+        now_ms = self._clock.now_ms()
+        with self._posting:
+            found = self._every()
+            every = self._registry.alerts.all() if found is None else found
+            old = {one.fingerprint: one for one in every if one.rule == POSTED}
+            changed = merge_posted(old, posted, project, now_ms, self.config.resolve_ms)
+            self._registry.alerts.put(changed.values())
+            self._take_posted(changed)
+        return len(changed)
+
+    def _take_posted(self, changed: Mapping[str, Alert], gone: Collection[str] = ()) -> None:
+        with self._lock:
+            if self._alerts is not None:
+                merged = {**self._alerts.get(POSTED, {}), **changed}
+                self._alerts[POSTED] = {name: one for name, one in merged.items() if name not in gone}
+
+    def _end_posted(self, now_ms: int) -> None:
+        """End the alerts of other programs that nobody repeated; read before which of them other servers stored."""
+        with self._posting:
+            if self._lease is not None and not now_ms <= self._next_posted <= now_ms + _POSTED_MS:
+                since = self._next_posted - _POSTED_MS - MINUTE
+                stored = self._registry.alerts.changed_since(since)
+                own = (self._alerts or {}).get(POSTED, {})
+                newer = {
+                    one.fingerprint: one
+                    for one in stored
+                    if one.rule == POSTED and (one.fingerprint not in own or one.updated > own[one.fingerprint].updated)
+                }
+                self._take_posted(newer)
+                self._next_posted = now_ms + _POSTED_MS
+            over, gone = ended((self._alerts or {}).get(POSTED, {}), now_ms)
+            if over or gone:
+                self._registry.alerts.put(over, gone)
+                self._take_posted({one.fingerprint: one for one in over}, gone)
 
     def _evaluate(self, group: RuleGroup, now_ms: int) -> None:
         answers: dict[Question[Any], Any] = {}
@@ -216,8 +278,9 @@ class Alerting:
                 answers[question] = self._executor.run(question, EVERYTHING)
             return answers[question]
 
-        reader = drive(prefetch(rule.node, now_ms, now_ms, LOOKBACK_MS, None, of_owners=True), answer)
-        found = evaluate(rule.node, reader, np.array([now_ms], np.int64), most=MOST_VALUES).value
+        times = np.array([now_ms], np.int64)
+        reader = drive(prefetch(rule.node, times, LOOKBACK_MS, None, of_owners=True), answer)
+        found = evaluate(rule.node, reader, times, most=MOST_VALUES).value
         if isinstance(found, Scalar):
             return [((), float(found.values[0]))]
         if not isinstance(found, Vector):

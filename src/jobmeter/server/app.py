@@ -129,7 +129,9 @@ def build(
     """
     clock = clock or SystemClock()
     with ExitStack() as opened:
-        opening = opening or Opening(partial(open_store, settings.store_dsn, clock))
+        opening = opening or Opening(
+            partial(open_store, settings.store_dsn, clock, settings.journals, discard=recreate.journals)
+        )
         opened.callback(opening.close)
         registry = open_registry(settings.registry_url, settings.retention)
         opened.callback(registry.close)
@@ -256,17 +258,21 @@ def _lanes() -> Lanes:
 
 
 def _windowed(engine: Store, settings: Settings, clock: Clock) -> Store:
-    """Put a hot window in front of the engine, unless the settings disable it."""
-    seconds, shared = settings.window_seconds, is_shared(settings.store_dsn)
+    """Put a hot window in front of the engine, unless the settings disable it.
+
+    A window that does not learn of other servers is off by default where there may be some.
+    """
+    unaware = is_shared(settings.store_dsn) and engine.sharing is None
+    seconds = settings.window_seconds
     if seconds is None:
-        seconds = 0 if shared else WINDOW_SECONDS
-        if shared:
+        seconds = 0 if unaware else WINDOW_SECONDS
+        if unaware:
             _log.info(
                 "the newest samples are not cached in memory because other servers may write to the same engine; "
                 "if no other server does, set JOBMETER_WINDOW_SECONDS=%d to speed up recent queries",
                 WINDOW_SECONDS,
             )
-    elif seconds and shared:
+    elif seconds and unaware:
         _log.warning(
             "the newest samples are cached in memory: answers lack samples that other servers write to the same engine"
         )

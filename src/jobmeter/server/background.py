@@ -13,7 +13,7 @@ from jobmeter.errors import JobmeterError
 from jobmeter.model.time import MINUTE, SECOND, Clock
 from jobmeter.query.meter import ACCOUNT, QueryCost
 from jobmeter.registry.base import Registry
-from jobmeter.registry.leases import LeaseTable
+from jobmeter.registry.leases import LEASE_MS, RETRY_SECONDS, LeaseTable
 from jobmeter.server.telemetry import Telemetry
 from jobmeter.store.base import Store
 from jobmeter.store.window.store import WindowedStore
@@ -25,11 +25,11 @@ PRUNE_SECONDS = 6 * 3600.0
 FILL_BATCH = 256
 """Series read in one batch. Writers wait during a batch."""
 _FILL_SECONDS, _RETRY_SECONDS, _FILLED_SECONDS = 0.01, 10.0, 3_600.0
+_REFILL_SECONDS = 2.0
+"""Interval in seconds at which a filled window is looked at, where other servers may have come and gone."""
 _BEGIN_SECONDS = 0.25
 """Delay after a start, in seconds. The first queries get the engine to themselves."""
 _LONGEST_INTERVAL = 10.0
-LEASE_MS = 5 * MINUTE
-"""Length of a lease in milliseconds. Longer than the clocks of servers differ."""
 LATE_MS = 15 * MINUTE
 """Age in milliseconds at which an hour is rolled up. Most late samples have arrived by then."""
 
@@ -124,9 +124,9 @@ def pruning(registry: Registry, clock: Clock) -> Work:
 class Leased:
     """Background work that only one server of a shared registry does at a time.
 
-    A round takes a lease and renews it until the round is over. The lease of a server that dies ends after
-    ``LEASE_MS``, by the clocks of the others. A server that cannot reach the registry for that long may still be
-    working when another one begins.
+    A round takes a lease and renews it until the round is over. While another server works, this one tries again every
+    ``RETRY_SECONDS``. A server that cannot reach the registry for the length of a lease may still be working when
+    another one begins.
     """
 
     def __init__(self, work: Work, leases: LeaseTable, clock: Clock, length_ms: int = LEASE_MS) -> None:
@@ -134,35 +134,19 @@ class Leased:
         self.interval = work.interval
         self._work = work
         self._lease = leases.prepare(work.name, clock, length_ms)
-        self._renew_seconds = length_ms / SECOND / 4
 
     def round(self) -> None:
         """Do the work unless another server holds the lease."""
         if not self._lease.take():
+            self.interval = min(self._work.interval, RETRY_SECONDS)
             return
-        over = threading.Event()
-        renewing = threading.Thread(target=self._renew, args=(over,), name=f"jobmeter-{self.name}-lease", daemon=True)
-        renewing.start()
         try:
-            self._work.round()
+            with self._lease.renewed():
+                self._work.round()
         finally:
-            over.set()
-            renewing.join()
+            self.interval = self._work.interval
             with suppress(JobmeterError):  # the lease expires without our help
                 self._lease.release()
-
-    def _renew(self, over: threading.Event) -> None:
-        while not over.wait(self._renew_seconds):
-            try:
-                leased = self._lease.take()
-            except JobmeterError as error:
-                _log.warning("the lease for %s was not renewed: %s", self.name, error.message)
-                continue
-            except Exception:  # noqa: BLE001 - what goes wrong once may go right before the lease is over
-                _log.exception("the lease for %s was not renewed", self.name)
-                continue
-            if not leased:
-                _log.error("another server started %s while this server was still working on it", self.name)
 
 
 class SilenceCheck:
@@ -225,15 +209,17 @@ class Filling:
         self._clock = clock
         self._began = clock.monotonic()
         self._filled = False
+        self._rest_seconds = _FILLED_SECONDS if store.sharing is None else _REFILL_SECONDS
 
     def round(self) -> None:
         """Load the next batch; after a failure, retry later."""
-        if self._filled:
-            return
+        before = self._filled
         self.interval = _RETRY_SECONDS
         self._filled = not self._store.fill(FILL_BATCH)
-        self.interval = _FILLED_SECONDS if self._filled else _FILL_SECONDS
+        self.interval = self._rest_seconds if self._filled else _FILL_SECONDS
         series = len(self._store.window)
-        if self._filled and series:
+        if before and not self._filled:
+            self._began = self._clock.monotonic()
+        elif self._filled and not before and series:
             passed = self._clock.monotonic() - self._began
             _log.info("loaded the newest samples of %d series into memory in %.1f s", series, passed)

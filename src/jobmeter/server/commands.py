@@ -37,6 +37,7 @@ from jobmeter.model.alert import (
     AlertingQuestion,
     AlertsQuestion,
     ExpireSilence,
+    PostAlerts,
     PutSilence,
     RulesQuestion,
 )
@@ -49,11 +50,13 @@ from jobmeter.model.task import DiagnosticTask, NewTask
 from jobmeter.model.time import SECOND
 from jobmeter.query.administration import ShippersQuestion
 from jobmeter.query.alerts import JobAlertsQuestion
+from jobmeter.query.annotations import ChangeTags, DeleteNote, WriteNote
 from jobmeter.query.facts import DiskFacts, DiskQuestion, JobFacts, JobFactsQuestion, NodeFacts, NodeFactsQuestion
 from jobmeter.query.log_pages import FoundLines, LogCursor, LogSearch, next_lines
 from jobmeter.query.permitted import check_scope
 from jobmeter.query.request import HeadQuestion
 from jobmeter.server.alerting import disk_facts
+from jobmeter.server.annotations import change_tags, delete_note, write_note
 from jobmeter.server.services import Services
 from jobmeter.server.silences import (
     alerting_status,
@@ -61,6 +64,7 @@ from jobmeter.server.silences import (
     find_alerts,
     find_job_alerts,
     find_rules,
+    post_alerts,
     put_silence,
 )
 from jobmeter.server.tasks import create_task
@@ -214,6 +218,7 @@ _HANDLERS: Mapping[type, _Handler] = {
     JobAlertsQuestion: find_job_alerts,
     AlertingQuestion: alerting_status,
     RulesQuestion: find_rules,
+    PostAlerts: post_alerts,
     PutSilence: put_silence,
     ExpireSilence: expire_silence,
     DiskQuestion: _disk,
@@ -228,5 +233,8 @@ _HANDLERS: Mapping[type, _Handler] = {
     ShipperQuestion: _shipper,
     DeleteShipper: _shipper,
     DeleteJob: _delete_job,
+    ChangeTags: change_tags,
+    WriteNote: write_note,
+    DeleteNote: delete_note,
 }
 """Handlers of the commands. The executor answers all other questions."""

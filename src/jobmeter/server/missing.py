@@ -26,6 +26,8 @@ class Recreate(msgspec.Struct, frozen=True, kw_only=True):
     """``--new-registry``: drop the jobs, nodes and keys that belong to existing samples."""
     secret: bool = False
     """``--new-secret-key``: invalidate signature secrets of existing keys, and share links."""
+    journals: bool = False
+    """``--discard-journals``: give up samples in journals of other servers that cannot be reached."""
 
 
 def check_complete(settings: Settings, registry: Registry, store: Store, recreate: Recreate) -> None:

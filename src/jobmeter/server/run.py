@@ -22,12 +22,13 @@ def run(
     *,
     new_registry: bool = False,
     new_secret_key: bool = False,
+    discard_journals: bool = False,
     with_link: bool = False,
 ) -> None:
     """Serve until stopped, or until ``idle_exit`` seconds without a request (0: never).
 
     ``announce`` gets a line with the URL when the server listens, and with ``with_link`` a line with a one-time sign-in
-    link for the page. For ``new_registry`` and ``new_secret_key`` see ``jobmeter.server.missing.Recreate``. Raises
+    link for the page. For the other flags see ``jobmeter.server.missing.Recreate``. Raises
     ConfigurationError or UnavailableError when the server cannot start.
     """
     require()
@@ -41,12 +42,12 @@ def run(
         from jobmeter.server.opening import Opening  # noqa: PLC0415 - said above
         from jobmeter.store.registry import opener  # noqa: PLC0415 - said above
 
-        opening = Opening(opener(settings.store_dsn, clock))
+        opening = Opening(opener(settings.store_dsn, clock, settings.journals, discard=discard_journals))
         stack.callback(opening.close)
         from jobmeter.server.missing import Recreate  # noqa: PLC0415 - said above
         from jobmeter.server.serving import Start, serve  # noqa: PLC0415 - said above
 
-        recreate = Recreate(registry=new_registry, secret=new_secret_key)
+        recreate = Recreate(registry=new_registry, secret=new_secret_key, journals=discard_journals)
         start = Start(
             settings=settings,
             clock=clock,

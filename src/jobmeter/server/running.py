@@ -20,7 +20,7 @@ from jobmeter.model.finding import Finding
 from jobmeter.model.job import Job, JobFilter, JobState, JobView
 from jobmeter.model.record import EventRecord, Records
 from jobmeter.model.stacks import STACK_RULES
-from jobmeter.model.time import MINUTE, SECOND, Clock
+from jobmeter.model.time import MINUTE, Clock
 from jobmeter.query.execute import Executor
 from jobmeter.registry.base import Registry
 from jobmeter.server.background import accounted
@@ -53,7 +53,6 @@ SUSPICION_MS = 5 * MINUTE
 _MOST_DOUBLINGS = 8
 _HASTE = 2.0
 """Factor on a round's fair share of jobs: few jobs are spread evenly, and none waits for long."""
-_LEASE_MS = 60 * SECOND
 
 
 class _Watched(msgspec.Struct):
@@ -121,7 +120,7 @@ class RunningJobs:
         self._registry = registry
         self._thresholds = thresholds
         self._clock = clock
-        self._lease = registry.leases.prepare(self.name, clock, _LEASE_MS) if shared else None
+        self._lease = registry.leases.prepare(self.name, clock) if shared else None
         self._task_seconds = task_seconds
         self._lock = threading.Lock()
         self._jobs: dict[JobKey, _Watched] = {}
@@ -136,14 +135,20 @@ class RunningJobs:
 
     def round(self) -> None:
         """Evaluate the due jobs within the round's time limit."""
-        began = self._clock.monotonic()
-        is_over = self._budget(began)
-        if self._lease is not None and not self._lease.take():
+        if self._lease is None:
+            self._evaluate_due()
+        elif self._lease.take():
+            with self._lease.renewed():
+                self._evaluate_due()
+        else:
             with self._lock:
                 self._jobs.clear()  # another server maintains the open findings
                 self._queue.clear()
             self._listed = float("-inf")
-            return
+
+    def _evaluate_due(self) -> None:
+        began = self._clock.monotonic()
+        is_over = self._budget(began)
         if began - self._listed >= LIST_SECONDS:
             self._list(began)
         share = int(_HASTE * len(self._jobs) * INTERVAL_SECONDS / EVERY_SECONDS)

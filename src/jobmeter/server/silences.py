@@ -21,6 +21,7 @@ from jobmeter.model.alert import (
     ExpireSilence,
     JobAlert,
     JobAlerts,
+    PostAlerts,
     PutSilence,
     RuleGroupStatus,
     RulesQuestion,
@@ -82,6 +83,11 @@ def _open_alerts(services: Services) -> list[Alert]:
 def _muted(services: Services, alerts: Sequence[Alert]) -> AlertPage:
     silences = services.executor.run(SilencesQuestion(), EVERYTHING)
     return muted(alerts, silences, services.alerting.config.inhibitions, services.clock.now_ms())
+
+
+def post_alerts(services: Services, question: PostAlerts, _: Principal, scope: Scope) -> int:
+    """Store alerts of another program. Raises InvalidRequestError, LimitExceededError."""
+    return services.alerting.post(question.alerts, None if scope.projects is None else next(iter(scope.projects)))
 
 
 def find_rules(services: Services, _: RulesQuestion, __: Principal, scope: Scope) -> Sequence[RuleGroupStatus]:

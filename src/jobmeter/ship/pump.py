@@ -21,9 +21,7 @@ from jobmeter.store.base import Store
 
 _log = logging.getLogger("jobmeter.ship")
 IDLE_SECONDS = 1.0
-LEASE_MS = 20 * SECOND
-"""Length of a lease. After a server's death no other server takes over for this long."""
-LEASE_CHECK_SECONDS = 5.0
+LEASE_CHECK_SECONDS = 4.0
 """Interval in seconds at which a server tries to take a lease, and renews its own."""
 FIRST_SECONDS, LONGEST_SECONDS = 0.5, 60.0
 """First and longest pause in seconds between two attempts; the pause doubles each time."""
@@ -62,7 +60,7 @@ class Pump:
         self._registry = registry
         self._clock = clock
         self._random = random
-        self._lease = registry.leases.prepare(f"ship-{shipper.id}", clock, LEASE_MS)
+        self._lease = registry.leases.prepare(f"ship-{shipper.id}", clock)
         self._renewed: float | None = None
         self._failed = 0
         self._gap: _Gap | None = None
@@ -97,7 +95,8 @@ class Pump:
         if not rows:
             self._beat()
             return IDLE_SECONDS
-        return self._deliver(rows, self._sink)
+        with self._lease.renewed():
+            return self._deliver(rows, self._sink)
 
     def close(self) -> None:
         """Close the sink and release the lease."""

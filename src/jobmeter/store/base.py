@@ -346,8 +346,25 @@ class SampleStore(Protocol):
         ...
 
 
+class EngineUse(Protocol):
+    """Tells whether other servers use the same engine, where that changes while it is open."""
+
+    def watch(self, changed: Callable[[bool], None]) -> None:
+        """Call a function with True while no other server uses the engine, now and after each change.
+
+        When other servers come it is called before they may read or write; when they are gone, after that. It must not
+        append samples.
+        """
+        ...
+
+
 class StoreAdministration(Protocol):
     """The care of all stored data. Every method may be called from any thread."""
+
+    @property
+    def sharing(self) -> EngineUse | None:
+        """The use of the engine by other servers; None where that never changes."""
+        ...
 
     def delete_job(self, job: int) -> None:
         """Delete every sample, roll-up, series, log line and span of a job key."""

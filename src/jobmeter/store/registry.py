@@ -2,22 +2,24 @@
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 from jobmeter.errors import ConfigurationError
 from jobmeter.model.time import Clock
 from jobmeter.store.base import Store
 
 
-def open_store(dsn: str, clock: Clock) -> Store:
+def open_store(dsn: str, clock: Clock, journals: Path | None = None, *, discard: bool = False) -> Store:
     """Open the engine of a DSN, and update its schema to this program.
 
     ``chdb://PATH`` is embedded, ``clickhousedb://USER:PASSWORD@HOST:PORT/DATABASE[?cluster=NAME]`` a server.
+    ``journals`` is the folder for the journal of a server; ``discard`` gives up unreachable journals of others.
     Raises ConfigurationError for anything else, UnavailableError if the engine cannot be opened.
     """
-    return opener(dsn, clock)()
+    return opener(dsn, clock, journals, discard=discard)()
 
 
-def opener(dsn: str, clock: Clock) -> Callable[[], Store]:
+def opener(dsn: str, clock: Clock, journals: Path | None = None, *, discard: bool = False) -> Callable[[], Store]:
     """Return the function that opens the engine of a DSN, after loading the engine's modules; see ``open_store``.
 
     So a thread may open the engine while another one loads modules: loading modules in two threads can deadlock. Raises
@@ -25,7 +27,7 @@ def opener(dsn: str, clock: Clock) -> Callable[[], Store]:
     """
     scheme = dsn.partition("://")[0]
     if scheme in {"chdb", "clickhousedb"}:
-        return _clickhouse(dsn, clock)
+        return _clickhouse(dsn, clock, journals, discard=discard)
     raise ConfigurationError(
         f"there is no store {scheme!r}: use chdb://PATH or clickhousedb://USER:PASSWORD@HOST:PORT/DATABASE"
     )
@@ -36,7 +38,7 @@ def is_shared(dsn: str) -> bool:
     return dsn.partition("://")[0] == "clickhousedb"
 
 
-def _clickhouse(dsn: str, clock: Clock) -> Callable[[], Store]:
+def _clickhouse(dsn: str, clock: Clock, journals: Path | None, *, discard: bool) -> Callable[[], Store]:
     from jobmeter.store.clickhouse import ClickHouseStore, parse_dsn
 
-    return partial(ClickHouseStore, parse_dsn(dsn), clock)
+    return partial(ClickHouseStore, parse_dsn(dsn), clock, journals, discard=discard)

@@ -19,6 +19,9 @@ _KINDS = ("=", "!=", "=~", "!~")
 _SIX_BYTES = (1 << 35, 1 << 42)
 """Times whose varint has six bytes: those from 1971 to 2109."""
 _QUERY, _START, _END, _MATCHER = 0x0A, 0x08, 0x10, 0x1A
+_FORM, _FORMS = 0x10, 0x12
+"""Fields of the accepted forms of an answer, one by one and packed."""
+_SAMPLES, _CHUNKS = 0, 1
 _KIND, _NAME, _VALUE = 0x08, 0x12, 0x1A
 _SAMPLE = np.dtype([("head", "u1", 3), ("value", "<f8"), ("tag", "u1"), ("time", "u1", 6)])
 _HEAD = (0x12, 0x10, 0x09)
@@ -33,12 +36,30 @@ class ReadQuery(msgspec.Struct, frozen=True):
     matchers: tuple[tuple[str, str, str], ...]
 
 
-def decode(data: bytes) -> list[ReadQuery]:
-    """Return the queries of a ``prometheus.ReadRequest``. Raises InvalidRequestError."""
-    queries = [_query(data, at, end) for tag, _, at, end in fields(data, 0, len(data)) if tag == _QUERY]
-    if len(queries) > MOST_QUERIES:
-        raise LimitExceededError(f"a request may have {MOST_QUERIES} queries, this one has {len(queries)}", "query")
-    return queries
+class ReadRequest(msgspec.Struct, frozen=True):
+    """Queries. ``streamed``: the client prefers frames of chunks to one message with samples."""
+
+    queries: list[ReadQuery]
+    streamed: bool
+
+
+def decode(data: bytes) -> ReadRequest:
+    """Decode a ``prometheus.ReadRequest``. Raises InvalidRequestError."""
+    queries: list[ReadQuery] = []
+    forms: list[int] = []
+    for tag, begin, at, end in fields(data, 0, len(data)):
+        if tag == _QUERY:
+            queries.append(_query(data, at, end))
+            if len(queries) > MOST_QUERIES:
+                raise LimitExceededError(f"a request may have {MOST_QUERIES} queries", "query")
+        elif tag == _FORM:
+            forms.append(_number(data, begin, end))
+        elif tag == _FORMS:
+            forms += data[at:end]
+    known = [form for form in forms if form in {_SAMPLES, _CHUNKS}]
+    if forms and not known:
+        raise InvalidRequestError("the client accepts neither samples nor XOR chunks in a stream", "query")
+    return ReadRequest(queries, streamed=known[:1] == [_CHUNKS])
 
 
 def _query(data: bytes, at: int, end: int) -> ReadQuery:
@@ -75,17 +96,28 @@ def _number(data: bytes, begin: int, end: int) -> int:
     return value - 2**64 if value >= 2**63 else value
 
 
-def _part(number: int, data: bytes) -> bytes:
+def number_part(number: int, value: int) -> bytes:
+    """Return a field with a number; one of 0 is left out."""
+    return encode_varint(number << 3) + encode_varint(value) if value else b""
+
+
+def message_part(number: int, data: bytes) -> bytes:
+    """Return a field with bytes."""
     return encode_varint(number << 3 | BYTES) + encode_varint(len(data)) + data
 
 
 def encode_series(labels: Sequence[tuple[str, str]], times: Int64s, values: Float64s) -> bytes:
     """Return a ``TimeSeries``."""
-    pairs = (_part(1, _part(1, name.encode()) + _part(2, value.encode())) for name, value in labels)
-    return b"".join(pairs) + _samples(times, values)
+    return encode_labels(labels) + _encode_samples(times, values)
 
 
-def _samples(times: Int64s, values: Float64s) -> bytes:
+def encode_labels(labels: Sequence[tuple[str, str]]) -> bytes:
+    """Return labels as the first field of a series."""
+    pairs = (message_part(1, name.encode()) + message_part(2, value.encode()) for name, value in labels)
+    return b"".join(message_part(1, pair) for pair in pairs)
+
+
+def _encode_samples(times: Int64s, values: Float64s) -> bytes:
     if len(times) and _SIX_BYTES[0] <= times.min() and times.max() < _SIX_BYTES[1]:
         rows = np.empty(len(times), _SAMPLE)
         rows["head"], rows["value"], rows["tag"] = _HEAD, values, _TIME_TAG
@@ -93,14 +125,14 @@ def _samples(times: Int64s, values: Float64s) -> bytes:
         rows["time"] = (shifted & 0x7F) | np.array([0x80] * 5 + [0])
         return rows.tobytes()
     return b"".join(
-        _part(2, b"\x09" + struct.pack("<d", value) + b"\x10" + encode_varint(time))
+        message_part(2, b"\x09" + struct.pack("<d", value) + b"\x10" + encode_varint(time))
         for time, value in zip(times.tolist(), values.tolist(), strict=True)
     )
 
 
 def encode(results: Sequence[Sequence[bytes]]) -> bytes:
     """Return a ``prometheus.ReadResponse`` of encoded series for each query, compressed."""
-    body = b"".join(_part(1, b"".join(_part(1, one) for one in series)) for series in results)
+    body = b"".join(message_part(1, b"".join(message_part(1, one) for one in series)) for series in results)
     import pyarrow as pa  # noqa: PLC0415 - 30 MiB, for servers that nobody asks in this form
 
     return bytes(pa.compress(body, codec="snappy", asbytes=True))

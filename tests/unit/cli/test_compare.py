@@ -2,10 +2,13 @@
 
 import json
 
+import msgspec
 import pytest
 from tests.unit.cli.test_jobs import SUMMARY
 
 from jobmeter.cli.compare import change
+from jobmeter.model.comparison import compare_settings
+from jobmeter.model.job import Job
 
 JOB = {"name": "train", "project": "p", "state": "Succeeded", "start": 1_790_000_000_000, "recorded": True}
 COMPARISON = {
@@ -54,7 +57,7 @@ def test_json_has_the_explanation_too(server, run):
     server.on("/compare", COMPARISON)
     server.on("/compare/causes", [DIFFERENCE])
     found = json.loads(run("compare", "a", "b", "--json").stdout)
-    assert set(found) == {"jobs", "step", "lines", "differences"}
+    assert set(found) == {"jobs", "step", "lines", "settings", "differences"}
     (difference,) = found["differences"]
     assert {name: difference[name] for name in DIFFERENCE if name != "parts"} == {
         name: value for name, value in DIFFERENCE.items() if name != "parts"
@@ -81,7 +84,9 @@ def test_settings_that_differ_and_differences_of_usage_are_shown(server, run):
         {"summary": SUMMARY, "job": {"id": "a", **JOB, "user": "lin", "type": "PyTorchJob", "command": "train [b]"}},
         {"job": job, "summary": {**SUMMARY, "metrics": metrics}},
     ]
-    server.on("/compare", {**COMPARISON, "jobs": compared})
+    records = [msgspec.convert(one["job"], Job) for one in compared]
+    settings = [msgspec.to_builtins(one) for one in compare_settings(records)]
+    server.on("/compare", {**COMPARISON, "jobs": compared, "settings": settings})
     text = run("compare", "a", "b").stdout
     assert "command differs\n  A  train [b]\n  B  train [b] --lr 0.2\n" in text
     assert "label team differs\n  A  -\n  B  x\n" in text
@@ -89,6 +94,32 @@ def test_settings_that_differ_and_differences_of_usage_are_shown(server, run):
     assert "equal settings: type, user, project" in text
     rows = {line[:18].strip(): line.split()[-1] for line in text.splitlines() if line.startswith(("cpu", "mem"))}
     assert (rows["cpu.usage mean"], rows["cpu.usage peak"], rows["memory.usage mean"]) == ("+25%", "0%", "5.0")
+
+
+def test_the_findings_of_each_job_are_shown_and_usage_of_one_device_on_request(server, run):
+    found = {
+        "id": "b",
+        "project": "p",
+        "severity": "critical",
+        "count": 2,
+        "rules": ["xid", "oom"],
+        "sentence": "XID 79",
+    }
+    metric = {"metric": "gpu.power", "unit": "W", "job_mean": 800, "job_max": 900, "mean": 100, "max": 120}
+    compared = [
+        {"job": {"id": name, **JOB}, "summary": {**SUMMARY, "metrics": [metric]}, "findings": findings}
+        for name, findings in (("a", None), ("b", found))
+    ]
+    server.on("/compare", {**COMPARISON, "jobs": compared})
+    text = run("compare", "a", "b").stdout
+    assert "findings\n  A  none\n  B  critical: XID 79 (+1) (xid, oom)\n" in text
+    assert "800 W" in text
+    assert "per" not in server.asked[0].parameters
+    text = run("compare", "a", "b", "--per", "device").stdout
+    assert "used per device" in text
+    assert "100 W" in text
+    assert "800 W" not in text
+    assert [one.parameters["per"] for one in server.asked if "per" in one.parameters] == [["device"]]
 
 
 @pytest.mark.parametrize(

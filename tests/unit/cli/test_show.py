@@ -57,7 +57,7 @@ def test_nothing_in_it_acts_on_the_terminal(server, run):
 def test_json_is_one_object_with_every_part(server, run):
     server.on("/jobs/b", DETAIL)
     found = json.loads(run("show", "b", "--json").stdout)
-    parts = {"job", "replicas", "allocations", "devices", "nodes", "summary", "quality", "phases"}
+    parts = {"job", "replicas", "allocations", "devices", "nodes", "summary", "quality", "phases", "annotations"}
     assert set(found) == parts
 
     assert found["quality"] is None

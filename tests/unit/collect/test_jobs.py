@@ -17,7 +17,7 @@ from jobmeter.collect.discover.classify import NodeClassifier
 from jobmeter.collect.discover.table import ProcessTable
 from jobmeter.collect.jobs import JobsCollector
 from jobmeter.collect.process.count import Ended
-from jobmeter.collect.process.stat import Key
+from jobmeter.collect.process.stat import Key, ProcessIo
 from jobmeter.testing.collector import NOW_MS, CollectorContract
 
 PLACE = NodeIdentity("n1")
@@ -100,6 +100,8 @@ def test_figures_from_processes_alone(plain):
         "memory.limit": 24684096 * 1024,
         "disk.read": 11,
         "disk.write": 22,
+        "io.read": 18,
+        "io.write": 18,
         "process.count": 2,
         "thread.count": 5,
     }
@@ -336,7 +338,7 @@ def test_a_replica_is_reported_once_more_when_its_last_process_was_waited_for(pl
     plain.look()
     plain.end(100)
     owner = Owner("j", "worker-0")
-    plain.collector.ended(Ended(Key(100, 1000), owner, 1.2345, 8e6, (7.0, 8.0)))
+    plain.collector.ended(Ended(Key(100, 1000), owner, 1.2345, 8e6, ProcessIo(7.0, 8.0, 9.0, 10.0)))
     values = plain.look()
     assert values["cpu.time", "j", "worker-0"] == 1.2345
     assert values["disk.write", "j", "worker-0"] == 8

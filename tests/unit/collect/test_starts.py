@@ -17,7 +17,7 @@ from jobmeter.collect.discover.table import ProcessTable
 from jobmeter.collect.incidents import IncidentWatch
 from jobmeter.collect.jobs import JobsCollector
 from jobmeter.collect.process.count import Ended
-from jobmeter.collect.process.stat import Key
+from jobmeter.collect.process.stat import Key, ProcessIo
 from jobmeter.collect.starts import COUNTERS, Starts
 from jobmeter.model.catalog import find
 from jobmeter.model.catalog.metric import Kind
@@ -75,6 +75,8 @@ def test_a_replica_started_between_two_scans_was_zero_at_its_start(node):
         ("cpu.time", 0.0),
         ("disk.read", 0.0),
         ("disk.write", 0.0),
+        ("io.read", 0.0),
+        ("io.write", 0.0),
     }
     assert samples[: len(zeros)] == zeros, "a zero comes before what was read"
     assert node.points(13_000) == [(13_000, 0.5)]
@@ -144,7 +146,7 @@ def test_a_copy_of_its_parent_at_the_first_look_has_one(node):
 
 def test_a_command_that_ended_before_the_first_look_has_one(node):
     node.at = 10_600
-    node.collector.ended(Ended(Key(100, 1_009), Owner("j", "worker-0"), 0.5, 1e6, (10.0, 20.0)))
+    node.collector.ended(Ended(Key(100, 1_009), Owner("j", "worker-0"), 0.5, 1e6, ProcessIo(10.0, 20.0, 30.0, 40.0)))
     assert node.points(10_600) == [(10_100, 0.0), (10_600, 0.5)]
 
 

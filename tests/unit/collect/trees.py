@@ -104,8 +104,9 @@ V1 = {
     f"sys/fs/cgroup/memory/{_SLURM_STEP}/task_0/memory.limit_in_bytes": _UNLIMITED,
     f"sys/fs/cgroup/memory/{_SLURM_STEP}/task_0/memory.stat": (
         "cache 40960000\nrss 60000000\ninactive_file 100\nhierarchical_memory_limit 314572800\n"
-        "total_cache 40960000\ntotal_inactive_file 20971520\n"
+        "total_cache 40960000\ntotal_rss 60000000\ntotal_inactive_file 20971520\n"
     ),
+    f"sys/fs/cgroup/memory/{_SLURM_STEP}/task_0/memory.failcnt": "6\n",
     f"sys/fs/cgroup/memory/{_SLURM_STEP}/task_0/memory.oom_control": ("oom_kill_disable 0\nunder_oom 0\noom_kill 1\n"),
     f"sys/fs/cgroup/memory/{_SLURM_STEP}/memory.limit_in_bytes": "314572800\n",
     "sys/fs/cgroup/memory/slurm_n1/uid_65534/job_21/memory.limit_in_bytes": "314572800\n",
@@ -120,6 +121,9 @@ V1 = {
     "sys/fs/cgroup/cpu/batch/inner/cpu.stat": "nr_periods 40\nnr_throttled 12\nthrottled_time 3500000000\n",
     "sys/fs/cgroup/blkio/batch/inner/blkio.throttle.io_service_bytes_recursive": (
         "254:0 Read 4096\n254:0 Write 8192\n254:0 Total 12288\n7:0 Read 1\nTotal 12289\n"
+    ),
+    "sys/fs/cgroup/blkio/batch/inner/blkio.throttle.io_serviced_recursive": (
+        "254:0 Read 3\n254:0 Write 5\n254:0 Total 8\n7:0 Read 1\nTotal 9\n"
     ),
 }
 

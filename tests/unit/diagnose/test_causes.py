@@ -2,11 +2,14 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from jobmeter.diagnose.examine import examine
 from jobmeter.diagnose.lives import deaths
 from jobmeter.diagnose.thresholds import load
 from jobmeter.examples.faults.build import START, Made, batch
+from jobmeter.examples.faults.wordings import CHATTER, UNCAUGHT, draw_line
 from jobmeter.model.event import Level
 from jobmeter.model.finding import FindingRole, Severity
 from jobmeter.model.job import JobState
@@ -326,3 +329,42 @@ def test_the_rank_before_any_other_line_is_passed_over_too(mark):
     job = made(replicas=1)
     job.fail("worker-0", 2, f"{mark}Usage: train [OPTIONS]", f"{mark}Error: No such option: --rate")
     assert root(job).rule == "config_error"
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_an_uncaught_error_of_any_language_is_named_among_other_lines(seed):
+    random = np.random.default_rng(seed)
+    code, lines = UNCAUGHT[random.integers(len(UNCAUGHT))]
+    chatter = [draw_line(random, str(one)) for one in random.choice(CHATTER, int(random.integers(30)))]
+    before = UNCAUGHT[random.integers(len(UNCAUGHT))][1] if random.random() < 0.3 else ()
+    prefix = f"[rank{random.integers(8)}]: " if random.random() < 0.3 else ""
+    job = made(replicas=1)
+    job.fail("worker-0", code, *before, *chatter, *(prefix + line for line in lines))
+    one = root(job)
+    assert one.rule == "uncaught_error"
+    assert any(line.strip() in one.evidence[0].text for line in lines if line.strip())
+
+
+def test_the_message_of_an_uncaught_error_is_in_the_sentence():
+    job = made(replicas=1)
+    job.fail("worker-0", 134, "terminate called after throwing an instance of 'std::runtime_error'", "  what():  bad 7")
+    assert root(job).sentence.endswith(
+        "terminate called after throwing an instance of 'std::runtime_error' what():  bad 7"
+    )
+
+
+@pytest.mark.parametrize("code", [137, 143])
+def test_an_error_of_a_thread_long_before_a_kill_is_not_its_cause(code):
+    job = made(replicas=1)
+    job.fail("worker-0", code, 'Exception in thread "pool-1" java.lang.IllegalStateException: closed')
+    assert root(job).rule == "killed"
+
+
+def test_a_collective_that_ends_a_process_through_an_exception_stays_a_consequence():
+    job = made(replicas=2)
+    job.fail("worker-0", 1, TRACE, " x", "ValueError: bad", early=9_000)
+    what = "  what():  [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(OpType=ALLREDUCE)"
+    job.fail("worker-1", 134, "terminate called after throwing an instance of 'c10::DistBackendError'", what)
+    first, *rest = found(job)
+    assert (first.rule, first.subject.name) == ("python_exception", "worker-0")
+    assert {one.rule for one in rest} == {"nccl_timeout"}

@@ -17,8 +17,9 @@ from jobmeter.promql.reads import reads
 class Prefetched:
     """The samples of each selector in the ranges that were named before, and no others."""
 
-    def __init__(self, memory: Memory, query: str, start: int, end: int) -> None:
-        self.samples = {one: memory.read(one, low, high) for one, low, high in reads(parse(query), start, end)}
+    def __init__(self, memory: Memory, query: str, start: int, end: int, step: int) -> None:
+        found = reads(parse(query), np.arange(start, end + 1, step, dtype=np.int64))
+        self.samples = {one.selector: memory.read(one.selector, one.start_ms, one.end_ms) for one in found}
 
     def read(self, selector, _start, _end):
         return self.samples[selector]
@@ -39,7 +40,7 @@ def test_the_samples_that_are_read_suffice(seed):
             parse(query)
             asked += 1
             whole = ours(memory, query, start, end, step)
-            limited = ours(Prefetched(memory, query, start, end), query, start, end, step)
+            limited = ours(Prefetched(memory, query, start, end, step), query, start, end, step)
             assert difference(whole, limited) == "", query
     assert asked > 40
 

@@ -13,6 +13,7 @@ from jobmeter.access.policy import Policies, read_document
 from jobmeter.access.principal import Scope
 from jobmeter.errors import JobmeterError
 from jobmeter.model.alert import Silence, SilencesQuestion
+from jobmeter.model.annotation import JobNote, JobTag
 from jobmeter.model.batch import SampleBatch
 from jobmeter.model.event import FINDING, EventFilter, Level
 from jobmeter.model.job import JobFilter, JobState, ProjectsQuestion, SizesQuestion, StateCountsQuestion
@@ -26,6 +27,7 @@ from jobmeter.model.task import DiagnosticTask, TaskFilter, TaskState, TaskType
 from jobmeter.model.time import HOUR, MINUTE, TimeRange
 from jobmeter.model.trace_filter import SpanFilter, TraceFilter
 from jobmeter.query.administration import DamageQuestion
+from jobmeter.query.annotations import AnnotationsQuestion, TagsQuestion
 from jobmeter.query.execute import Executor
 from jobmeter.query.facts import JobFactsQuestion, NodeFactsQuestion
 from jobmeter.query.findings import FindingListQuestion
@@ -61,6 +63,7 @@ from jobmeter.query.request import (
     NodeRecordsQuestion,
     NodeRef,
 )
+from jobmeter.query.rollups import RollupsQuestion
 from jobmeter.query.sampled import SampledQuestion
 from jobmeter.query.series import BucketsQuestion, LastQuestion, NamesQuestion, SamplesQuestion, SeriesQuestion
 from jobmeter.query.summary import SummaryQuestion
@@ -174,6 +177,8 @@ def add(world: World, project: str, job: str) -> None:
             end=NOW,
         )
     )
+    world.registry.annotations.change_tags(project, job, [JobTag(tag=f"tag of {job}", by=secret)], [])
+    world.registry.annotations.add_note(project, job, JobNote(id=secret, text=secret))
     world.registry.alerts.put_silence(
         Silence(id=secret, project=project, matchers=(), start=NOW, end=NOW, author="", comment=secret, updated=NOW)
     )
@@ -217,6 +222,7 @@ def questions() -> list[Question[Any]]:
         *(StateCountsQuestion(jobs=JobFilter()), FindingListQuestion()),
         JobViewsQuestion((("p", "secret"), ("q", "open"), ("p", "open")), SPAN),
         FindingsQuestion((("p", "secret"), ("q", "open"), ("p", "open"))),
+        TagsQuestion((("p", "secret"), ("q", "open"), ("p", "open"))),
         *(JobFactsQuestion(since_ms=0, findings=True), NodeFactsQuestion(since_ms=0)),
         *(FleetQuestion(), NodesQuestion(), NodeFaultsQuestion(), ResourceGroupsQuestion()),
         *(kind(group=group, range=SPAN) for kind in (GroupQuestion, CapacityQuestion, GroupNodesQuestion)),
@@ -239,11 +245,13 @@ def questions() -> list[Question[Any]]:
                 for kind in (HeadQuestion, JobQuestion, MeasuredNamesQuestion, SummaryQuestion, LatestQuestion)
             ),
             *(kind(ref) for kind in (QualityQuestion, IdleQuestion, PhasesQuestion, DamageQuestion)),
+            AnnotationsQuestion(ref),
             *(RunQuestion(ref, ("gpu.utilization",)), ReportedQuestion(ref=ref, range=SPAN)),
             ReadingsQuestion(ref=ref, metrics=("gpu.utilization",), range=SPAN),
             *(metrics, EncodedQuestion(metrics, "form"), SampledQuestion(metrics), log, LogLinesQuestion(log)),
             *(SamplesQuestion(series=series, range=SPAN), LastQuestion(series=series)),
             BucketsQuestion(series=series, range=SPAN, step_ms=HOUR),
+            RollupsQuestion(series=series, range=SPAN, cuts=(SPAN.start_ms,), growth=True),
         ]
         node = NodeRef(f"{project}-node")
         found += [NodeRecordsQuestion(node), LatestQuestion(node, by=By.DEVICE), LogQuestion(ref=node)]

@@ -3,8 +3,13 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+from tests.fakes import SetClock
+
 from jobmeter.model.retention import Retention
+from jobmeter.model.time import HOUR
 from jobmeter.registry.base import Registry
+from jobmeter.registry.database import POSTGRESQL
 from jobmeter.registry.open import open_registry
 
 
@@ -25,6 +30,19 @@ def test_a_lease_that_is_given_back_is_free_at_once(registry: Registry) -> None:
     registry.leases.release("roll-up", "a")
     registry.leases.release("roll-up", "a")
     assert registry.leases.take("roll-up", "b", 150, 250)
+
+
+def test_the_clocks_of_servers_may_differ_beside_postgresql(registry: Registry) -> None:
+    if registry.database.kind != POSTGRESQL:
+        pytest.skip("SQLite has one server")
+    behind, ahead = SetClock(), SetClock()
+    ahead.time_ms += HOUR
+    first, second = (registry.leases.prepare("roll-up", clock) for clock in (behind, ahead))
+    assert first.take()
+    assert not second.take()
+    behind.time_ms += 2 * HOUR
+    assert first.take()
+    assert not second.take()
 
 
 def test_of_servers_that_try_at_once_one_gets_it(url: str) -> None:

@@ -69,6 +69,17 @@ def test_a_job_of_this_process_alone_stays_in_memory(tmp_path: Path) -> None:
     registry.close()
 
 
+def test_a_new_job_of_another_process_is_found_at_once(postgresql_url: str, monkeypatch) -> None:
+    monkeypatch.setattr(memory, "SHARED_SECONDS", 3_600.0)
+    ours, theirs = (open_registry(postgresql_url, Retention()) for _ in range(2))
+    assert not ours.job(None, "job", NOW)
+    assert not ours.job_head(None, "job", NOW)
+    theirs.observe([OBSERVED], NOW)
+    assert one(ours, NOW).job.id == "job"
+    ours.close()
+    theirs.close()
+
+
 def test_what_another_process_writes_is_read_once_the_cache_expires(url: str, monkeypatch) -> None:
     monkeypatch.setattr(memory, "SHARED_SECONDS", 0.0)
     monkeypatch.setattr(memory, "ALONE_SECONDS", 0.0)

@@ -14,7 +14,7 @@ from jobmeter.alerts.rules import load_rules
 from jobmeter.model.alert import Message
 from jobmeter.model.event import Event, EventSource, Level
 from jobmeter.model.series import Series
-from jobmeter.model.time import HOUR, MINUTE, SECOND
+from jobmeter.model.time import HOUR, MINUTE, SECOND, iso
 from jobmeter.server import alert_delivery
 from jobmeter.server.alert_delivery import AlertDelivery
 from jobmeter.server.alerting import Alerting
@@ -387,3 +387,90 @@ def test_a_server_that_lost_its_lease_for_a_time_reads_the_states_again(tmp_path
     (loaded,) = [found for found in one.alerts() if found.name == "Loaded"]
     assert loaded.fired == first.clock.now_ms() - 61 * SECOND
     first.application.close()
+
+
+def post(server, *alerts, key=None):
+    headers = {"Authorization": f"Bearer {(key or server.admin).token}", "Content-Type": "application/json"}
+    return server.raw("POST", "/api/v2/alerts", json.dumps(alerts).encode(), headers=headers)
+
+
+def active(server, key=None):
+    return {one["labels"]["alertname"]: one for one in get(server, "/api/v2/alerts", key)}
+
+
+def named(name, **labels):
+    return {"labels": {"alertname": name, **labels}}
+
+
+def test_posted_alerts_fire_end_and_are_reported(server):
+    server.application.services.alerting.round()
+    now = server.clock.now_ms()
+    lasting = {**named("Lasting"), "endsAt": iso(now + HOUR), "startsAt": iso(now - HOUR)}
+    zero = {**named("Short"), "startsAt": "0001-01-01T00:00:00.000Z", "endsAt": "0001-01-01T00:00:00.000Z"}
+    assert post(server, lasting, zero, {**named("Over"), "endsAt": iso(now - 1)}).status == 200
+    found = active(server)
+    assert set(found) == {"Lasting", "Short"}
+    assert found["Lasting"]["startsAt"] == iso(now - HOUR)
+    assert found["Lasting"]["endsAt"] == iso(now + HOUR)
+    assert found["Short"]["endsAt"] == iso(now + 5 * MINUTE)
+    forward(server, 4 * 60)
+    assert "Short" in active(server)
+    assert post(server, named("Short")).status == 200, "repeated, so that it lasts"
+    forward(server, 4 * 60)
+    assert "Short" in active(server)
+    forward(server, 61)
+    assert set(active(server)) == {"Lasting"}
+    assert post(server, {**named("Lasting"), "endsAt": iso(server.clock.now_ms())}).status == 200
+    forward(server, 1)
+    assert active(server) == {}
+    forward(server, 16 * 60)
+    assert [one for one in server.application.services.registry.alerts.all() if one.rule == "posted"] == []
+
+
+def test_posted_alerts_belong_to_the_project_of_the_key_and_survive_a_restart(tmp_path):
+    first = start(tmp_path)
+    lab = first.key("writer", "lab")
+    forward(first, 1)
+    assert post(first, named("Own", project="other", job_id="j"), key=lab).status == 200
+    assert post(first, named("Named", project="other")).status == 200
+    assert active(first, lab)["Own"]["labels"] == {
+        "alertname": "Own", "exported_project": "other", "job_id": "j", "project": "lab",
+    }  # fmt: skip
+    assert set(active(first, lab)) == {"Own"}
+    assert set(active(first)) == {"Own", "Named"}
+    assert post(first, named("Own"), key=first.key("reader", "lab")).status == 403
+    first.application.close()
+    second = start(tmp_path)
+    second.clock.time_ms = first.clock.now_ms()
+    forward(second, 1)
+    assert set(active(second)) == {"Own", "Named"}
+    second.application.close()
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"labels": {}},
+        {"labels": {"a": ""}},
+        {"labels": {"a b": "c"}},
+        {"labels": {"a": "x" * 2_001}},
+        {"labels": {f"a{number}": "c" for number in range(33)}},
+        {"labels": {"a": "b"}, "generatorURL": "javascript:alert(1)"},
+        {"labels": {"a": "b"}, "endsAt": "yesterday"},
+        {"labels": {"a": "b"}, "startsAt": "2026-01-02T00:00:00Z", "endsAt": "2026-01-01T00:00:00Z"},
+        {"annotations": {}},
+    ],
+)
+def test_posted_alerts_that_are_not_valid_are_refused(server, bad):
+    assert post(server, named("Good"), bad).status == 400
+    assert active(server) == {}, "all or none"
+
+
+def test_posted_alerts_have_a_limit(server):
+    forward(server, 1)
+    for part in range(2):
+        some = [named("Many", project="p", number=str(500 * part + number)) for number in range(500)]
+        assert post(server, *some).status == 200
+    assert post(server, named("Many", project="p", number="x")).status == 413
+    assert post(server, named("Many", project="p", number="1")).status == 200, "a known alert is repeated"
+    assert post(server, named("Many", project="q")).status == 200

@@ -22,7 +22,7 @@ class _Store(WindowedStore):
 
 
 def test_it_goes_on_at_once_while_something_is_left_and_then_rests():
-    filling = Filling(_Store([True, True, False]), SetClock())
+    filling = Filling(_Store([True, True, False, False]), SetClock())
     waits = []
     for _ in range(4):
         waits.append(filling.interval)

@@ -48,6 +48,31 @@ def test_courses_begin_in_the_step_of_the_start(stored, step):
     assert {line["job"] for line in reply["lines"]} == {"a", "b"}
 
 
+def test_settings_and_findings_of_each_job_are_in_the_answer(stored):
+    jobs = [{"job_id": "a", "command": "train --lr 1", "labels": {"seed": "1"}}, {"job_id": "b", "command": "train"}]
+    finding = {"job": "b", "reason": "Finding", "level": "error", "time": NOW, "message": "xid (job b): XID 79"}
+    assert stored.ingest(records({"jobs": jobs, "events": [finding]})).status == 200
+    reply = stored.call("GET", "/compare?job=b&job=a").json()
+    assert reply["settings"] == [
+        {"name": "project", "texts": ["default", "default"], "equal": True},
+        {"name": "command", "texts": ["train", "train --lr 1"], "equal": False},
+        {"name": "label seed", "texts": ["", "1"], "equal": False},
+    ]
+    assert [one["findings"] and one["findings"]["rules"] for one in reply["jobs"]] == [["xid"], None]
+
+
+def test_per_device_a_line_is_the_mean_of_the_devices(server):
+    series = [
+        ({"metric": "gpu.power", "job": "c", "replica": "w", "device": f"gpu{at}"}, [(NOW - 60_000, 100.0 + at)])
+        for at in range(4)
+    ]
+    assert server.ingest(samples(series)).status == 200
+    for per, value in (("job", 406.0), ("device", 101.5)):
+        (line,) = server.call("GET", f"/compare?job=c&metric=gpu.power&per={per}").json()["lines"]
+        assert [one[1] for one in line["points"]] == [pytest.approx(value)]
+    assert server.call("GET", "/compare?job=c&per=node").status == 400
+
+
 def test_the_step_suits_the_longest(stored):
     step = stored.call("GET", "/compare?job=a&job=b&metric=cpu.usage").json()["step"]
     assert step == stored.call("GET", "/compare?job=b&metric=cpu.usage").json()["step"]

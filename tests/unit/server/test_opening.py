@@ -107,7 +107,7 @@ def test_a_start_that_ends_early_leaves_no_engine_open(tmp_path: Path, monkeypat
     store = _Store()
     opened = []
 
-    def opener(dsn: str, clock: object):
+    def opener(dsn: str, *_: object, **__: object):
         opened.append(dsn)
         return lambda: store
 

@@ -8,6 +8,7 @@ import pytest
 
 import jobmeter
 from jobmeter.registry.alerts import AlertTable
+from jobmeter.registry.annotations import AnnotationTable
 from jobmeter.registry.base import Registry
 from jobmeter.registry.leases import LeaseTable
 from jobmeter.registry.tasks import TaskTable
@@ -20,6 +21,7 @@ NAMES = {"registry", "_registry", "store", "_store"}
 COMMANDS = {
     *("backup", "close", "delete_job", "fill", "mark_lost", "mark_nodes", "prepare", "prune"),
     *("record", "restore", "roll_up", "set_retention", "leases.prepare", "tasks.add", "tasks.answer", "tasks.save"),
+    *("annotations.change_tags", "annotations.add_note", "annotations.delete_note"),
     *("alerts.decide", "alerts.delivered", "alerts.put", "alerts.put_silence", "alerts.retry"),
 }
 """Methods that write, or that begin or end the use of a registry or store."""
@@ -98,6 +100,6 @@ def test_a_read_is_found(line, taken):
 
 
 def test_every_command_is_a_method():
-    tables = {"alerts": AlertTable, "leases": LeaseTable, "tasks": TaskTable}
+    tables = {"alerts": AlertTable, "annotations": AnnotationTable, "leases": LeaseTable, "tasks": TaskTable}
     methods = {f"{table}.{name}" for table, kind in tables.items() for name in vars(kind)}
     assert methods | {*dir(Registry), *dir(WindowedStore)} >= COMMANDS

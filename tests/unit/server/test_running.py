@@ -283,12 +283,12 @@ def test_of_two_servers_one_does_it_and_the_other_goes_on_when_its_lease_has_end
     first, second = (watcher(server, shared=True) for _ in range(2))
     course = Course(server, series(cpu_usage=busy), disk(free=lambda _: 1.0))
     course.go(TURN, first)
-    course.go(TURN, second)
+    second.round()
     assert (first.figures.evaluations, second.figures.evaluations) == (1, 0)
-    course.go(MINUTE, second)
+    course.go(TURN, second)
     course.go(TURN, second)
     assert second.figures.evaluations > 0
-    course.go(TURN, first)
+    first.round()
     assert first.figures.evaluations == 1
     assert finding_events(server) == [("Finding", "fs_full")]
 

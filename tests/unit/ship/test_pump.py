@@ -13,12 +13,13 @@ from jobmeter.model.record import JobRecord, NodeRecord, Records
 from jobmeter.model.retention import Retention
 from jobmeter.model.shipper import OutboxRow
 from jobmeter.model.time import DAY, HOUR, SECOND
+from jobmeter.registry.leases import LEASE_MS
 from jobmeter.registry.open import open_registry
 from jobmeter.ship import outbox as outboxes
 from jobmeter.ship import shipping as shippings
 from jobmeter.ship.guard import DestinationPolicy
 from jobmeter.ship.outbox import GAP_SECONDS, ShippingOutbox, number_of
-from jobmeter.ship.pump import LEASE_CHECK_SECONDS, LEASE_MS, LONGEST_SECONDS, Pump
+from jobmeter.ship.pump import LEASE_CHECK_SECONDS, LONGEST_SECONDS, Pump
 from jobmeter.ship.settings import Sinks
 from jobmeter.ship.shipping import Shipping
 from jobmeter.ship.sink import SinkError, SinkRefusedError, SinkSettings

@@ -22,12 +22,12 @@ class TestEmbedded(StoreTests):
 
     def test_what_is_new_is_called_unwritten_and_what_an_earlier_process_wrote_is_not(self, chdb_store, slot):
         here = chdb_store.catalog
-        before = Catalog(here._read, chdb_store.maintenance.target, here._clock, here._pending)
+        before = Catalog(here._read, here._clock, here._pending, lambda: True)
         one, two = slot.gauge("worker-0"), slot.gauge("worker-1")
         keys = SeriesKeys.of([one, two])
         assert chdb_store.lacks_descriptor(keys).tolist() == before.lacks_descriptor(keys).tolist() == [True, True]
         chdb_store.append(batch_of({(one, slot.start): 1.0}), FOREVER)
-        after = Catalog(here._read, chdb_store.maintenance.target, here._clock, here._pending)
+        after = Catalog(here._read, here._clock, here._pending, lambda: True)
         assert chdb_store.lacks_descriptor(keys).tolist() == after.lacks_descriptor(keys).tolist() == [False, True]
 
     def test_a_series_is_found_before_its_first_samples_are_in_the_engine(self, chdb_store, slot, monkeypatch):

@@ -90,7 +90,7 @@ def test_samples_of_an_hour_that_is_rolled_up_meanwhile_are_acknowledged_with_a_
 
 def test_a_shared_engine_that_refuses_a_mark_is_left_without_it(store, monkeypatch):
     state = store.rollup_state
-    monkeypatch.setattr(state, "_exclusive", False)
+    monkeypatch.setattr(state, "_is_alone", lambda: False)
     with monkeypatch.context() as patch:
         patch.setattr(state, "_insert", refuse)
         for _ in range(3):

@@ -53,7 +53,7 @@ def test_requests_are_read_as_they_were_written(queries):
         query = request.queries.add(start=start, end=end)
         for name, kind, value in matchers:
             query.matchers.add(name=name, type=kind, value=value)
-    found = decode(request.SerializeToString())
+    found = decode(request.SerializeToString()).queries
     assert [(one.start_ms, one.end_ms) for one in found] == [(start, end) for start, end, _ in queries]
     kinds = ("=", "!=", "=~", "!~")
     for one, (_, _, matchers) in zip(found, queries, strict=True):

@@ -10,6 +10,8 @@ export interface Mark extends Range {
   text: string;
   /** What tells it from others, where text and time do not. */
   key?: string;
+  /** Marked with a flag on the time axis: somebody wrote about the moment. */
+  flag?: boolean;
 }
 
 const MINUTE = 60_000;

@@ -224,8 +224,21 @@ function drawMarks(made: uPlot, all: readonly Mark[]): void {
     }
     ctx.globalAlpha = 0.75;
     ctx.fillRect(left, bbox.top, devicePixelRatio, bbox.height);
+    if (mark.flag) drawFlag(ctx, left, bbox.top + bbox.height);
   }
   ctx.restore();
+}
+
+/** A triangle that stands on the time axis. */
+function drawFlag(ctx: CanvasRenderingContext2D, x: number, bottom: number): void {
+  const size = 5 * devicePixelRatio;
+  ctx.globalAlpha = 1;
+  ctx.fillStyle = ink("--accent");
+  ctx.beginPath();
+  ctx.moveTo(x - size, bottom);
+  ctx.lineTo(x + size, bottom);
+  ctx.lineTo(x, bottom - 1.6 * size);
+  ctx.fill();
 }
 
 /** Dashed lines across the chart at what the values must not exceed. */

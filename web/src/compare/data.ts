@@ -8,6 +8,9 @@ import { useRead } from "../parts/hooks";
 
 export type Comparison = Omit<Schemas["Comparison"], "lines"> & { lines: (Omit<Schemas["ComparedLine"], "points"> & { points: Point[] })[] };
 export type Compared = Schemas["ComparedJob"];
+export type Setting = Schemas["ComparedSetting"];
+/** Values of the whole job, or the mean of its devices. */
+export type Per = "job" | "device";
 const AGAIN_MS = 15_000;
 const MOST_METRICS = 40;
 
@@ -30,8 +33,8 @@ export function useMetrics(jobs: readonly string[], project: string | null): { n
 }
 
 /** The jobs beside each other, asked for again now and then while one of them runs. */
-export function useComparison(jobs: readonly string[], project: string | null, metrics: readonly string[] | null, step: number | null) {
-  const query = { job: jobs, metric: metrics ?? [], step: step === null ? null : stepText(step), project };
+export function useComparison(jobs: readonly string[], project: string | null, metrics: readonly string[] | null, step: number | null, per: Per) {
+  const query = { job: jobs, metric: metrics ?? [], step: step === null ? null : stepText(step), per: per === "job" ? null : per, project };
   const response = useRead<Comparison>(metrics && jobs.length ? address("/api/jobmeter/v1/compare", {}, query) : null);
   const running = response.data?.jobs.some(({ job }) => job.state === "Running") ?? false;
   useEffect(() => {

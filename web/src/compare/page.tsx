@@ -7,10 +7,10 @@ import { step } from "../charts/steps";
 import { duration, isUtc } from "../format";
 import { useDark, useZone } from "../parts/hooks";
 import { kindOf } from "../job/charts";
-import { Notice, Problem, Section } from "../parts/small";
+import { Choice, Notice, Problem, Section } from "../parts/small";
 import { changed, go, href } from "../router";
-import { type Comparison, useComparison, useLines, useMetrics } from "./data";
-import { Figures, Jobs } from "./tables";
+import { type Comparison, type Per, useComparison, useLines, useMetrics } from "./data";
+import { Figures, Jobs, Settings } from "./tables";
 
 const SHOWN = 240;
 const MOST_BUCKETS = 2000;
@@ -44,7 +44,7 @@ function Asked({ jobs, query }: { jobs: readonly string[]; query: URLSearchParam
   const zoom = zoomOf(query);
   const whole = Number(query.get("whole")) || null;
   const finer = zoom && whole ? Math.max(step(zoom.start, zoom.end, SHOWN), step(0, whole, MOST_BUCKETS)) : null;
-  const response = useComparison(jobs, project, metrics.names, finer);
+  const response = useComparison(jobs, project, metrics.names, finer, perOf(query));
   const error = metrics.error ?? response.error;
   // What was compared before says nothing of jobs that are not there.
   if (error && (error.status === 404 || !response.data)) {
@@ -88,6 +88,16 @@ function Shown({ comparison, query, zoom, names, busy }: { comparison: Compariso
   return (
     <>
       <Jobs jobs={comparison.jobs} dark={dark} without={without} />
+      <Settings jobs={comparison.jobs} settings={comparison.settings} />
+      <Choice<Per>
+        label="Values"
+        value={perOf(query)}
+        options={[
+          ["job", "Whole job"],
+          ["device", "Per device"],
+        ]}
+        choose={(per) => set({ per: per === "job" ? null : per })}
+      />
       {zoom && (
         <p class="zoomed">
           From {duration(zoom.start)} to {duration(zoom.end)} after the start{" "}
@@ -110,10 +120,12 @@ function Shown({ comparison, query, zoom, names, busy }: { comparison: Compariso
           </Section>
         ))}
       </div>
-      <Figures jobs={comparison.jobs} metrics={names} />
+      <Figures jobs={comparison.jobs} metrics={names} per={perOf(query)} />
     </>
   );
 }
+
+const perOf = (query: URLSearchParams): Per => (query.get("per") === "device" ? "device" : "job");
 
 function zoomOf(query: URLSearchParams): Range | null {
   const [start, end] = [Number(query.get("from") ?? Number.NaN), Number(query.get("to") ?? Number.NaN)];

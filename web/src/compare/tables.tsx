@@ -1,10 +1,13 @@
+import type { Schemas } from "../api/client";
 import { palette } from "../charts/colors";
 import { FEW } from "../charts/series";
 import { MISSING, duration, quantity } from "../format";
-import { Moment, Section, State } from "../parts/small";
+import { ruleTitle } from "../catalog";
+import { change } from "../job/compared";
+import { Moment, Section, Severity, State } from "../parts/small";
 import { named } from "../parts/titles";
 import { href } from "../router";
-import { type Compared, labels } from "./data";
+import { type Compared, type Per, type Setting, labels } from "./data";
 
 /** The jobs with their colours; the first is what the others are measured against. */
 export function Jobs({ jobs, dark, without }: { jobs: readonly Compared[]; dark: boolean; without: (id: string) => void }) {
@@ -16,7 +19,7 @@ export function Jobs({ jobs, dark, without }: { jobs: readonly Compared[]; dark:
       <table class="compared">
         <thead>
           <tr>
-            {["Job", "State", "User", "Started"].map((head) => (
+            {["Job", "State", "Findings", "User", "Started"].map((head) => (
               <th scope="col" key={head}>
                 {head}
               </th>
@@ -36,7 +39,7 @@ export function Jobs({ jobs, dark, without }: { jobs: readonly Compared[]; dark:
           </tr>
         </thead>
         <tbody>
-          {jobs.map(({ job, summary }, at) => (
+          {jobs.map(({ job, summary, findings }, at) => (
             <tr key={`${job.project}/${job.id}`}>
               <th scope="row">
                 {jobs.length <= FEW && <i class="swatch" style={{ background: colors[at % colors.length]! }} />}
@@ -47,12 +50,15 @@ export function Jobs({ jobs, dark, without }: { jobs: readonly Compared[]; dark:
               <td>
                 <State state={job.state} />
               </td>
+              <td>
+                <Found findings={findings} />
+              </td>
               <td>{job.user}</td>
               <td>
                 <Moment ms={job.start ?? job.first_sample} />
               </td>
               <td class="number">
-                {duration(summary.duration_ms)} <Difference value={summary.duration_ms} from={at ? first : null} />
+                {duration(summary.duration_ms)} <Difference value={summary.duration_ms} from={at ? first : null} unit="s" />
               </td>
               <td class="number">{summary.replicas}</td>
               <td class="number">{summary.devices}</td>
@@ -71,14 +77,69 @@ export function Jobs({ jobs, dark, without }: { jobs: readonly Compared[]; dark:
   );
 }
 
-/** Mean and peak of each metric and job, and how far from the first job's. */
-export function Figures({ jobs, metrics }: { jobs: readonly Compared[]; metrics: readonly string[] }) {
+/** What the worst finding of a job says, and how many more there are. */
+function Found({ findings }: { findings: Compared["findings"] }) {
+  if (!findings) return <span class="none">none</span>;
+  return (
+    <Severity severity={findings.severity} title={findings.rules.map(ruleTitle).join("\n")}>
+      {findings.sentence || ruleTitle(findings.rules[0] ?? "")}
+      {findings.count > 1 && <small class="hint"> and {findings.count - 1} more</small>}
+    </Severity>
+  );
+}
+
+/** The settings that differ, a column for each job; those that are equal are named below. */
+export function Settings({ jobs, settings }: { jobs: readonly Compared[]; settings: readonly Setting[] }) {
+  const differ = settings.filter((one) => !one.equal);
+  const equal = settings.filter((one) => one.equal).map((one) => one.name);
+  return (
+    <Section id="settings" title="Settings that differ">
+      {!differ.length && <p class="hint">None: command, type, user, labels and limits are the same.</p>}
+      {differ.length > 0 && (
+        <div class="wide" tabIndex={0} role="region" aria-label="Settings that differ">
+          <table class="compared settings">
+            <thead>
+              <tr>
+                <th scope="col">Setting</th>
+                {labels(jobs).map((name) => (
+                  <th scope="col" key={name}>
+                    {name}
+                  </th>
+                ))}
+              </tr>
+            </thead>
+            <tbody>
+              {differ.map(({ name, texts }) => (
+                <tr key={name}>
+                  <th scope="row">{name}</th>
+                  {texts.map((text, at) => (
+                    <td key={at}>{text ? name === "command" ? <code>{text}</code> : text : MISSING}</td>
+                  ))}
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+      {equal.length > 0 && <p class="hint">The same in all: {equal.join(", ")}.</p>}
+    </Section>
+  );
+}
+
+/** Mean and peak of each metric and job, or of one of its devices, and how far from the first job's. */
+export function Figures({ jobs, metrics, per }: { jobs: readonly Compared[]; metrics: readonly string[]; per: Per }) {
+  const meanOf = (one: Schemas["MetricSummary"]) => (per === "job" ? one.job_mean : one.mean);
+  const peakOf = (one: Schemas["MetricSummary"]) => (per === "job" ? one.job_max : one.max);
   const called = labels(jobs);
   const found = jobs.map(({ summary }) => new Map(summary.metrics.map((one) => [one.metric, one])));
+  const firstOf = (metric: string) => {
+    const first = found[0]?.get(metric);
+    return first ? meanOf(first) : null;
+  };
   const shown = metrics.filter((metric) => found.some((one) => one.has(metric)));
   if (!shown.length) return null;
   return (
-    <Section id="figures" title="Mean and peak over the life of each job">
+    <Section id="figures" title={per === "job" ? "Mean and peak over the life of each job" : "Mean and peak of one device or replica, over the life of each job"}>
       <div class="wide" tabIndex={0} role="region" aria-label="Mean and peak">
         <table class="compared">
           <thead>
@@ -101,8 +162,8 @@ export function Figures({ jobs, metrics }: { jobs: readonly Compared[]; metrics:
                     <td class="number" key={called[at]}>
                       {mine ? (
                         <>
-                          {quantity(mine.job_mean, mine.unit)} <span class="hint">peak {quantity(mine.job_max, mine.unit)}</span>{" "}
-                          <Difference value={mine.job_mean} from={at ? (found[0]!.get(metric)?.job_mean ?? null) : null} />
+                          {quantity(meanOf(mine), mine.unit)} <span class="hint">peak {quantity(peakOf(mine), mine.unit)}</span>{" "}
+                          <Difference value={meanOf(mine)} from={at ? firstOf(metric) : null} unit={mine.unit} />
                         </>
                       ) : (
                         MISSING
@@ -119,15 +180,7 @@ export function Figures({ jobs, metrics }: { jobs: readonly Compared[]; metrics:
   );
 }
 
-function Difference({ value, from }: { value: number | null; from: number | null }) {
-  if (value === null || !from) return null;
-  if (value / from >= 10) return <span class="difference">{Math.round(value / from)} times</span>;
-  const share = Math.round((value / from - 1) * 100);
-  if (!share) return null;
-  return (
-    <span class="difference">
-      {share > 0 ? "+" : "−"}
-      {Math.abs(share)} %
-    </span>
-  );
+function Difference({ value, from, unit }: { value: number | null; from: number | null; unit: string }) {
+  const text = change(from, value, unit);
+  return text ? <span class="difference">{text}</span> : null;
 }

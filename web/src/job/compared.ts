@@ -6,6 +6,23 @@ const APART = 0.08;
 
 export const isApart = (own: number | null, middle: number): boolean => own !== null && Math.abs(own - middle) > Math.max(Math.abs(middle) * APART, 1e-9);
 
+/** From this ratio on a difference is a multiple and not a percentage. */
+const TIMES = 3;
+
+/** How far a value is from another: "−8.0 points" of a ratio, "+2.5 °C", "+12 %", "× 3.4"; empty where nothing can be said or nothing differs. `jobmeter compare` has the same rule. */
+export function change(before: number | null, after: number | null, unit: string): string {
+  if (before === null || after === null) return "";
+  if (unit === "1" || unit === "Cel") {
+    const apart = (after - before) * (unit === "1" ? 100 : 1);
+    return Math.abs(apart) < 0.05 ? "" : `${apart < 0 ? "−" : "+"}${Math.abs(apart).toFixed(1)} ${unit === "1" ? "points" : "°C"}`;
+  }
+  if (before <= 0 || after < 0) return "";
+  const ratio = after / before;
+  if (ratio >= TIMES) return `× ${ratio.toLocaleString("en", { maximumFractionDigits: 1, minimumFractionDigits: 1 })}`;
+  const share = Math.round((ratio - 1) * 100);
+  return share ? `${share > 0 ? "+" : "−"}${Math.abs(share)} %` : "";
+}
+
 /** "−35.1 points" of a ratio, "+12 W (+3 %)" of another value. */
 export function difference(own: number, middle: number, unit: string, brief = false): string {
   const apart = own - middle;

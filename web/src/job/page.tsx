@@ -19,6 +19,7 @@ import { Logs } from "./logs";
 import { Members } from "./members";
 import { jobQuestions } from "./questions";
 import { Marked } from "./marked";
+import { Notes, useAnnotations } from "./notes";
 import { Phases, usePhases } from "./phases";
 import { RankPanel } from "./rank";
 import { Ranks, useRanks } from "./ranks";
@@ -33,7 +34,7 @@ const TOGETHER = 250;
 /** How long what is read below the charts waits for them once another range is looked at, in milliseconds. */
 const BELOW = 400;
 
-export function JobPage({ id, query, guest = false }: { id: string; query: URLSearchParams; guest?: boolean }) {
+export function JobPage({ id, query, guest = false, writer = false }: { id: string; query: URLSearchParams; guest?: boolean; writer?: boolean }) {
   useZone();
   const project = query.get("project");
   const urls = jobQuestions(id, project);
@@ -41,7 +42,7 @@ export function JobPage({ id, query, guest = false }: { id: string; query: URLSe
   const names = useRead<Schemas["MetricNames"]>(urls.names);
   if (response.error) return response.error.status === 404 ? <Missing id={id} /> : <Problem error={response.error} again={response.again} />;
   if (!response.data) return <JobSkeleton />;
-  return <Shown detail={response.data} names={names} query={query} again={response.again} guest={guest} />;
+  return <Shown detail={response.data} names={names} query={query} again={response.again} guest={guest} writer={writer} />;
 }
 
 function Missing({ id }: { id: string }) {
@@ -59,9 +60,10 @@ interface ShownGiven {
   query: URLSearchParams;
   again: () => void;
   guest: boolean;
+  writer: boolean;
 }
 
-function Shown({ detail, names, query, again, guest }: ShownGiven) {
+function Shown({ detail, names, query, again, guest, writer }: ShownGiven) {
   const [latest, setLatest] = useState<LiveJob | null>(null);
   const job = latest?.job ?? detail.job;
   const ref = useMemo(() => ({ id: detail.job.id, project: detail.job.project }), [detail.job.id, detail.job.project]);
@@ -70,6 +72,7 @@ function Shown({ detail, names, query, again, guest }: ShownGiven) {
   const [event, setEvent] = useState<Mark | null>(null);
   const [alert, setAlert] = useState<Mark | null>(null);
   const [line, setLine] = useState<Mark | null>(null);
+  const [note, setNote] = useState<Mark | null>(null);
   const placeOf = (values: Record<string, string | null>) => href(["jobs", ref.id], changed(place().query, values));
   const set = useCallback((values: Record<string, string | null>) => go(placeOf(values), true), [ref.id]);
   const look = useCallback((from: string | null, to: string | null) => goOnceDrawn(placeOf({ from, to })), [ref.id]);
@@ -125,6 +128,7 @@ function Shown({ detail, names, query, again, guest }: ShownGiven) {
   // What is read below the charts, and what costs the server much, waits until the first of them is there.
   const begun = useOnce(measured.lines.size > 0 || names.error !== null || (names.data !== null && (!metrics.length || !measured.busy)));
   const alerts = useAlerts(ref, begun && !guest);
+  const annotations = useAnnotations(ref, begun);
   const bounds = useBounds(detail.job, names.data?.metrics ?? NO_NAMES, by, whole, begun);
   // Of a span that is over only the job is followed: none of its lines grows. What is looked at next rests first.
   const over = isOver(zoomed, whole.end) || isOver(below, whole.end);
@@ -160,13 +164,24 @@ function Shown({ detail, names, query, again, guest }: ShownGiven) {
   );
   // What came while a part was looked at is read with the rest.
   const reset = useCallback(() => aloneInTurn(() => (running ? follow(window) : look(null, null))), [running, follow, window, look]);
-  const marks = useMemo(() => [finding && markOf(finding), alert, event, line].filter((one): one is Mark => one !== null), [finding, alert, event, line]);
-  const view = { range: shown, step: measured.step, cursor, marks, chosen, flags, brush };
+  const marks = useMemo(() => [finding && markOf(finding), alert, event, line, note].filter((one): one is Mark => one !== null), [finding, alert, event, line, note]);
+  const allMarks = useMemo(() => [...marks, ...annotations.marks.filter(({ key }) => key !== note?.key)], [marks, annotations.marks, note]);
+  const view = { range: shown, step: measured.step, cursor, marks: allMarks, chosen, flags, brush };
   return (
     <article class="job">
       <Header job={job} detail={detail} idle={idle} guest={guest} />
       <Findings job={ref} chosen={called} choose={chooseFinding} openLog={openLog} state={job.state} report={setFindings} settled={settled} measured={metrics.length > 0} guest={guest} ready={begun} />
       <Alerts found={alerts} job={ref.id} chosen={alert} choose={setAlert} />
+      <Notes
+        job={ref}
+        found={annotations.data}
+        again={annotations.again}
+        writer={writer}
+        guest={guest}
+        chosen={note}
+        choose={setNote}
+        proposed={marks[0]?.start ?? (zoomed ? (zoomed.start + zoomed.end) / 2 : whole.end)}
+      />
       <TimeBar
         range={shown}
         whole={whole}
@@ -200,6 +215,7 @@ function Shown({ detail, names, query, again, guest }: ShownGiven) {
             setAlert(null);
             setEvent(null);
             setLine(null);
+            setNote(null);
           }}
         />
       )}

@@ -65,7 +65,7 @@ export function Share({ job }: { job: Job }) {
           Make a link
         </button>
         <span class="hint">
-          Whoever has it sees this job without a key: its command, labels, charts, findings, events and log. Nothing else.
+          Whoever has it sees this job without a key: its command, labels, charts, findings, tags, notes, events and log. Nothing else.
         </span>
       </form>
       {problem && <Problem error={problem} />}

@@ -4,7 +4,7 @@ import { moment } from "../format";
 import { go, href } from "../router";
 import { FILTERS } from "./filters";
 
-const NAMES: Record<string, string> = { q: "Name", state: "State", type: "Type", project: "Project", user: "User", group: "Group", node: "Node", finding: "Finding", severity: "Severity", since: "Created in the last", from: "Created from", to: "Created before" };
+const NAMES: Record<string, string> = { q: "Name", state: "State", type: "Type", project: "Project", user: "User", group: "Group", node: "Node", tag: "Tag", finding: "Finding", severity: "Severity", since: "Created in the last", from: "Created from", to: "Created before" };
 
 /** A filter in words. */
 export function inWords(name: string, value: string): string {

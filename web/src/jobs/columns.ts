@@ -26,6 +26,7 @@ export const COLUMNS: readonly Column[] = [
   { id: "start", sort: "start", text: "Started", least: 96, share: 0, rank: 3 },
   { id: "end", sort: "end", text: "Ended", least: 96, share: 0, rank: 15 },
   { id: "duration", sort: "duration", text: "Duration", least: 92, share: 0, rank: 0 },
+  { id: "tags", sort: "", text: "Tags", least: 90, share: 1, rank: 7.5 },
   { id: "exit", sort: "", text: "Exit status", least: 76, share: 0, rank: 16 },
   { id: "error", sort: "", text: "Error", least: 120, share: 1.6, rank: 17 },
   { id: "findings", sort: "", text: "Findings", least: 210, share: 8, rank: 2 },
@@ -36,7 +37,7 @@ export const COLUMNS: readonly Column[] = [
   { id: "cpu", sort: "", text: "CPU", least: 160, share: 0, rank: 5 },
   { id: "gpu", sort: "", text: "GPU", least: 128, share: 0, rank: 1 },
 ];
-const USUAL = ["type", "project", "user", "group", "start", "duration", "findings", "replicas", "devices", "nodes", "memory", "cpu", "gpu"];
+const USUAL = ["type", "project", "user", "group", "start", "duration", "tags", "findings", "replicas", "devices", "nodes", "memory", "cpu", "gpu"];
 /** Narrower than this is a phone: what a job used is below how long it took. */
 export const PHONE = 600;
 /** The box to pick a row, its state and the least of its name. */
@@ -75,7 +76,7 @@ export function shownColumns(chosen: readonly string[] | null, width: number, em
 const inOrder = (columns: readonly Column[]): readonly Column[] => COLUMNS.filter((one) => columns.includes(one));
 
 /** The columns that say nothing of any of these jobs. */
-export function emptyColumns(jobs: readonly Job[], sizeOf: (job: Job) => Size | undefined, found: number): ReadonlySet<string> {
+export function emptyColumns(jobs: readonly Job[], sizeOf: (job: Job) => Size | undefined, found: number, tagged: boolean): ReadonlySet<string> {
   if (!jobs.length) return new Set();
   const sized = (of: keyof Size) => jobs.some((job) => sizeOf(job)?.[of] !== 0);
   const filled: Record<string, boolean> = {
@@ -86,6 +87,7 @@ export function emptyColumns(jobs: readonly Job[], sizeOf: (job: Job) => Size | 
     end: jobs.some((job) => job.end !== null),
     created: jobs.some((job) => job.created !== null),
     findings: found > 0,
+    tags: tagged,
     replicas: sized("replicas"),
     devices: sized("devices"),
     nodes: sized("nodes"),

@@ -4,7 +4,7 @@ import { type Job, type Schemas, address } from "../api/client";
 import { ruleTitle } from "../catalog";
 import { useRead } from "../parts/hooks";
 
-export const FILTERS = ["q", "state", "type", "project", "user", "group", "node", "finding", "severity", "open", "since", "from", "to"] as const;
+export const FILTERS = ["q", "state", "type", "project", "user", "group", "node", "tag", "finding", "severity", "open", "since", "from", "to"] as const;
 const STATES = ["Running", "Queued", "Succeeded", "Failed", "Stopped", "Unknown"] as const;
 const TEXTS: readonly (readonly [string, string, keyof Job | null])[] = [
   ["type", "Type", "type"],
@@ -12,6 +12,7 @@ const TEXTS: readonly (readonly [string, string, keyof Job | null])[] = [
   ["user", "User", "user"],
   ["group", "Resource group", "resource_group"],
   ["node", "Node", null],
+  ["tag", "Tag", null],
 ];
 
 /** Search, and what narrows the list; what is chosen stands in the address. */

@@ -36,7 +36,7 @@ export function JobList({ query }: { query: URLSearchParams }) {
   const [now, setNow] = useState<LiveJobs | null>(null);
   const width = useWindowWidth();
   const chosen = chosenColumns(query);
-  const empty = emptyColumns(jobs.loaded, (job) => jobs.sizes.get(keyOf(job)), jobs.found.size);
+  const empty = emptyColumns(jobs.loaded, (job) => jobs.sizes.get(keyOf(job)), jobs.found.size, jobs.loaded.some((job) => jobs.tags.get(keyOf(job))?.length));
   // Rows are drawn again for another list of columns alone.
   const shown = shownColumns(chosen, width, empty);
   const last = useRef(shown);
@@ -132,6 +132,7 @@ function question(query: URLSearchParams): Record<string, string | string[] | nu
     project: query.get("project"),
     resource_group: query.get("group"),
     node: query.get("node"),
+    tag: query.getAll("tag"),
     finding: query.getAll("finding"),
     severity: query.getAll("severity"),
     created_from: query.get("since") ? String(Date.now() - (SINCE[query.get("since")!] ?? 0)) : query.get("from"),

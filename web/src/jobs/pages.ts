@@ -26,6 +26,7 @@ export interface Jobs {
   use: ReadonlyMap<string, Use>;
   found: ReadonlyMap<string, Found>;
   sizes: ReadonlyMap<string, Size>;
+  tags: ReadonlyMap<string, readonly string[]>;
   /** The number of jobs in each state that match everything besides the state; null until it is there. */
   states: Readonly<Record<string, number>> | null;
   at: (index: number) => Job | null;
@@ -48,6 +49,7 @@ interface ListState {
   use: Map<string, Use>;
   found: Map<string, Found>;
   sizes: Map<string, Size>;
+  tags: Map<string, readonly string[]>;
   newest: number;
 }
 
@@ -58,6 +60,7 @@ const emptyState = (use: Map<string, Use> = new Map()): ListState => ({
   use,
   found: new Map(),
   sizes: new Map(),
+  tags: new Map(),
   newest: 0,
 });
 
@@ -83,7 +86,7 @@ export function useJobs(query: Query): Jobs {
     if (mine.pages.has(page) || mine.requests.has(page)) return;
     const gone = new AbortController();
     mine.requests.set(page, gone);
-    const url = address("/api/jobmeter/v1/jobs", {}, { ...current.current, findings: "true", sizes: "true", states: page ? null : "true", limit: PAGE, offset: page * PAGE });
+    const url = address("/api/jobmeter/v1/jobs", {}, { ...current.current, findings: "true", sizes: "true", tags: "true", states: page ? null : "true", limit: PAGE, offset: page * PAGE });
     read<Schemas["JobList"]>(url, gone.signal)
       .then(
         (list) => {
@@ -93,6 +96,7 @@ export function useJobs(query: Query): Jobs {
           list.jobs.forEach((job, at) => {
             const size = list.sizes?.[at];
             if (size) mine.sizes.set(keyOf(job), size);
+            mine.tags.set(keyOf(job), list.tags?.[at] ?? []);
           });
           if (list.states) setStates(list.states);
           for (const job of list.jobs) {
@@ -173,6 +177,7 @@ export function useJobs(query: Query): Jobs {
     use: state.current.use,
     found: state.current.found,
     sizes: state.current.sizes,
+    tags: state.current.tags,
     states,
     at: (index) => state.current.pages.get(Math.floor(index / PAGE))?.[index % PAGE] ?? null,
     want,

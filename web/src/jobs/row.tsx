@@ -17,6 +17,7 @@ interface Given {
   sparks: Sparks | null;
   found: Found | undefined;
   size: Size | undefined;
+  tags: readonly string[] | undefined;
   /** When the list was brought up to date, for a job that runs; else 0. */
   now: number;
   picked: boolean;
@@ -27,7 +28,7 @@ interface Given {
   zone: string;
 }
 
-export const Row = memo(function Row({ at, top, job, sparks, found, size, now, picked, closed, columns }: Given) {
+export const Row = memo(function Row({ at, top, job, sparks, found, size, tags, now, picked, closed, columns }: Given) {
   if (!job) {
     return (
       <div class="row waiting" role="row" aria-rowindex={at + 2} style={{ top: `${top}px` }}>
@@ -42,7 +43,7 @@ export const Row = memo(function Row({ at, top, job, sparks, found, size, now, p
         <input type="checkbox" aria-label={`Compare ${job.name || job.id}`} checked={picked} disabled={closed} onChange={(event) => pick(key, event.currentTarget.checked)} />
       </div>
       <Facts job={job} found={columns.some((one) => one.id === "findings") ? undefined : found} />
-      <Cells key={key} job={job} sparks={sparks} found={found} size={size} now={now} columns={columns} />
+      <Cells key={key} job={job} sparks={sparks} found={found} size={size} tags={tags} now={now} columns={columns} />
     </div>
   );
 });
@@ -75,12 +76,12 @@ function Facts({ job, found }: { job: Job; found: Found | undefined }) {
 }
 
 /** The cells of the columns that were chosen. */
-function Cells({ job, sparks, found, size, now, columns }: Pick<Given, "sparks" | "found" | "size" | "now" | "columns"> & { job: Job }) {
+function Cells({ job, sparks, found, size, tags, now, columns }: Pick<Given, "sparks" | "found" | "size" | "tags" | "now" | "columns"> & { job: Job }) {
   return (
     <>
       {columns.map((one) => (
         <div role="cell" key={one.id} class={`c-${one.id}`}>
-          {one.id === "findings" ? found && <Finding found={found} running={job.state === "Running"} /> : cell(one.id, job, sparks, size, now)}
+          {one.id === "findings" ? found && <Finding found={found} running={job.state === "Running"} /> : one.id === "tags" ? <span title={tags?.join("\n")}>{tags?.join(", ")}</span> : cell(one.id, job, sparks, size, now)}
         </div>
       ))}
     </>

@@ -61,6 +61,7 @@ export function Rows({ jobs, total, search, picked, columns }: Given) {
             sparks={job && sparksOf(job)}
             found={jobs.found.get(key)}
             size={jobs.sizes.get(key)}
+            tags={jobs.tags.get(key)}
             now={job?.state === "Running" ? jobs.now : 0}
             picked={chosen}
             closed={full && !chosen}

@@ -28,7 +28,7 @@ def to_rows(table: pa.Table, source: RowSource, place: Callable[[int], str]) -> 
     Raises BadRowError for the first bad row, unless the source skips bad rows.
     """
     times = _times(table.column("time").combine_chunks())
-    values = _values(table.column("value").combine_chunks())
+    values = checked_values(table.column("value").combine_chunks())
     names = {name: _names(table.column(name)) for name in NAME_COLUMNS if name in table.column_names}
     rows = Rows(names=names, time=times.values, value=values.values, place=place)
     bad = times.bad | values.bad
@@ -72,7 +72,7 @@ def _time_problem(value: object) -> str:
 
 
 def _parsed_times(column: Column) -> tuple[Int64s, Mask]:
-    nulls = _nulls(column)
+    nulls = find_nulls(column)
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if pa.types.is_timestamp(column.type):
@@ -115,7 +115,8 @@ def _whole(value: object) -> int:
     raise InvalidRequestError(f"{value} is not a whole number of milliseconds", "time")
 
 
-def _values(column: Column) -> _Checked:
+def checked_values(column: Column) -> _Checked:
+    """Return the values of a column as numbers, with the rows that have none and their problems."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     try:
@@ -142,7 +143,7 @@ def _filled(column: Column, missing: float) -> Any:  # noqa: ANN401 - an array o
     return _numbers(column.fill_null(pa.scalar(missing).cast(column.type)) if column.null_count else column)
 
 
-def _nulls(column: Column) -> Mask:
+def find_nulls(column: Column) -> Mask:
     """Return bool[n]: the rows without a value."""
     if not column.null_count:
         return np.zeros(len(column), np.bool_)
@@ -152,8 +153,8 @@ def _nulls(column: Column) -> Mask:
 
 def _numbers(column: Column) -> Any:  # noqa: ANN401 - an array of the column's own type
     """Return the numbers of a column without nulls, not copied. Arrow's own conversion imports pandas where it can."""
-    kind: Any = np.dtype(column.type.to_pandas_dtype())
-    values: Any = column.buffers()[1]
+    kind = np.dtype(column.type.to_pandas_dtype())
+    values: Any = column.buffers()[1]  # a buffer of bytes, which the types of Arrow do not say
     begin = column.offset * kind.itemsize
     return np.empty(0, kind) if values is None else np.frombuffer(values, kind, len(column), begin)
 

@@ -228,7 +228,7 @@ class AcceleratorCollector(Generic[D]):
         self._working = working
         given = allocations_by_source(self._allocated, devices, now_ms)
         permitted = self._permitted(devices, now_ms)
-        known = DeviceSet(devices, self._variables() if devices else (), self.device_name)
+        known = DeviceSet(devices, self._variables() if devices else (), self.device_name, self.device_name.number)
         found = claims(known, working, members, given, permitted)
         self.allocations.update(now_ms, found)
         self.disagreements.update(now_ms, disagreements(known, working, given, members, permitted))

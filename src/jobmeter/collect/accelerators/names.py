@@ -2,11 +2,15 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
+from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Generic
 
+import msgspec
+
 from jobmeter.collect.accelerators.vendor import D, Device, Vendor
 from jobmeter.collect.machine import Machine
+from jobmeter.collect.state_file import StateFile
 
 if TYPE_CHECKING:
     from jobmeter.collect.accelerators.visible import Partition
@@ -27,10 +31,13 @@ class DeviceNames:
     Then the vendor's own name takes the place of the prefix. The choice is made once, at the first name.
     """
 
-    def __init__(self, vendors: tuple[Vendor[Any], ...], machine: Machine) -> None:
-        self._vendors = vendors
-        self._machine = machine
+    def __init__(self, vendors: tuple[Vendor[Any], ...], machine: Machine, state: Path | None = None) -> None:
+        """``state`` is the folder in which the places of devices outlive the agent; None: they end with the agent."""
+        self.vendors = vendors
+        self.machine = machine
         self._lock = Lock()
+        self._file = StateFile(state and state / "device-places.json", msgspec.json.Decoder(dict[str, dict[str, str]]))
+        self._places = self._file.load() or {}
         self._chosen: dict[str, str] = {}
 
     def of(self, vendor: Vendor[D]) -> "VendorNames[D]":
@@ -39,15 +46,23 @@ class DeviceNames:
 
     def addresses(self, vendor: Vendor[Any]) -> list[str]:
         """Return the PCI addresses of all devices of a vendor on the node."""
-        return vendor.addresses(self._machine)
+        return vendor.addresses(self.machine)
+
+    def places(self, vendor: Vendor[Any], devices: Mapping[str, str]) -> list[str]:
+        """Return the PCI addresses by which a vendor's devices are numbered, and store them; see ``device_places``."""
+        with self._lock:
+            before = self._places.get(vendor.name, {})
+            self._places[vendor.name] = found = device_places(before, devices, self.addresses(vendor))
+            self._file.save(self._places)
+        return sorted(found)
 
     def prefix(self, vendor: Vendor[Any]) -> str:
         """Return the text that precedes the number of each device of a vendor."""
         with self._lock:
             if vendor.name not in self._chosen:
-                before = self._vendors[: self._vendors.index(vendor)]
+                before = self.vendors[: self.vendors.index(vendor)]
                 taken = vendor.prefix in self._chosen.values() or any(
-                    other.prefix == vendor.prefix and other.is_present(self._machine) for other in before
+                    other.prefix == vendor.prefix and other.is_present(self.machine) for other in before
                 )
                 self._chosen[vendor.name] = vendor.name if taken else vendor.prefix
             return self._chosen[vendor.name]
@@ -65,6 +80,20 @@ def node_numbers(devices: Sequence[tuple[int, str]], addresses: Sequence[str]) -
     return {index: places.pop(pci) if pci in places else next(after) for index, pci in devices}
 
 
+def device_places(before: Mapping[str, str], devices: Mapping[str, str], addresses: Sequence[str]) -> dict[str, str]:
+    """Return the UUID of the device at each PCI address of the node, empty if unknown.
+
+    ``before`` is the last result: an address that is gone still counts, so that the devices after it keep their names.
+    It does not count if no address is left or a device has moved, because then the buses have other numbers.
+    ``devices`` are the UUIDs of the present devices by address. ``addresses`` are those that /sys lists.
+    """
+    present = {*addresses} or {*devices}
+    places = {uuid: address for address, uuid in before.items() if uuid}
+    moved = any(places.get(uuid, address) != address for address, uuid in devices.items())
+    kept = {} if moved or not present & before.keys() else before
+    return {address: devices.get(address) or kept.get(address, "") for address in {*kept, *present}}
+
+
 class VendorNames(Generic[D]):
     """Names of the devices of one vendor."""
 
@@ -73,29 +102,32 @@ class VendorNames(Generic[D]):
         self.vendor = vendor
         self._numbers: Mapping[int, int] = {}
         self._parts: dict[int, Partition] = {}
-        self._placed: tuple[tuple[int, str], ...] = ()
-        self._addresses: list[str] = []
+        self._placed: tuple[tuple[int, str, str], ...] = ()
 
     def __call__(self, index: int) -> str:
         """Return the name of a device by its number among those that the driver shows."""
         part = self._parts.get(index)
         if part is None:
-            return f"{self._names.prefix(self.vendor)}{self._numbers.get(index, index)}"
+            return f"{self._names.prefix(self.vendor)}{self.number(index)}"
         return f"{self(part.parent)}:{part.instance}{f':{part.place}' if part.place else ''}"
+
+    def number(self, index: int) -> int:
+        """Return the number on the node of a device by its number among those that the driver shows."""
+        return self._numbers.get(index, index)
 
     def place(self, devices: Sequence[Device]) -> None:
         """Name devices by the order of their PCI addresses among all of the node, also in a container with a few.
 
+        A vendor without a ``pci_driver`` numbers its devices for the node already.
         A device whose place is unknown gets a number after all others. A partition has the name of its device, and its
         instance: ``gpu0:3``.
         """
         # Partitions that are gone are named once more, at the end of their allocations.
         self._parts |= {device.index: device.part for device in devices if device.part is not None}
-        placed = tuple((device.index, device.pci) for device in devices if device.part is None)
-        if placed != self._placed:
-            # An address that is gone still counts, so that the devices after it keep their names.
-            self._addresses = sorted({*self._addresses, *self._names.addresses(self.vendor)})
-            self._numbers = node_numbers(placed, self._addresses)
+        placed = tuple((device.index, device.pci, device.uuid) for device in devices if device.part is None)
+        if self.vendor.pci_driver and placed and placed != self._placed:
+            places = self._names.places(self.vendor, {pci: uuid for _, pci, uuid in placed if pci})
+            self._numbers = node_numbers([(index, pci) for index, pci, _ in placed], places)
             self._placed = placed
 
     def are_plain(self) -> bool:

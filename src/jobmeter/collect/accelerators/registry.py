@@ -4,19 +4,13 @@ import re
 from typing import Any
 
 from jobmeter.collect.accelerators.amd.vendor import VENDOR as AMD
+from jobmeter.collect.accelerators.ascend.vendor import VENDOR as ASCEND
 from jobmeter.collect.accelerators.nvidia.vendor import VENDOR as NVIDIA
-from jobmeter.collect.accelerators.unmeasured import UNMEASURED, UnmeasuredVendor
 from jobmeter.collect.accelerators.vendor import Vendor
 from jobmeter.collect.accelerators.visible import SCHEDULER_VARIABLES
 
-VENDORS: tuple[Vendor[Any], ...] = (NVIDIA, AMD)
+VENDORS: tuple[Vendor[Any], ...] = (NVIDIA, AMD, ASCEND)
 """Vendors that are measured. Of two with one prefix the first one has the plain names: ``gpu0``."""
-
-
-def unmeasured_vendors() -> list[UnmeasuredVendor]:
-    """Return the known vendors without a collector."""
-    measured = {vendor.name for vendor in VENDORS}
-    return [vendor for vendor in UNMEASURED if vendor.name not in measured]
 
 
 def device_variables() -> list[str]:
@@ -28,7 +22,6 @@ def device_variables() -> list[str]:
 def is_device_resource(name: str) -> bool:
     """True if a resource of Kubernetes is an accelerator: ``nvidia.com/gpu``, ``huawei.com/Ascend910``."""
     kinds = [kind for vendor in VENDORS for kind in vendor.resource_kinds]
-    kinds += [kind for unmeasured in UNMEASURED for kind in unmeasured.resource_kinds]
     pattern = "|".join(("gpu", r"gpu\.shared", "npu", *kinds))
     return re.fullmatch(rf"[a-z0-9.-]+/(?:{pattern})", name, re.IGNORECASE) is not None
 

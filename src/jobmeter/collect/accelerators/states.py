@@ -66,10 +66,10 @@ _AT_FIRST = frozenset({DeviceState.DRIVER_NOT_LOADED, DeviceState.LIBRARY_MISSIN
 
 
 class DeviceStates:
-    """Record source: an event for each change between measured and not. One thread updates, another may read.
+    """Record source: an event for each change between measured and not, and those that drivers report.
 
-    The event belongs to each replica that has the device, without any to the node; ``alone`` suppresses events of the
-    node.
+    One thread updates, another may read. The event belongs to each replica that has the device, without any to the
+    node; ``alone`` suppresses events of the node.
     """
 
     def __init__(
@@ -122,8 +122,18 @@ class DeviceStates:
                 continue
             text = f"{name} has disappeared: the driver has {len(devices)} {self._noun}s now. {self._recovery}"
             self._report(now_ms, GPU_LOST, Level.ERROR, text, self._owners.get(name, ()), name)
+        self._report_faults(now_ms, named, owners)
         self._parts = {name for name, device in named.items() if device.part is not None}
         self._owners = {name: owners.get(device.index, ()) for name, device in named.items()}
+
+    def _report_faults(
+        self, now_ms: int, named: Mapping[str, Accelerator], owners: Mapping[int, Sequence[Owner]]
+    ) -> None:
+        """Report the events of the drivers."""
+        for name, device in named.items():
+            mine = owners.get(device.index, ())
+            for event in device.events():
+                self._report(now_ms, event.reason, event.level, f"{name} {event.text}", mine, name)
 
     def released(self, now_ms: int, seconds: int, *, closed: bool) -> None:
         """Report that the driver is released on request. ``closed``: all of its files are closed."""

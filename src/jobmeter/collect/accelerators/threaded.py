@@ -1,12 +1,14 @@
 """Device whose calls run in a thread, so that a call that hangs holds up this device alone."""
 
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from jobmeter.collect.accelerators.vendor import NotSupportedError
+from jobmeter.collect.accelerators.vendor import DeviceEvent, NotSupportedError
 from jobmeter.collect.backoff import Backoff
 from jobmeter.collect.call_thread import CallThread
 from jobmeter.model.device import DeviceState
+from jobmeter.model.event import Level
 from jobmeter.model.time import Clock
 
 if TYPE_CHECKING:
@@ -16,6 +18,7 @@ HANGS_SECONDS = 10.0
 """Time in seconds after which a call counts as hanging: on a working device none takes a second."""
 SLOW_SECONDS = 30.0
 """Time limit for opening a device or its driver, which may start each device first."""
+_MOST_EVENTS = 64
 LATE_LOOKS = 3
 """Consecutive collections with late calls after which a device counts as hanging, if ``HANGS_SECONDS`` have passed."""
 
@@ -43,6 +46,7 @@ class ThreadedDevice:
         self._began = 0.0
         self._late, self._late_since, self._missed = 0, 0.0, False
         self._state = DeviceState.MEASURED
+        self._events: deque[DeviceEvent] = deque(maxlen=_MOST_EVENTS)
 
     @property
     def state(self) -> DeviceState:
@@ -82,6 +86,14 @@ class ThreadedDevice:
                 self._late_since = self._late_since if self._late else self._clock.monotonic()
             raise TimeoutError(f"device {self.index} has not answered yet")
         return self._calls.result()
+
+    def report(self, reason: str, level: Level, text: str) -> None:
+        """Add an event of the device; of too many the oldest are dropped."""
+        self._events.append(DeviceEvent(reason, level, text))
+
+    def events(self) -> list[DeviceEvent]:
+        """Return the events since the last call."""
+        return [self._events.popleft() for _ in range(len(self._events))]
 
     def answered(self) -> None:
         """Note that a call has succeeded."""

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
+from jobmeter.collect import files
 from jobmeter.collect.accelerators.visible import Partition, VisibleVariable
 from jobmeter.collect.machine import Machine
 from jobmeter.model.device import DeviceState, pci_address
+from jobmeter.model.event import Level
 from jobmeter.model.time import Clock
 
 
@@ -37,6 +39,14 @@ class DeviceProcess(NamedTuple):
     pid: int
     memory: int | None
     shared: bool = False
+
+
+class DeviceEvent(NamedTuple):
+    """Event that a driver reports about a device: a reason and a level, and a text that follows the device's name."""
+
+    reason: str
+    level: Level
+    text: str
 
 
 class Device(Protocol):
@@ -81,7 +91,7 @@ class Device(Protocol):
     def details(self) -> Mapping[str, str | int]:
         """Further known facts for the node's record: ``vendor``, ``serial``, ``driver``, ``memory`` in bytes.
 
-        Also ``parent`` and ``slices`` of a partition: the UUID of the whole device, and the slices of its instance.
+        Also ``parent`` and ``slices`` of a partition: the UUID of the whole device, and the slices that compute.
         """
         ...
 
@@ -117,6 +127,10 @@ class Accelerator(Device, Protocol):
 
     def give_up(self, error: NotSupportedError) -> None:
         """Note that every call of a collection failed, the last one so: it is opened again after a while."""
+        ...
+
+    def events(self) -> Sequence[DeviceEvent]:
+        """Return the events of the device since the last call, without a call of the driver."""
         ...
 
     def processes(self) -> Sequence[DeviceProcess]:
@@ -200,7 +214,8 @@ class Vendor(Generic[D]):
 
     ``measures`` are read at every collection, ``slow_measures`` once a minute. ``check`` reads the errors of a device.
 
-    ``device_numbers`` are the minor numbers of the devices' character devices by major number. ``device_files`` is the
+    ``device_numbers`` are the minor numbers of the devices' character devices by major number; without any, the files
+    of the devices have them (``character_numbers``). ``device_files`` is the
     beginning of their names in /dev, which a number follows. ``driver_folder`` is in /proc while the driver is loaded.
     ``pci_driver`` is the name of the kernel's driver, under which /sys lists the addresses of all devices of the node.
     ``unit_devices`` are the names by which a unit of systemd gives access to them (``DeviceAllow``).
@@ -208,6 +223,7 @@ class Vendor(Generic[D]):
     ``domain`` ends the names of Kubernetes' resource and of its driver: ``nvidia.com``. ``resource_kinds`` are regular
     expressions for its resources besides ``gpu`` and ``npu``. ``uuid_of_id`` returns the UUID or the PCI
     address in an id of its device plug-in, ``id_of_part`` the id of a partition where that is not its UUID.
+    ``number_of_id`` returns the number of the device in an id that has one.
 
     ``variables`` name devices of a process, most specific first. ``uuid_prefix`` begins every UUID.
 
@@ -233,6 +249,7 @@ class Vendor(Generic[D]):
     resource_kinds: Sequence[str] = ()
     uuid_of_id: Callable[[str], str] = str
     id_of_part: Callable[[Partition], str] = str
+    number_of_id: Callable[[str], int | None] = lambda _text: None
     variables: Sequence[VisibleVariable]
     uuid_prefix: str
     advice: Mapping[DeviceState, str]
@@ -249,6 +266,13 @@ class Vendor(Generic[D]):
         names = self.device_files.removeprefix("/dev/")
         found = Path(machine.dev).glob(f"{names}[0-9]*")
         return [path for path in sorted(found) if path.relative_to(machine.dev).as_posix()[len(names) :].isdigit()]
+
+    def character_numbers(self, machine: Machine) -> Mapping[int, range]:
+        """Return the minor numbers of the devices by major number, of the files in /dev where the kernel chose them."""
+        if self.device_numbers:
+            return self.device_numbers
+        majors = {files.major_number(str(path)) for path in self.files(machine)}
+        return {major: range(2**20) for major in majors if major}
 
     def addresses(self, machine: Machine) -> list[str]:
         """Return the PCI addresses of all its devices on the node, in order; empty if /sys does not list them.

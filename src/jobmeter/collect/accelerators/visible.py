@@ -46,7 +46,8 @@ class VisibleVariable(NamedTuple):
     """Variable that names devices of a process.
 
     ``parse`` returns the numbers of the devices in a value, in its order, among the devices that the process may open.
-    ``relative``: numbers in a value count from the first device that the process may open. ``within`` is a variable
+    ``relative``: numbers in a value count from the first device that the process may open; else they are the node's.
+    ``within`` is a variable
     whose devices are the only ones that count, if the process has it. ``shared``: another vendor reads the variable
     too, so that it counts only where these devices have the plain names.
     """

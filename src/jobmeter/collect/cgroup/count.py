@@ -71,7 +71,10 @@ class GroupCounters:
                 self._groups[owner][key].take(usage)
 
     def totals(self) -> dict[Owner, dict[str, float]]:
-        """Return by replica ``cpu``, ``throttled`` in seconds, ``read``, ``write`` in bytes, ``oom`` kills."""
+        """Return by replica ``cpu``, ``throttled`` in seconds, ``read``, ``write`` in bytes, ``oom`` kills.
+
+        Further counters have the names of their metrics.
+        """
         sums: dict[Owner, dict[str, float]] = {}
         for owner, groups in self._groups.items():
             found: _Counts = {}
@@ -104,4 +107,4 @@ def _counts(usage: CgroupUsage) -> _Counts:
         "write": usage.write_bytes,
         "oom": usage.oom_kills,
     }
-    return {name: float(count) for name, count in counts.items() if count is not None}
+    return usage.counts | {name: float(count) for name, count in counts.items() if count is not None}

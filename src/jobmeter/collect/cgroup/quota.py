@@ -6,12 +6,13 @@ counts, as the kernel climbs (kernel.org, scheduler/sched-bwc, "Hierarchical con
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from jobmeter.collect.base import Owner
 from jobmeter.collect.cgroup.count import GroupKey
 from jobmeter.collect.cgroup.paths import groups_of
 from jobmeter.collect.cgroup.reader import GroupReader
-from jobmeter.collect.cgroup.usage import CgroupUsage
+from jobmeter.collect.cgroup.usage import CgroupUsage, Quota
 from jobmeter.collect.discover.member import Process
 
 
@@ -25,7 +26,7 @@ class QuotasAbove:
     def __init__(self, reader: GroupReader, proc_root: str = "/proc") -> None:
         self._reader = reader
         self._proc = proc_root
-        self._first: dict[Owner, dict[GroupKey, float]] = {}
+        self._first: dict[Owner, dict[GroupKey, Quota]] = {}
 
     def read(self, processes: Mapping[Owner, Process]) -> dict[Owner, dict[GroupKey, CgroupUsage]]:
         """Return by replica, each given by one process, the group with the quota and the seconds throttled.
@@ -40,9 +41,12 @@ class QuotasAbove:
                 continue
             key = ((f"quota:{quota.controller}", quota.path),)
             firsts = self._first.setdefault(owner, {})
-            if quota.throttled_seconds < firsts.setdefault(key, quota.throttled_seconds):
-                firsts[key] = 0.0  # the group was removed and created again
-            found[owner] = {key: CgroupUsage(throttled_seconds=quota.throttled_seconds - firsts[key])}
+            first = firsts.setdefault(key, quota)
+            if quota.throttled_seconds < first.throttled_seconds:
+                first = firsts[key] = replace(quota, throttled_seconds=0.0, counts={})  # removed and created again
+            counts = {name: max(count - first.counts.get(name, 0.0), 0.0) for name, count in quota.counts.items()}
+            seconds = quota.throttled_seconds - first.throttled_seconds
+            found[owner] = {key: CgroupUsage(throttled_seconds=seconds, counts=counts)}
         return found
 
     def forget(self, owners: set[Owner]) -> None:

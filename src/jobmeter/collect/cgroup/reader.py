@@ -61,10 +61,10 @@ class GroupReader:
             if controller not in directories:
                 continue
             for folder in climb(directories[controller], tops[controller]):
-                seconds = version.throttled_seconds(folder) if version.quota(folder) else None
+                seconds, counts = version.throttling(folder) if version.quota(folder) else (None, {})
                 if seconds is not None:
                     above = directories[controller].removeprefix(folder)
-                    return Quota(controller, groups[controller].removesuffix(above), seconds)
+                    return Quota(controller, groups[controller].removesuffix(above), seconds, counts)
         return None
 
     def _places(self, groups: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:

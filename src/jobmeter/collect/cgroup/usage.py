@@ -1,10 +1,10 @@
 """Usage and limits of a control group, for both versions."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from jobmeter.collect import files
+_PERIODS = {b"nr_periods": "cpu.periods", b"nr_throttled": "cpu.throttled.periods"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,8 +13,9 @@ class CgroupUsage:
 
     Bytes, seconds, cores; limits None: none set. ``memory`` is the working set: charged memory without inactive file
     cache. ``memory_peak`` is the kernel's high-water mark, including file cache. ``stalled`` maps ``cpu``, ``memory``,
-    ``io`` to the seconds in which some task of the group waited. ``began`` and ``ended`` order the readings of a reader
-    shared by threads; 0 with a single thread.
+    ``io`` to the seconds in which some task of the group waited, ``cpu.full`` and so on to seconds in which all did.
+    ``counts`` are further counters and ``kinds`` the memory by kind, both by their metric. ``began`` and ``ended``
+    order the readings of a reader shared by threads; 0 with a single thread.
     """
 
     cpu_seconds: float | None = None
@@ -27,17 +28,23 @@ class CgroupUsage:
     read_bytes: float | None = None
     write_bytes: float | None = None
     stalled: dict[str, float] = field(default_factory=dict)
+    counts: dict[str, float] = field(default_factory=dict)
+    kinds: dict[str, float] = field(default_factory=dict)
     began: int = field(default=0, compare=False)
     ended: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """Group with a CPU quota, and the seconds for which it throttled its tasks, over all CPUs."""
+    """Group with a CPU quota, and the seconds for which it throttled its tasks, over all CPUs.
+
+    ``counts`` are its periods, by metric.
+    """
 
     controller: str
     path: str
     throttled_seconds: float
+    counts: Mapping[str, float] = field(default_factory=dict)
 
 
 def later(before: CgroupUsage, after: CgroupUsage) -> CgroupUsage:
@@ -59,22 +66,29 @@ def count_cpus(text: bytes | None) -> float | None:
     return float(total)
 
 
-def of_hardware(by_device: Mapping[str, tuple[float, float]], sys_root: str) -> tuple[float, float]:
-    """Sum bytes read and written over devices, given by number.
+def of_hardware(by_device: Mapping[str, Sequence[float]], sys_root: str) -> list[float]:
+    """Sum counts over devices, given by number: bytes or operations, of reads and writes. Empty without a device.
 
     Devices built on others carry their bytes again: only hardware counts if there is any.
     """
     hardware = [device for device in by_device if os.path.exists(f"{sys_root}/dev/block/{device}/device")]  # noqa: PTH110
     counted = [by_device[device] for device in hardware or by_device]
-    return sum(read for read, _ in counted), sum(written for _, written in counted)
+    return [sum(counts) for counts in zip(*counted, strict=True)]
 
 
-def working_set(directory: str, usage: str, inactive: bytes) -> float | None:
-    """Charged bytes, by the file ``usage``, without inactive file cache, by its name in ``memory.stat``."""
-    charged = files.read_number(f"{directory}/{usage}")
-    if charged is None:
-        return None
-    return float(max(charged - (files.read_pairs(f"{directory}/memory.stat") or {}).get(inactive, 0), 0))
+def working_set(charged: int | None, stat: Mapping[bytes, int], inactive: bytes) -> float | None:
+    """Charged bytes without inactive file cache, by its name in ``memory.stat``."""
+    return None if charged is None else float(max(charged - stat.get(inactive, 0), 0))
+
+
+def periods(cpu_stat: Mapping[bytes, int]) -> dict[str, float]:
+    """Return the counts of periods of a quota, and of throttled ones; empty without a quota so far."""
+    return named(cpu_stat, _PERIODS) if cpu_stat.get(b"nr_periods") else {}
+
+
+def named(values: Mapping[bytes, int], names: Mapping[bytes, str]) -> dict[str, float]:
+    """Return the values that have a metric, by metric."""
+    return {metric: float(values[name]) for name, metric in names.items() if name in values}
 
 
 def scaled(value: int | None, divisor: float) -> float | None:

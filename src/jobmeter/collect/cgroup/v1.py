@@ -3,10 +3,22 @@
 from collections.abc import Mapping
 
 from jobmeter.collect import files
-from jobmeter.collect.cgroup.usage import CgroupUsage, climb, count_cpus, lowest, of_hardware, scaled, working_set
+from jobmeter.collect.cgroup.usage import (
+    CgroupUsage,
+    climb,
+    count_cpus,
+    lowest,
+    named,
+    of_hardware,
+    periods,
+    scaled,
+    working_set,
+)
 
 _UNLIMITED = 2**62
 """Smallest value that means "no limit": the kernel writes the largest number of whole pages."""
+_KINDS = {b"total_rss": "memory.anonymous", b"total_cache": "memory.file", b"total_shmem": "memory.shared"}
+_BYTES, _OPERATIONS = "io_service_bytes", "io_serviced"
 
 
 def read_usage(directories: Mapping[str, str], tops: Mapping[str, str], sys_root: str = "/sys") -> CgroupUsage:
@@ -19,17 +31,29 @@ def read_usage(directories: Mapping[str, str], tops: Mapping[str, str], sys_root
     blkio = directories.get("blkio")
     # The most important first: a group may be removed while it is read.
     cpu = files.read_number(f"{cpuacct}/cpuacct.usage") if cpuacct else None
-    read, written = _io(blkio, sys_root) if blkio else (None, None)
+    read, written = _io(blkio, _BYTES, sys_root) if blkio else (None, None)
+    reads, writes = _io(blkio, _OPERATIONS, sys_root) if blkio else (None, None)
+    throttled, counts = throttling(directories["cpu"]) if "cpu" in directories else (None, {})
+    charged = files.read_number(f"{memory}/memory.usage_in_bytes") if memory else None
+    stat = (files.read_pairs(f"{memory}/memory.stat") or {}) if memory else {}
+    more = {
+        "memory.limit.reached": files.read_number(f"{memory}/memory.failcnt") if memory else None,
+        "disk.read.operations": reads,
+        "disk.write.operations": writes,
+    }
+    kernel = files.read_number(f"{memory}/memory.kmem.usage_in_bytes") if memory else None
     return CgroupUsage(
         cpu_seconds=scaled(cpu, 1e9),
-        throttled_seconds=throttled_seconds(directories["cpu"]) if "cpu" in directories else None,
+        throttled_seconds=throttled,
         cpu_limit=cpu_limit(directories, tops),
-        memory=working_set(memory, "memory.usage_in_bytes", b"total_inactive_file") if memory else None,
+        memory=working_set(charged, stat, b"total_inactive_file"),
         memory_peak=scaled(files.read_number(f"{memory}/memory.max_usage_in_bytes") if memory else None, 1),
         memory_limit=memory_limit(memory, tops["memory"]) if memory else None,
         oom_kills=(files.read_pairs(f"{memory}/memory.oom_control") or {}).get(b"oom_kill") if memory else None,
         read_bytes=read,
         write_bytes=written,
+        counts=counts | {metric: float(count) for metric, count in more.items() if count is not None},
+        kinds=named(stat, _KINDS) | ({} if kernel is None else {"memory.kernel": float(kernel)}),
     )
 
 
@@ -52,9 +76,10 @@ def memory_limit(directory: str, top: str) -> float | None:
     return lowest(*(float(limit) for limit in limits if limit is not None and limit < _UNLIMITED))
 
 
-def throttled_seconds(directory: str) -> float | None:
-    """Seconds for which the group's own quota throttled it."""
-    return scaled((files.read_pairs(f"{directory}/cpu.stat") or {}).get(b"throttled_time"), 1e9)
+def throttling(directory: str) -> tuple[float | None, dict[str, float]]:
+    """Return the seconds for which the group's own quota throttled it, and its periods."""
+    cpu = files.read_pairs(f"{directory}/cpu.stat") or {}
+    return scaled(cpu.get(b"throttled_time"), 1e9), periods(cpu)
 
 
 def quota(directory: str) -> float | None:
@@ -64,11 +89,11 @@ def quota(directory: str) -> float | None:
     return runtime / period if runtime and period and runtime > 0 else None
 
 
-def _io(directory: str, sys_root: str) -> tuple[float | None, float | None]:
-    """Bytes read and written through the block layer by the group and those below it; see ``of_hardware``."""
-    text = files.read(f"{directory}/blkio.throttle.io_service_bytes_recursive")
+def _io(directory: str, kind: str, sys_root: str) -> tuple[float | None, float | None]:
+    """Bytes or operations of the group and those below it, of reads and of writes; see ``of_hardware``."""
+    text = files.read(f"{directory}/blkio.throttle.{kind}_recursive")
     if text is None:
-        text = files.read(f"{directory}/blkio.throttle.io_service_bytes")
+        text = files.read(f"{directory}/blkio.throttle.{kind}")
     if text is None:
         return None, None
     found: dict[str, tuple[float, float]] = {}
@@ -78,4 +103,5 @@ def _io(directory: str, sys_root: str) -> tuple[float | None, float | None]:
             read, written = found.get(device := words[0].decode(), (0.0, 0.0))
             count = float(words[2])
             found[device] = (read + count, written) if words[1] == b"Read" else (read, written + count)
-    return of_hardware(found, sys_root)
+    read, written = of_hardware(found, sys_root) or (0.0, 0.0)
+    return read, written

@@ -1,38 +1,61 @@
 """Control groups, version 2: one folder has everything."""
 
 from jobmeter.collect import files
-from jobmeter.collect.cgroup.usage import CgroupUsage, climb, count_cpus, lowest, of_hardware, scaled, working_set
-from jobmeter.collect.host.pressure import stalled_seconds
+from jobmeter.collect.cgroup.usage import (
+    CgroupUsage,
+    climb,
+    count_cpus,
+    lowest,
+    named,
+    of_hardware,
+    periods,
+    scaled,
+    working_set,
+)
+from jobmeter.collect.host.pressure import RESOURCES, stalled_seconds
+
+_EVENTS = {b"high": "memory.limit.slowed", b"max": "memory.limit.reached"}
+_KINDS = {b"anon": "memory.anonymous", b"file": "memory.file", b"shmem": "memory.shared", b"kernel": "memory.kernel"}
+_IO = ("rbytes", "wbytes", "rios", "wios")
 
 
 def read_usage(directory: str, top: str, sys_root: str = "/sys") -> CgroupUsage:
     """Read the usage of the group in ``directory``. Limits are the lowest of its own and its parents' up to ``top``."""
     cpu = files.read_pairs(f"{directory}/cpu.stat") or {}
+    charged = files.read_number(f"{directory}/memory.current")
+    memory = files.read_pairs(f"{directory}/memory.stat") or {}
     events = files.read_pairs(f"{directory}/memory.events") or {}
-    read, written = _io(directory, sys_root)
+    moved = _io(directory, sys_root)
     return CgroupUsage(
         cpu_seconds=scaled(cpu.get(b"usage_usec"), 1e6),
-        throttled_seconds=throttled_seconds(directory),
+        throttled_seconds=scaled(cpu.get(b"throttled_usec"), 1e6),
         cpu_limit=cpu_limit(directory, top),
-        memory=working_set(directory, "memory.current", b"inactive_file"),
+        memory=working_set(charged, memory, b"inactive_file"),
         memory_peak=scaled(files.read_number(f"{directory}/memory.peak"), 1),
         memory_limit=memory_limit(directory, top),
         oom_kills=events.get(b"oom_kill"),
-        read_bytes=read,
-        write_bytes=written,
+        read_bytes=moved.get("rbytes"),
+        write_bytes=moved.get("wbytes"),
         stalled=stalled(directory),
+        counts={
+            **periods(cpu),
+            **named(events, _EVENTS),
+            **{f"disk.{kind}.operations": moved[name] for kind, name in (("read", "rios"), ("write", "wios")) if moved},
+        },
+        kinds=named(memory, _KINDS),
     )
 
 
 def stalled(directory: str) -> dict[str, float]:
-    """Return the seconds in which some task of the group waited, by resource; missing if the kernel does not tell."""
-    found = {kind: stalled_seconds(f"{directory}/{kind}.pressure") for kind in ("cpu", "memory", "io")}
-    return {kind: seconds for kind, seconds in found.items() if seconds is not None}
+    """Return the seconds in which some or all tasks of the group waited; missing if the kernel does not tell."""
+    read = [stalled_seconds(f"{directory}/{resource}.pressure", resource) for resource in RESOURCES]
+    return {name: seconds for found in read for name, seconds in found.items()}
 
 
-def throttled_seconds(directory: str) -> float | None:
-    """Seconds for which the group's own quota throttled it."""
-    return scaled((files.read_pairs(f"{directory}/cpu.stat") or {}).get(b"throttled_usec"), 1e6)
+def throttling(directory: str) -> tuple[float | None, dict[str, float]]:
+    """Return the seconds for which the group's own quota throttled it, and its periods."""
+    cpu = files.read_pairs(f"{directory}/cpu.stat") or {}
+    return scaled(cpu.get(b"throttled_usec"), 1e6), periods(cpu)
 
 
 def cpu_limit(directory: str, top: str) -> float | None:
@@ -53,14 +76,14 @@ def quota(directory: str) -> float | None:
     return int(words[0]) / int(words[1]) if len(words) == 2 and words[0].isdigit() else None
 
 
-def _io(directory: str, sys_root: str) -> tuple[float | None, float | None]:
-    """Bytes read and written; see ``of_hardware``."""
+def _io(directory: str, sys_root: str) -> dict[str, float]:
+    """Bytes and operations of reads and writes, by the kernel's names; see ``of_hardware``. Empty if unknown."""
     text = files.read(f"{directory}/io.stat")
     if text is None:
-        return None, None
-    found: dict[str, tuple[float, float]] = {}
+        return {}
+    found: dict[str, list[float]] = {}
     for line in text.decode().splitlines():
         device, *words = line.split()
         values = dict(word.split("=", 1) for word in words if "=" in word)
-        found[device] = (float(values.get("rbytes", 0)), float(values.get("wbytes", 0)))
-    return of_hardware(found, sys_root)
+        found[device] = [float(values.get(name, 0)) for name in _IO]
+    return dict(zip(_IO, of_hardware(found, sys_root) or [0.0] * len(_IO), strict=True))

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from jobmeter.collect.accelerators.names import DeviceName, gpu_name
 from jobmeter.collect.accelerators.vendor import Device
-from jobmeter.collect.accelerators.visible import VisibleVariable, ordinal_of
+from jobmeter.collect.accelerators.visible import Partition, VisibleVariable, ordinal_of
 from jobmeter.collect.base import NodeIdentity, Owner
 from jobmeter.collect.discover.member import Member, MembershipSource
 from jobmeter.model.job import AllocationSource
@@ -18,12 +18,14 @@ from jobmeter.model.record import AllocationRecord, JobRecord, Records
 class DeviceSet:
     """Devices of one vendor on the node, the variables that name devices of a process, and the names of the devices.
 
-    ``variables`` come most specific first.
+    ``variables`` come most specific first. ``number`` returns the number on the node of a device by its index: a
+    container shows some of the node's devices.
     """
 
     devices: Sequence[Device]
     variables: Sequence[VisibleVariable]
     name: DeviceName = gpu_name
+    number: Callable[[int], int] = int
 
     def named_by(self, member: Member) -> tuple[VisibleVariable, str] | None:
         """Return the most specific variable in the process's environment, with its value; None without any."""
@@ -45,7 +47,13 @@ class DeviceSet:
             openable = self._within(variable.within, member, openable)
         if variable.relative and permitted is None and member.source is MembershipSource.KUBERNETES:
             text = ",".join(entry for entry in text.split(",") if ordinal_of(entry) is None)
-        return variable.parse(text, openable)
+        return variable.parse(text, openable) if variable.relative else self._of_node(variable, text, openable)
+
+    def _of_node(self, variable: VisibleVariable, text: str, openable: Sequence[Device]) -> list[int]:
+        """Return the devices in a value whose numbers are the node's."""
+        numbered = [_numbered(device, self.number) for device in openable]
+        indices = {one.index: device.index for one, device in zip(numbered, openable, strict=True)}
+        return [indices[number] for number in variable.parse(text, numbered)]
 
     def _within(self, name: str, member: Member, openable: list[Device]) -> list[Device]:
         """Return the devices that another variable of the process leaves, in its order."""
@@ -55,6 +63,20 @@ class DeviceSet:
             return openable
         by_index = {device.index: device for device in openable}
         return [by_index[index] for index in outer.parse(text, openable)]
+
+
+@dataclass(frozen=True, slots=True)
+class _NodeDevice:
+    """Device by its number on the node."""
+
+    index: int
+    uuid: str
+    part: Partition | None
+
+
+def _numbered(device: Device, number: Callable[[int], int]) -> _NodeDevice:
+    part = device.part and device.part._replace(parent=number(device.part.parent))
+    return _NodeDevice(number(device.index), device.uuid, part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +215,14 @@ class AllocationTracker:
         for key in [key for key in self._open if key not in present]:
             start, claim = self._open.pop(key)
             self._report(key[1], start, claim, max(start, now_ms))
+
+    @property
+    def holders(self) -> dict[str, list[Owner]]:
+        """Replicas that have each device now, by the device's name."""
+        found: dict[str, list[Owner]] = {}
+        for owner, device in list(self._open):
+            found.setdefault(device, []).append(owner)
+        return found
 
     def close(self, now_ms: int) -> None:
         """End every interval when the jobs are over."""

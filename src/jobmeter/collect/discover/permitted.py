@@ -6,7 +6,7 @@ Version 2 has a BPF program instead of a list, and no file that shows its effect
 https://docs.kernel.org/admin-guide/cgroup-v1/devices.html.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from jobmeter.collect import files
 from jobmeter.collect.accelerators.vendor import Device
@@ -20,7 +20,7 @@ _MOST_GROUPS = 10_000
 class DeviceGroups:
     """Reads each group at most every 10 s, for devices of these numbers (see ``Vendor``). For one thread."""
 
-    def __init__(self, hierarchies: Hierarchies, device_numbers: Mapping[int, range]) -> None:
+    def __init__(self, hierarchies: Hierarchies, device_numbers: Callable[[], Mapping[int, range]]) -> None:
         self._hierarchies = hierarchies
         self._device_numbers = device_numbers
         self._lists: dict[str, frozenset[int] | None] = {}
@@ -48,7 +48,7 @@ class DeviceGroups:
     def _minors(self, path: str) -> frozenset[int] | None:
         folder = self._hierarchies.directory("devices", path)
         text = files.read(f"{folder}/devices.list") if folder else None
-        return None if text is None else minors_of(text.decode(errors="replace"), self._device_numbers)
+        return None if text is None else minors_of(text.decode(errors="replace"), self._device_numbers())
 
 
 def minors_of(text: str, device_numbers: Mapping[int, range]) -> frozenset[int] | None:

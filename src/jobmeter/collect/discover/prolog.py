@@ -38,11 +38,16 @@ class PrologAllocations:
         folder: Path,
         members: Callable[[], Iterable[Member]],
         are_numbers_of_node: Callable[[], bool] = lambda: True,
+        number: Callable[[int], int] = int,
     ) -> None:
-        """``are_numbers_of_node`` is True if a file's number is that of a device; else UUIDs alone name devices."""
+        """``are_numbers_of_node`` is True if a file's number is that of a device; else UUIDs alone name devices.
+
+        ``number`` returns the number on the node of a device by its index.
+        """
         self._folder = folder
         self._members = members
         self._are_numbers_of_node = are_numbers_of_node
+        self._number = number
         self._problem = ""
 
     def owners(self, devices: Sequence[Device], now_ms: int) -> dict[int, list[Owner]]:  # noqa: ARG002 - see DeviceAllocator
@@ -90,8 +95,9 @@ class PrologAllocations:
         if number is None:
             return next((one.index for one in devices if one.uuid == name), None)
         index, instance = int(number["index"]), number["instance"]
-        parts = [one for one in devices if one.part and (one.part.parent, str(one.part.instance)) == (index, instance)]
-        whole = [one for one in devices if one.part is None and one.index == index]
+        same = [one for one in devices if self._number(one.part.parent if one.part else one.index) == index]
+        parts = [one for one in same if one.part and str(one.part.instance) == instance]
+        whole = [one for one in same if one.part is None]
         return next((one.index for one in (*parts, *whole)), None)
 
 

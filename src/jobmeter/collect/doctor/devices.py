@@ -1,4 +1,4 @@
-"""Checks of accelerators: those that are measured, and those without a collector."""
+"""Checks of accelerators."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -6,7 +6,6 @@ from typing import Any
 
 from jobmeter.collect.accelerators import registry
 from jobmeter.collect.accelerators.names import DeviceNames
-from jobmeter.collect.accelerators.unmeasured import UnmeasuredVendor
 from jobmeter.collect.accelerators.vendor import Accelerator, DeviceProblem, Driver, Vendor
 from jobmeter.collect.doctor.base import Check, SourceStatus
 from jobmeter.collect.machine import Machine
@@ -24,18 +23,7 @@ def device_checks(
     machine: Machine, patience: float = _PATIENCE
 ) -> dict[tuple[str, str], Callable[[], Iterable[Check]]]:
     """Return a check of each vendor by area and name. ``patience``: seconds for a driver."""
-    measured = {vendor.name: partial(_check_vendor, machine, vendor, patience) for vendor in registry.VENDORS}
-    others = {one.name: partial(_check_unmeasured, machine, one) for one in registry.unmeasured_vendors()}
-    return {(_AREA, name): check for name, check in (*measured.items(), *others.items())}
-
-
-def _check_unmeasured(machine: Machine, vendor: UnmeasuredVendor) -> list[Check]:
-    count = vendor.count(machine)
-    if not count:
-        return [Check(_AREA, vendor.name, SourceStatus.ABSENT, f"the machine has no {vendor.noun}")]
-    text = f"the machine has {count} {vendor.plural}, and this version has no collector for them"
-    advice = f"scrape {vendor.exporter} into the server's remote write"
-    return [Check(_AREA, vendor.name, SourceStatus.ABSENT, text, advice)]
+    return {(_AREA, vendor.name): partial(_check_vendor, machine, vendor, patience) for vendor in registry.VENDORS}
 
 
 def _check_vendor(machine: Machine, vendor: Vendor[Any], patience: float) -> list[Check]:

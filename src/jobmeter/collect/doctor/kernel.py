@@ -8,6 +8,8 @@ from pathlib import Path
 from jobmeter.collect import files
 from jobmeter.collect.cgroup.paths import UNIFIED, Hierarchies
 from jobmeter.collect.doctor.base import Check, SourceStatus
+from jobmeter.collect.energy.polled import IpmiPower
+from jobmeter.collect.energy.sources import rapl_zones
 from jobmeter.collect.machine import Machine
 
 _AREA = "kernel"
@@ -23,6 +25,7 @@ def check_kernel(machine: Machine) -> Iterator[Check]:
     yield _check_journal(machine)
     yield _check_performance(machine)
     yield _check_energy(machine)
+    yield _check_controller(machine)
 
 
 def check_groups(machine: Machine) -> Check:
@@ -93,8 +96,21 @@ def _check_performance(machine: Machine) -> Check:
 
 
 def _check_energy(machine: Machine) -> Check:
-    zones = sorted(Path(machine.sys, "class/powercap").glob("intel-rapl:*"))
+    zones = [folder for _, _, folder in rapl_zones(machine.sys)]
     if not zones:
         return Check(_AREA, "rapl", SourceStatus.ABSENT, "the kernel offers no energy counters of processors (RAPL)")
-    text = f"the kernel offers {len(zones)} energy counters of processors (RAPL), but this version does not read them"
-    return Check(_AREA, "rapl", SourceStatus.ABSENT, text)
+    closed = sum(files.read_number(f"{folder}/energy_uj") is None for folder in zones)
+    if closed:
+        text = f"{closed} of {len(zones)} energy counters of processors (RAPL) cannot be read"
+        return Check(_AREA, "rapl", SourceStatus.LIMITED, text, "run the agent as root, or give it CAP_DAC_READ_SEARCH")
+    return Check(_AREA, "rapl", SourceStatus.OK, f"{len(zones)} energy counters of processors (RAPL) can be read")
+
+
+def _check_controller(machine: Machine) -> Check:
+    power = IpmiPower(machine.dev)
+    if power.command():
+        return Check(_AREA, "ipmi", SourceStatus.OK, "the power of the node is read from its management controller")
+    if power.present:
+        text = "the power of the node is not read: neither ipmitool nor ipmi-dcmi is installed"
+        return Check(_AREA, "ipmi", SourceStatus.ABSENT, text, "install ipmitool, or use --redfish")
+    return Check(_AREA, "ipmi", SourceStatus.ABSENT, "the kernel offers no management controller (IPMI)")

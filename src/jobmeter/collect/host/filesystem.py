@@ -1,4 +1,4 @@
-"""Size and free space of mounted filesystems. A hanging mount (a lost NFS server) does not affect the others."""
+"""Size, free space and files of mounted filesystems. A hanging mount (a lost NFS server) does not affect the others."""
 
 import os
 import threading
@@ -12,6 +12,9 @@ _LOCAL = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "bcac
 _REMOTE = frozenset({"nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "cifs", "smb3", "9p", "virtiofs"})
 _MOST_MOUNTS = 256
 _LONGEST_LABEL = 256
+_SPACE = ("node.filesystem.size", "node.filesystem.available")
+_FILES = ("node.filesystem.files", "node.filesystem.files.free")
+_READ_ONLY, _HANGS = "node.filesystem.read.only", "node.filesystem.hangs"
 
 
 class _StatvfsCall:
@@ -37,7 +40,7 @@ class FilesystemCollector:
     """Collector of filesystem sizes. ``patience`` is the time limit in seconds for all mounts together."""
 
     name = "host.filesystem"
-    metrics = ("node.filesystem.size", "node.filesystem.available")
+    metrics = (*_SPACE, *_FILES, _READ_ONLY, _HANGS)
 
     def __init__(
         self,
@@ -53,7 +56,7 @@ class FilesystemCollector:
         self._calls: dict[str, _StatvfsCall] = {}
 
     def collect(self, now_ms: int) -> Samples:
-        """Read the filesystems. A mount that still hangs from an earlier call is skipped."""
+        """Read the filesystems. A mount that still hangs from an earlier call is not called again."""
         text = files.required(*self._paths)
         for path in mount_points(text):
             if path not in self._calls:
@@ -61,7 +64,9 @@ class FilesystemCollector:
         samples: Samples = []
         patience = self._patience / max(len(self._calls), 1)
         for path, call in list(self._calls.items()):
-            if not call.wait(patience):
+            hangs = not call.wait(patience)
+            samples.append(Sample(self._place.of_node(_HANGS, (("mount", path),)), now_ms, float(hangs)))
+            if hangs:
                 continue
             del self._calls[path]
             if call.answer is not None and call.answer.f_blocks:
@@ -69,11 +74,12 @@ class FilesystemCollector:
         return samples
 
     def _samples(self, now_ms: int, path: str, found: os.statvfs_result) -> Samples:
-        blocks = zip(self.metrics, (found.f_blocks, found.f_bavail), strict=True)
-        return [
-            Sample(self._place.of_node(metric, (("mount", path),)), now_ms, float(count * found.f_frsize))
-            for metric, count in blocks
-        ]
+        values = dict(zip(_SPACE, (found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize), strict=True))
+        if found.f_files:  # btrfs, FAT and most network filesystems do not count them
+            values |= zip(_FILES, (found.f_files, found.f_favail), strict=True)
+        values[_READ_ONLY] = bool(found.f_flag & os.ST_RDONLY)
+        labels = (("mount", path),)
+        return [Sample(self._place.of_node(metric, labels), now_ms, float(value)) for metric, value in values.items()]
 
 
 def mount_points(mountinfo: bytes) -> list[str]:

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 from jobmeter.collect import files
 from jobmeter.collect.base import NodeIdentity, Samples
@@ -62,7 +61,7 @@ class LinkCollector:
 
     def _interfaces(self) -> Iterator[tuple[str, str, float]]:
         folder = f"{self._sys}/class/net"
-        for name in hardware(_names(folder), self._sys):
+        for name in hardware(files.names(folder), self._sys):
             megabits = files.read_number(f"{folder}/{name}/speed") or -1
             if megabits > 0:
                 yield "node.network.speed", name, megabits * 1e6 / 8
@@ -73,8 +72,8 @@ class LinkCollector:
     def _places(self) -> Iterator[tuple[str, str]]:
         """Yield the name and the folder of each port."""
         folder = f"{self._sys}/class/infiniband"
-        for device in _names(folder):
-            for port in _names(f"{folder}/{device}/ports"):
+        for device in files.names(folder):
+            for port in files.names(f"{folder}/{device}/ports"):
                 yield f"{device}:{port}", f"{folder}/{device}/ports/{port}"
 
     def _ports(self) -> Iterator[tuple[str, str, float]]:
@@ -97,10 +96,3 @@ class LinkCollector:
                     value = next((number for number in read if number is not None), None)
                     if value is not None:
                         yield metric, name, counter, float(value)
-
-
-def _names(folder: str) -> list[str]:
-    try:
-        return sorted(one.name for one in Path(folder).iterdir())
-    except OSError:
-        return []

@@ -1,4 +1,4 @@
-"""Memory and swap, major faults and out-of-memory kills: /proc/meminfo and /proc/vmstat."""
+"""Memory by kind, swap, page faults and out-of-memory kills: /proc/meminfo and /proc/vmstat."""
 
 import os
 
@@ -15,17 +15,34 @@ _MEMINFO = {
     b"Slab": "node.memory.slab",
     b"SwapTotal": "node.swap.total",
     b"SwapFree": "node.swap.free",
+    b"Buffers": "node.memory.buffers",
+    b"AnonPages": "node.memory.anonymous",
+    b"Mapped": "node.memory.mapped",
+    b"Shmem": "node.memory.shared",
+    b"PageTables": "node.memory.page.tables",
+    b"KernelStack": "node.memory.kernel.stacks",
+    b"Writeback": "node.memory.writeback",
+    b"Committed_AS": "node.memory.committed",
+    b"Unevictable": "node.memory.unevictable",
+    b"Hugetlb": "node.memory.huge",
 }
-_VMSTAT = {b"pgmajfault": "node.memory.major.faults", b"oom_kill": "node.memory.oom.kills"}
+_HUGE = {b"HugePages_Free": "node.memory.huge.free"}
+"""Counts of huge pages."""
+_VMSTAT = {
+    b"pgfault": "node.memory.faults",
+    b"pgmajfault": "node.memory.major.faults",
+    b"oom_kill": "node.memory.oom.kills",
+}
 _SWAPPED = {b"pswpin": "node.swap.in", b"pswpout": "node.swap.out"}
 """Counters of pages."""
+_STALLS = "node.memory.stalls"
 
 
 class MemoryCollector:
     """Collector of memory and swap."""
 
     name = "host.memory"
-    metrics = (*_MEMINFO.values(), *_VMSTAT.values(), *_SWAPPED.values())
+    metrics = (*_MEMINFO.values(), *_HUGE.values(), *_VMSTAT.values(), *_SWAPPED.values(), _STALLS)
 
     def __init__(self, place: NodeIdentity, proc_root: str = "/proc") -> None:
         self._place = place
@@ -33,18 +50,26 @@ class MemoryCollector:
 
     def collect(self, now_ms: int) -> Samples:
         """Read /proc/meminfo and /proc/vmstat."""
-        samples: Samples = []
-        for name, tables in (
-            ("meminfo", ((_MEMINFO, 1024),)),
-            ("vmstat", ((_VMSTAT, 1), (_SWAPPED, os.sysconf("SC_PAGE_SIZE")))),
-        ):
-            values = files.read_pairs(f"{self._root}/{name}")
-            if values is None:
-                raise OSError(f"{self._root}/{name} cannot be read")
-            samples += [
-                Sample(self._place.of_node(metric), now_ms, float(values[key] * scale))
-                for table, scale in tables
-                for key, metric in table.items()
-                if key in values
-            ]
-        return samples
+        sizes, counts = self._read("meminfo"), self._read("vmstat")
+        huge = sizes.get(b"Hugepagesize", 0) * 1024
+        tables = (
+            (sizes, _MEMINFO, 1024),
+            (sizes, _HUGE if huge else {}, huge),
+            (counts, _VMSTAT, 1),
+            (counts, _SWAPPED, os.sysconf("SC_PAGE_SIZE")),
+        )
+        found = {
+            metric: values[key] * scale
+            for values, table, scale in tables
+            for key, metric in table.items()
+            if key in values
+        }
+        if stalls := [count for key, count in counts.items() if key.startswith(b"allocstall")]:
+            found[_STALLS] = sum(stalls)  # the kernel counts each zone of memory separately
+        return [Sample(self._place.of_node(metric), now_ms, float(value)) for metric, value in found.items()]
+
+    def _read(self, name: str) -> dict[bytes, int]:
+        values = files.read_pairs(f"{self._root}/{name}")
+        if values is None:
+            raise OSError(f"{self._root}/{name} cannot be read")
+        return values

@@ -6,31 +6,26 @@ from jobmeter.collect import files
 from jobmeter.collect.base import NodeIdentity, Samples
 from jobmeter.model.sample import Sample
 
-_METRICS = {
-    ("cpu", "some"): "node.pressure.cpu",
-    ("memory", "some"): "node.pressure.memory",
-    ("memory", "full"): "node.pressure.memory.full",
-    ("io", "some"): "node.pressure.io",
-    ("io", "full"): "node.pressure.io.full",
-}
-"""Metric of each file and line. ``full`` has no meaning for the CPU of a node: some task always runs."""
-_TOTALS = {line: re.compile(rb"^%s .*total=(\d+)" % line.encode(), re.MULTILINE) for line in ("some", "full")}
+RESOURCES = ("cpu", "memory", "io")
+_METRICS = tuple(f"node.pressure.{name}" for name in ("cpu", "memory", "memory.full", "io", "io.full"))
+"""Waiting of all tasks for a CPU is left out: it has no meaning for a node, on which some task always runs."""
+_TOTAL = re.compile(rb"^(some|full) .*total=(\d+)", re.MULTILINE)
 
 
-def stalled_seconds(path: str, line: str = "some") -> float | None:
-    """Return the seconds in which some task, or all (``full``), stalled, from a pressure file.
+def stalled_seconds(path: str, resource: str) -> dict[str, float]:
+    """Return the seconds of stalls in a pressure file: of some task (``memory``), and of all (``memory.full``).
 
-    None if the kernel does not tell.
+    Empty if the kernel does not tell.
     """
-    match = _TOTALS[line].search(files.read(path) or b"")
-    return int(match[1]) / 1e6 if match else None
+    found = _TOTAL.findall(files.read(path) or b"")
+    return {f"{resource}.full" if line == b"full" else resource: int(total) / 1e6 for line, total in found}
 
 
 class PressureCollector:
     """Collector of pressure stall information."""
 
     name = "host.pressure"
-    metrics = tuple(_METRICS.values())
+    metrics = _METRICS
 
     def __init__(self, place: NodeIdentity, proc_root: str = "/proc") -> None:
         self._place = place
@@ -38,9 +33,10 @@ class PressureCollector:
 
     def collect(self, now_ms: int) -> Samples:
         """Read /proc/pressure."""
-        read = {
-            metric: stalled_seconds(f"{self._root}/pressure/{name}", line) for (name, line), metric in _METRICS.items()
-        }
+        read = [stalled_seconds(f"{self._root}/pressure/{resource}", resource) for resource in RESOURCES]
         return [
-            Sample(self._place.of_node(metric), now_ms, value) for metric, value in read.items() if value is not None
+            Sample(self._place.of_node(metric), now_ms, value)
+            for found in read
+            for name, value in found.items()
+            if (metric := f"node.pressure.{name}") in _METRICS
         ]

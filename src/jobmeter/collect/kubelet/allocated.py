@@ -97,6 +97,9 @@ def indices(vendor: Vendor[Any], ids: Iterable[str], devices: Sequence[Device]) 
     """Return the distinct device numbers in a plug-in's ids. A CDI name has the id after its last ``=``."""
     by_name = {name: device.index for device in devices for name in (device.pci, device.uuid) if name}
     by_name |= {vendor.id_of_part(one.part): one.index for one in devices if one.part is not None}
-    texts = [one.rpartition("=")[2] for one in ids]
-    names = (text if text in by_name else vendor.uuid_of_id(text) for text in texts)
-    return list(dict.fromkeys(by_name[name] for name in names if name in by_name))
+    numbers = {device.index for device in devices if device.part is None}
+    found: list[int | None] = []
+    for text in (one.rpartition("=")[2] for one in ids):
+        named = by_name.get(text, by_name.get(vendor.uuid_of_id(text)))
+        found.append(vendor.number_of_id(text) if named is None else named)
+    return list(dict.fromkeys(index for index in found if index is not None and index in numbers | {*by_name.values()}))

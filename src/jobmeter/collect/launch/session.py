@@ -30,7 +30,7 @@ from jobmeter.collect.loop import Loop
 from jobmeter.collect.measurement import Measurement, turn_seconds
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.process.count import Ended
-from jobmeter.collect.process.stat import Key, read_high_water, read_io, read_stat
+from jobmeter.collect.process.stat import Key, ProcessIo, read_high_water, read_io, read_stat
 from jobmeter.collect.process.surroundings import own_limits
 from jobmeter.collect.registry import job_collectors
 from jobmeter.collect.spool import Spool
@@ -87,7 +87,7 @@ class _FinalStat:
     """The entry in /proc of a process that has ended, before it is reaped."""
 
     key: Key
-    io: tuple[float, float] | None
+    io: ProcessIo | None
     owner: Owner | None
     waited_seconds: float
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from jobmeter.collect.base import Owner
 from jobmeter.collect.cgroup.outside import CgroupPlace
 from jobmeter.collect.discover.member import Process
-from jobmeter.collect.process.stat import Key, read_io
+from jobmeter.collect.process.stat import Key, ProcessIo, read_io
 from jobmeter.collect.process.totals import ProcessReading, ProcessTotals
 
 
@@ -24,7 +24,7 @@ class Ended:
     owner: Owner
     cpu_seconds: float
     memory_peak: float
-    io: tuple[float, float] | None = None
+    io: ProcessIo | None = None
     groups: Mapping[str, str] = field(default_factory=dict)
     waited_seconds: float | None = None
 
@@ -43,11 +43,14 @@ class Departed:
     own_seconds: float
     waited_seconds: float
     memory_peak: float
-    io: tuple[float, float] | None
+    io: ProcessIo | None
     groups: Mapping[str, str]
 
 
 _NAMES = {CgroupPlace.INSIDE: "cpu", CgroupPlace.OUTSIDE: "outside"}
+
+
+_IO_NAMES = ("read", "write", "io.read", "io.write")
 
 
 class Account(NamedTuple):
@@ -69,7 +72,7 @@ class ProcessCounters:
         self._proc = proc_root
         self._ticks = ticks_per_second or os.sysconf("SC_CLK_TCK")
         self._cpu: ProcessTotals[Key, Account] = ProcessTotals(1)
-        self._io: ProcessTotals[Key, Owner] = ProcessTotals(2)
+        self._io: ProcessTotals[Key, Owner] = ProcessTotals(len(_IO_NAMES))
         self._places: dict[Key, CgroupPlace] = {}
         self._accounts: dict[Key, Account] = {}
 
@@ -120,13 +123,13 @@ class ProcessCounters:
         self._accounts = {key: reading.owner for key, reading in cpu.items()}
 
     def totals(self) -> dict[Owner, dict[str, float]]:
-        """Return by replica: ``cpu`` and ``outside`` in seconds, ``read`` and ``write`` in bytes, if known."""
+        """Return by replica: ``cpu`` and ``outside`` in seconds, and the bytes of ``ProcessIo``, if known."""
         sums: dict[Owner, dict[str, float]] = {}
         for account, values in self._cpu.totals().items():
             if (name := _NAMES.get(account.place)) is not None:
                 sums.setdefault(account.owner, {})[name] = values[0]
         for owner, values in self._io.totals().items():
-            sums.setdefault(owner, {}).update(read=values[0], write=values[1])
+            sums.setdefault(owner, {}).update(zip(_IO_NAMES, values, strict=True))
         return sums
 
     def resume(self, reached: Mapping[Owner, Mapping[str, float]]) -> None:
@@ -139,7 +142,11 @@ class ProcessCounters:
             }
         )
         self._io.resume(
-            {owner: (counts["read"], counts["write"]) for owner, counts in reached.items() if "read" in counts}
+            {
+                owner: tuple(counts.get(name, 0.0) for name in _IO_NAMES)
+                for owner, counts in reached.items()
+                if "read" in counts
+            }
         )
 
     def forget(self, owners: set[Owner]) -> None:

@@ -17,6 +17,18 @@ class Key(NamedTuple):
     start: int
 
 
+class ProcessIo(NamedTuple):
+    """Bytes read from and written to storage, and bytes of all calls that read or write: cached ones, and pipes."""
+
+    read: float
+    write: float
+    called_read: float
+    called_write: float
+
+
+_IO = (b"read_bytes", b"write_bytes", b"rchar", b"wchar")
+
+
 class ProcessStat(NamedTuple):
     """Content of /proc/PID/stat.
 
@@ -66,15 +78,15 @@ def read_high_water(proc_root: str, pid: int) -> float | None:
     return None if kib is None else kib * 1024.0
 
 
-def read_io(proc_root: str, pid: int) -> tuple[float, float] | None:
-    """Return the bytes that the process and its waited-for children read from and wrote to storage.
+def read_io(proc_root: str, pid: int) -> ProcessIo | None:
+    """Return the bytes that the process and its waited-for children moved.
 
     None if the process is gone or not readable.
     """
     values = files.read_pairs(f"{proc_root}/{pid}/io")
-    if values is None or b"read_bytes" not in values or b"write_bytes" not in values:
+    if values is None or not all(name in values for name in _IO):
         return None
-    return float(values[b"read_bytes"]), float(values[b"write_bytes"])
+    return ProcessIo(*(float(values[name]) for name in _IO))
 
 
 def real_user(proc_root: str, pid: int) -> int | None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from jobmeter.collect import files
+from jobmeter.collect.process.stat import ProcessIo
 from jobmeter.collect.process_events import netlink
 from jobmeter.collect.process_events.netlink import ACCEPT, DROP, EventSocket, NetlinkStep
 
@@ -25,10 +26,11 @@ _OF_TASK, _OF_GROUP, _STATS, _GROUP = 4, 5, 3, 2
 _VERSION = struct.Struct("=H")
 _NUMBER = struct.Struct("=I")
 _RAN = struct.Struct("=72xQ")
-_FIGURES = struct.Struct("=8xB63xQ48xI12xQ48xQ40xQQ")
+_FIGURES = struct.Struct("=8xB63xQ48xI12xQ48xQ8xQQ16xQQ")
 """Layout of ``struct taskstats``.
 
-Flags, nanoseconds on a CPU, process, microseconds since the start, most resident KiB, bytes read and written.
+Flags, nanoseconds on a CPU, process, microseconds since the start, most resident KiB, bytes that calls read and wrote,
+bytes read from and written to storage.
 """
 _FLAG = 8
 _LAST_THREAD, _FLAGGED_SINCE = 0x20, 12
@@ -48,7 +50,7 @@ class TaskExit(NamedTuple):
     cpu_seconds: float
     lived_seconds: float
     memory_peak: float
-    io: tuple[float, float] | None
+    io: ProcessIo | None
 
 
 class TaskStats:
@@ -87,8 +89,8 @@ class TaskStats:
             start, length = slot * stride, self._socket.length(slot)
             if length < self._end:
                 continue
-            flags, ran, pid, lived, most, read, written = _FIGURES.unpack_from(buffer, start + self._at)
-            io: tuple[float, float] | None = (float(read), float(written))
+            flags, ran, pid, lived, most, *called, read, written = _FIGURES.unpack_from(buffer, start + self._at)
+            io: ProcessIo | None = ProcessIo(*map(float, (read, written, *called)))
             if length > self._end + _RAN.size:
                 pid, ran = _of_group(bytes(buffer[start + _BODY : start + length])) or (pid, ran)
                 io = None

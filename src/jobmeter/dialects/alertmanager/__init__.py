@@ -2,7 +2,6 @@
 
 from jobmeter.access.signatures import BASIC, TOKENS
 from jobmeter.dialects.alertmanager import errors
-from jobmeter.dialects.base import Gap
 from jobmeter.dialects.base.path_dialect import PathDialect
 from jobmeter.dialects.base.request import operations_of
 
@@ -11,7 +10,7 @@ ALERTMANAGER = PathDialect(
     title="Alertmanager, API version 2",
     schemes=(*TOKENS, BASIC),
     operations=operations_of(f"{__name__}.operations"),
-    gaps=(Gap("POST /api/v2/alerts", "Alerts come from rules that are evaluated here."),),
+    gaps=(),
     render=errors.render,
     wrong_path="There is no {path} in the API of Alertmanager.",
     owns=lambda path: path.startswith("/api/v2/"),

@@ -8,6 +8,7 @@ import msgspec
 from jobmeter.dialects.base import Answer
 from jobmeter.model.batch import Float64s, Int64s
 from jobmeter.promql.evaluate import EvaluatedQuery as Evaluated
+from jobmeter.promql.evaluation import EXPIRED
 from jobmeter.promql.labels import Labels
 from jobmeter.promql.numbers import format_number
 from jobmeter.promql.values import Scalar, String, Vector
@@ -41,7 +42,7 @@ def instant(found: Evaluated, time_ms: int, limit: int) -> Answer:
             "resultType": "vector",
             "result": [{"metric": dict(labels), "value": [time, format_number(one)]} for labels, one in rows],
         }
-    return _limited(data, limit, found)
+    return _limited(data, limit, found.warnings, found.infos)
 
 
 def ranged(found: Evaluated, times: Int64s, limit: int) -> Answer:
@@ -55,7 +56,7 @@ def ranged(found: Evaluated, times: Int64s, limit: int) -> Answer:
         rows = [_row(labels, times[present], values[present]) for labels, values, present in order]
     else:
         rows = []
-    return _limited({"resultType": "matrix", "result": rows}, limit, found)
+    return _limited({"resultType": "matrix", "result": rows}, limit, found.warnings, found.infos)
 
 
 def samples(found: WindowSamples, limit: int) -> Answer:
@@ -65,7 +66,8 @@ def samples(found: WindowSamples, limit: int) -> Answer:
         _row(labels, found.times[start:end], found.values[start:end])
         for labels, start, end in zip(found.labels, bounds, bounds[1:], strict=False)
     ]
-    return _limited({"resultType": "matrix", "result": rows}, limit)
+    infos = [EXPIRED] if found.expired else []
+    return _limited({"resultType": "matrix", "result": rows}, limit, infos=infos)
 
 
 def _row(labels: Labels, times: Int64s, values: Float64s) -> dict[str, Any]:
@@ -73,10 +75,10 @@ def _row(labels: Labels, times: Int64s, values: Float64s) -> dict[str, Any]:
     return {"metric": dict(labels), "values": list(pairs)}
 
 
-def _limited(data: dict[str, Any], limit: int, found: Evaluated | None = None) -> Answer:
+def _limited(data: dict[str, Any], limit: int, warnings: Sequence[str] = (), infos: Sequence[str] = ()) -> Answer:
     rows = data["result"]
-    warnings = [f"PromQL warning: {one}" for one in found.warnings] if found else []
-    infos = [f"PromQL info: {one}" for one in found.infos] if found else []
+    warnings = [f"PromQL warning: {one}" for one in warnings]
+    infos = [f"PromQL info: {one}" for one in infos]
     if limit and data["resultType"] in {"vector", "matrix"} and len(rows) > limit:
         data["result"] = rows[:limit]
         warnings.append(TRUNCATED)

@@ -9,16 +9,18 @@ import numpy as np
 from jobmeter.dialects.base import ask
 from jobmeter.dialects.prometheus.facts import FACTS, MOST_SAMPLES, FactSpan, find_facts, samples_of
 from jobmeter.dialects.prometheus.names import APP, JOB, PREFIX, PROJECT, Exposed, exposed, names_of, stored_names
-from jobmeter.model.batch import Float64s
+from jobmeter.model.batch import Float64s, Int64s
 from jobmeter.model.question import Question
 from jobmeter.model.series import NamePart, Series, job_key
 from jobmeter.model.time import MAX_TIME_MS, TimeRange
 from jobmeter.promql.labels import Labels, value_of, with_label
 from jobmeter.promql.nodes import NAME, Matcher, Node, VectorMatch, VectorSelector
-from jobmeter.promql.reads import reads
+from jobmeter.promql.reads import SelectorRead, reads
 from jobmeter.promql.regex import full_matches
-from jobmeter.promql.windows import WindowSamples
+from jobmeter.promql.windows import RolledSamples, WindowSamples
+from jobmeter.query.rollups import RollupsQuestion
 from jobmeter.query.series import NamesQuestion, SamplesQuestion, SeriesQuestion
+from jobmeter.query.source import RAW_IS_QUICK
 
 MOST_NAMES = 10_000
 _EXPORTED = "exported_project"
@@ -136,19 +138,29 @@ class Prefetched(msgspec.Struct, frozen=True):
 
 
 def prefetch(
-    node: Node, start_ms: int, end_ms: int, lookback_ms: int, project: str | None, *, of_owners: bool = False
+    node: Node, times: Int64s, lookback_ms: int, project: str | None, *, of_owners: bool = False
 ) -> Generator[Question[Any], Any, Prefetched]:
-    """Read what a query over ``[start_ms, end_ms]`` needs; ``of_owners`` as in ``find``."""
+    """Read what a query at ``times``, int64 in ms, needs; ``of_owners`` as in ``find``."""
     found: dict[VectorSelector, WindowSamples] = {}
-    for selector, start, end in reads(node, start_ms, end_ms, lookback_ms):
-        rows = yield from find(selector.alternatives, max(start, 0), project, of_owners=of_owners)
-        found[selector] = yield from read_samples(rows, start, end)
+    for one in reads(node, times, lookback_ms):
+        rows = yield from find(one.selector.alternatives, max(one.start_ms, 0), project, of_owners=of_owners)
+        stored = [row for row in rows if isinstance(row, Exposed)]
+        begin, end = max(one.start_ms + 1, 0), min(one.end_ms + 1, MAX_TIME_MS)
+        if one.cuts and len(stored) == len(rows) > 0 and end - begin > RAW_IS_QUICK:
+            found[one.selector] = yield from _read_rolled(stored, TimeRange(begin, end), one)
+        else:
+            found[one.selector] = yield from read_samples(rows, one.start_ms, one.end_ms, check=True)
     return Prefetched(found, any(one.name in FACTS for one in found))
 
 
-def read_samples(rows: Sequence[Row], start_ms: int, end_ms: int) -> Generator[Question[Any], Any, WindowSamples]:
-    """Read the samples in ``(start_ms, end_ms]`` of each row that has any, facts behind stored series."""
-    stored = yield from _read_stored([row for row in rows if isinstance(row, Exposed)], start_ms, end_ms)
+def read_samples(
+    rows: Sequence[Row], start_ms: int, end_ms: int, *, check: bool = False
+) -> Generator[Question[Any], Any, WindowSamples]:
+    """Read the samples in ``(start_ms, end_ms]`` of each row that has any, facts behind stored series.
+
+    ``check``: the result says if samples have expired.
+    """
+    stored = yield from _read_stored([row for row in rows if isinstance(row, Exposed)], start_ms, end_ms, check)
     facts = [row for row in rows if isinstance(row, FactSeries)]
     return _with_facts(stored, facts, start_ms, end_ms) if facts else stored
 
@@ -168,27 +180,65 @@ def _with_facts(stored: WindowSamples, rows: Sequence[FactSeries], start_ms: int
     return WindowSamples(labels, np.concatenate(times), np.concatenate(values), np.array(starts, np.int64))
 
 
-def _read_stored(rows: Sequence[Exposed], start_ms: int, end_ms: int) -> Generator[Question[Any], Any, WindowSamples]:
+def _read_stored(
+    rows: Sequence[Exposed], start_ms: int, end_ms: int, check: bool
+) -> Generator[Question[Any], Any, WindowSamples]:
     begin, end = max(start_ms + 1, 0), min(end_ms + 1, MAX_TIME_MS)
     if not rows or begin >= end:
         return WindowSamples([], np.empty(0, np.int64), np.empty(0), np.zeros(1, np.int64))
     series: dict[Series, int] = {}
     places = np.array([series.setdefault(row.series, len(series)) for row in rows])
-    answer = yield from ask(SamplesQuestion(series=tuple(series), range=TimeRange(begin, end)))
+    answer = yield from ask(SamplesQuestion(series=tuple(series), range=TimeRange(begin, end), check=check))
     columns = answer.columns
     index = columns.index.astype(np.int64)
     order = np.lexsort((columns.time, index))
-    bounds = np.searchsorted(index[order], np.arange(len(series) + 1))
+    kept, starts, taken = _rows_of(index[order], places)
+    taken = order[taken]
+    divisors = np.repeat(np.array([row.divisor for row in rows])[kept], np.diff(starts))
+    values = _in_their_units(columns.value[taken], divisors)
+    labels = [rows[at].labels for at in kept.tolist()]
+    return WindowSamples(labels, columns.time[taken], values, starts, expired=answer.expired)
+
+
+def _rows_of(index: Int64s, places: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+    """Return the rows that have samples, the start of each row's samples, and the samples as positions in ``index``.
+
+    ``index`` int64[samples] is ascending and has the series of each sample, ``places`` int64[rows] the series of rows.
+    """
+    bounds = np.searchsorted(index, np.arange(int(places.max()) + 2))
     low, high = bounds[places], bounds[places + 1]
     kept = np.nonzero(high > low)[0]
     counts = (high - low)[kept]
     starts = np.concatenate(([0], np.cumsum(counts)))
-    taken = order[np.arange(starts[-1]) - np.repeat(starts[:-1] - low[kept], counts)]
-    divisors = np.repeat(np.array([row.divisor for row in rows])[kept], counts)
-    values = columns.value[taken]
-    return WindowSamples(
-        [rows[at].labels for at in kept.tolist()], columns.time[taken], _in_their_units(values, divisors), starts
+    return kept, starts, np.arange(starts[-1]) - np.repeat(starts[:-1] - low[kept], counts)
+
+
+def _read_rolled(
+    rows: Sequence[Exposed], span: TimeRange, read: SelectorRead
+) -> Generator[Question[Any], Any, WindowSamples]:
+    """Read the statistics of the samples between the cuts of a read."""
+    series: dict[Series, int] = {}
+    places = np.array([series.setdefault(row.series, len(series)) for row in rows])
+    cuts = read.cuts or ()
+    answer = yield from ask(RollupsQuestion(series=tuple(series), range=span, cuts=cuts, growth=read.growth))
+    columns = answer.columns
+    kept, starts, taken = _rows_of(columns.index.astype(np.int64), places)
+    divisors = np.repeat(np.array([row.divisor for row in rows])[kept], np.diff(starts))
+
+    def values(column: Float64s) -> Float64s:
+        return _in_their_units(column[taken], divisors)
+
+    rolled = RolledSamples(
+        count=columns.count[taken].astype(np.int64),
+        sum=values(columns.sum),
+        minimum=values(columns.minimum),
+        maximum=values(columns.maximum),
+        first=values(columns.first),
+        first_time=columns.first_time[taken],
+        increase=values(columns.increase),
     )
+    labels = [rows[at].labels for at in kept.tolist()]
+    return WindowSamples(labels, columns.last_time[taken], values(columns.last), starts, rolled, answer.expired)
 
 
 def _in_their_units(values: Float64s, divisors: Float64s) -> Float64s:

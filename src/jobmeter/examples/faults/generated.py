@@ -22,7 +22,7 @@ from jobmeter.examples.faults.changes import (
 )
 from jobmeter.examples.faults.gpu_faults import GPU_COMPANIONS, GPU_FAULTS, SLOW_CLOCK, idle
 from jobmeter.examples.faults.shortages import SHORTAGES
-from jobmeter.examples.faults.wordings import CHATTER, WORDINGS, draw_line
+from jobmeter.examples.faults.wordings import CHATTER, UNCAUGHT, WORDINGS, draw_line
 from jobmeter.model.device import DeviceState
 from jobmeter.model.event import ALLOCATION_MISMATCH, GPU_LOST, Event, EventSource, Level
 from jobmeter.model.job import JobState
@@ -366,6 +366,7 @@ FAULTS: Mapping[str, tuple[Fault, ...]] = {
         _dies(1, TRACE, FRAME, "KeyError: 'label'", cascade=(_NCCL,)),
         _raises("ModuleNotFoundError: No module named 'apex'"),
     ),
+    "uncaught_error": tuple(_dies(code, *lines) for code, lines in UNCAUGHT),
     "config_error": (
         _dies(2, "usage: train.py [-h] --data DATA", "train.py: error: the following arguments are required: --data"),
         _raises("omegaconf.errors.ConfigAttributeError: Key 'lr' is not in struct"),

@@ -61,6 +61,12 @@ _WORK = (
 
 SCRIPTS = (
     Script(name="exception", rule="python_exception", code="def f(): raise ValueError('empty batch')\nf()"),
+    Script(
+        name="Perl dies",
+        rule="uncaught_error",
+        code="echo working; perl -e 'die \"no batch\"'",
+        in_shell=True,
+    ),
     Script(name="exit 3", rule="unknown_exit", code="echo working; exit 3", in_shell=True),
     Script(name="SIGSEGV", rule="segfault", code="kill -SEGV $$", in_shell=True),
     Script(name="SIGKILL", rule="killed", code="kill -KILL $$", in_shell=True),

@@ -173,6 +173,66 @@ WORDINGS: Mapping[str, tuple[str, ...]] = {
 }
 """By rule the lines that name its cause."""
 
+UNCAUGHT: tuple[tuple[int, tuple[str, ...]], ...] = (
+    (134, ("terminate called after throwing an instance of 'std::out_of_range'", "  what():  vector::at: n is 7")),
+    (134, ("libc++abi: terminating due to uncaught exception of type std::bad_function_call: call of an empty one",)),
+    (134, ("terminate called without an active exception",)),
+    (134, ("simulate: grid.c:212: advance: Assertion `step > 0' failed.",)),
+    (134, ("*** stack smashing detected ***: terminated",)),
+    (134, ("free(): double free detected in tcache 2",)),
+    (
+        2,
+        (
+            "panic: runtime error: index out of range [5] with length 3",
+            "",
+            "goroutine 1 [running]:",
+            "main.load(...)",
+            "\t/src/load.go:41 +0x1d",
+            *(f"goroutine {n} [select]:" for n in range(2, 90)),
+            "exit status 2",
+        ),
+    ),
+    (2, ("fatal error: all goroutines are asleep - deadlock!", "", "goroutine 1 [chan receive]:", "main.main()")),
+    (
+        101,
+        (
+            "thread 'main' panicked at src/main.rs:19:34:",
+            "index out of bounds: the len is 3 but the index is 7",
+            "note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace",
+        ),
+    ),
+    (101, ("thread 'worker-3' panicked at 'the queue is closed', src/queue.rs:88:9",)),
+    (
+        1,
+        (
+            'Exception in thread "main" java.lang.IllegalStateException: the queue is closed',
+            "\tat com.example.Worker.run(Worker.java:31)",
+            "Caused by: java.util.concurrent.TimeoutException: no batch in 30 s",
+            "\t... 2 more",
+        ),
+    ),
+    (
+        1,
+        (
+            "/app/load.js:3",
+            "    throw new Error('x')",
+            "    ^",
+            "",
+            "Error: no batch",
+            "    at load (/app/load.js:3:9)",
+        ),
+    ),
+    (134, ("Unhandled exception. System.InvalidOperationException: the queue is closed", "   at Load.Main() in a.cs")),
+    (1, ("ERROR: LoadError: BoundsError: attempt to access 3-element Vector", "Stacktrace:", " [1] top-level scope")),
+    (1, ("Error in read(path) : the batch is empty", "Calls: main -> read", "Execution halted")),
+    (1, ("load.rb:3:in `read': the batch is empty (RuntimeError)", "\tfrom load.rb:9:in `<main>'")),
+    (255, ("the batch is empty at load.pl line 3.",)),
+    (24, ("forrtl: severe (24): end-of-file during read, unit 10, file /data/in",)),
+    (2, ("At line 5 of file load.f90", "Fortran runtime error: End of file")),
+    (1, ("load: Prelude.head: empty list", "CallStack (from HasCallStack):", "  error, called at Load.hs:3")),
+)
+"""Ends of programs in other languages than Python: exit status and last lines."""
+
 CHATTER = (
     "step {n} loss 2.{rank}1 lr 0.0003 tokens/s {n}",
     "INFO:root:saved checkpoint to {path}",

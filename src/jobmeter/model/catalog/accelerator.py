@@ -81,6 +81,7 @@ def _metric(
     )
 
 
+_STATES = ", ".join(f"{one.code} {one}" for one in STATES)
 _ratio = partial(_metric, unit="1", maximum=1.5)
 _counter = partial(_metric, kind=Kind.COUNTER)
 _time = partial(_counter, unit="s", read_unit="1")
@@ -148,6 +149,23 @@ def _core(prefix: str) -> tuple[Metric, ...]:
             phrase="memory interface activity",
         ),
         *_physics(prefix),
+        *_measurement(prefix),
+    )
+
+
+def _measurement(prefix: str) -> tuple[Metric, ...]:
+    own = f"{prefix}.process"
+    return (
+        replace(
+            _metric(f"{prefix}.state", "", f"State of its measurement: {_STATES}."),
+            over=Aggregate.MAX,
+            parts=Aggregate.MAX,
+            maximum=float(len(STATES) - 1),
+        ),
+        _metric(f"{own}es", "{process}", "Processes that compute on the device."),
+        _metric(f"{own}es.foreign", "{process}", "Processes that compute on the device and belong to no job."),
+        _metric(f"{own}.memory.usage", "By", "Device memory that the processes of one replica use."),
+        _ratio(f"{own}.utilization", text="Share of time in which kernels of one replica's processes ran."),
     )
 
 
@@ -198,15 +216,10 @@ METRICS: tuple[Metric, ...] = (
     _metric("gpu.power.limit", "W", "Power that the device may draw.", views=Display.HIDDEN),
     _metric("gpu.temperature.memory", "Cel", "Memory temperature.", minimum=-60.0),
     _metric("gpu.temperature.hotspot", "Cel", "Temperature of the hottest place of the chip (AMD).", minimum=-60.0),
+    _metric("gpu.temperature.margin", "Cel", "Degrees to the temperature at which the device slows.", minimum=-100.0),
     _metric("gpu.clock.sm", "Hz", "Clock of the streaming multiprocessors.", title="Clock"),
     _metric("gpu.clock.memory", "Hz", "Clock of the memory."),
     _metric("gpu.clock.sm.limit", "Hz", "Highest clock of the streaming multiprocessors.", views=Display.HIDDEN),
-    replace(
-        _metric("gpu.state", "", f"Whether it is measured: {', '.join(f'{one.code} {one}' for one in STATES)}."),
-        over=Aggregate.MAX,
-        parts=Aggregate.MAX,
-        maximum=float(len(STATES) - 1),
-    ),
     _metric("gpu.performance.state", "", "NVIDIA P-state: 0 is fastest."),
     _time("gpu.throttle.power", text="Time throttled by the power cap."),
     _time("gpu.throttle.thermal.software", text="Time throttled by the software thermal limit."),
@@ -218,6 +231,11 @@ METRICS: tuple[Metric, ...] = (
         "gpu.ecc.uncorrected", "{error}", "Memory errors that could not be corrected since the driver was loaded."
     ),
     _counter("gpu.ecc.deferred", "{error}", "Memory errors found and not yet used by a program (AMD)."),
+    _counter("gpu.ecc.sram.corrected", "{error}", "SRAM errors corrected since the driver was loaded."),
+    _counter("gpu.ecc.sram.uncorrected", "{error}", "SRAM errors that could not be corrected."),
+    _metric("gpu.ecc.sram.exceeded", "", "1 after too many SRAM errors: the device should be replaced."),
+    _metric("gpu.remapped.banks", "{bank}", "Memory banks that are remapped."),
+    _metric("gpu.remapped.banks.pending", "", "1 while the remapping of a bank waits for a reset."),
     _metric("gpu.remapped.rows.correctable", "{row}", "Memory rows remapped for correctable errors."),
     _metric("gpu.remapped.rows.uncorrectable", "{row}", "Memory rows remapped for uncorrectable errors."),
     _metric("gpu.remapped.rows.pending", "", "1 while a remapping waits for a reset."),
@@ -225,6 +243,8 @@ METRICS: tuple[Metric, ...] = (
     _counter("gpu.pcie.receive", "By", "Bytes received over PCIe.", title="PCIe traffic received"),
     _counter("gpu.pcie.transmit", "By", "Bytes sent over PCIe.", title="PCIe traffic sent"),
     _counter("gpu.pcie.replay", "{error}", "PCIe replays."),
+    _counter("gpu.pcie.errors.corrected", "{error}", "PCIe errors that were corrected."),
+    _counter("gpu.pcie.errors.uncorrected", "{error}", "PCIe errors that were not corrected, fatal or not."),
     _metric("gpu.pcie.generation", "{generation}", "Generation of the PCIe link; an idle device may lower it."),
     _metric(
         "gpu.pcie.generation.limit",
@@ -236,10 +256,53 @@ METRICS: tuple[Metric, ...] = (
     _metric("gpu.pcie.width.limit", "{lane}", "Most lanes that the device and its slot allow.", views=Display.HIDDEN),
     _counter("gpu.nvlink.receive", "By", "Bytes received over NVLink.", title="NVLink traffic received"),
     _counter("gpu.nvlink.transmit", "By", "Bytes sent over NVLink.", title="NVLink traffic sent"),
+    _metric("gpu.nvlink.links", "{link}", "NVLinks that the device has.", views=Display.HIDDEN),
+    _metric("gpu.nvlink.links.down", "{link}", "NVLinks that are down."),
+    _counter("gpu.nvlink.errors", "{error}", "Errors of NVLink, all links together."),
+    _counter("gpu.nvlink.replays", "{error}", "Replays of NVLink, all links together."),
+    _counter("gpu.nvlink.recoveries", "{error}", "Times that an NVLink recovered from an error."),
+    _counter("gpu.c2c.errors", "{error}", "Errors of the link between chips of a module."),
+    replace(
+        _metric(
+            "gpu.fabric.state", "", "Registration with the NVLink fabric: 1 not started, 2 in progress, 3 completed."
+        ),
+        over=Aggregate.MIN,
+    ),
+    replace(
+        _metric(
+            "gpu.recovery.action",
+            "",
+            "Action that the device needs: 0 none, 1 reset, 2 reboot of the node, 3 drain of peer traffic, "
+            "4 drain and reset, 5 recovery of IMEX, 6 bus reset, 7 reboot of the system.",
+        ),
+        over=Aggregate.MAX,
+    ),
     _counter("gpu.xgmi.receive", "By", "Bytes read over XGMI, all links together.", title="XGMI traffic received"),
     _counter("gpu.xgmi.transmit", "By", "Bytes written over XGMI, all links together.", title="XGMI traffic sent"),
-    _metric("gpu.processes", "{process}", "Processes that compute on the device."),
-    _metric("gpu.processes.foreign", "{process}", "Processes that compute on the device and belong to no job."),
-    _metric("gpu.process.memory.usage", "By", "Device memory that the processes of one replica use."),
-    _ratio("gpu.process.utilization", text="Share of time in which kernels of one replica's processes ran."),
+    _ratio("npu.vector.active", text="Share of time in which the vector cores worked (Ascend)."),
+    _ratio("npu.cpu.utilization", text="Share of time in which the device's own CPUs for kernels worked (Ascend)."),
+    _metric("npu.temperature.memory", "Cel", "Memory temperature.", minimum=-60.0),
+    _metric("npu.clock.core", "Hz", "Clock of the cores."),
+    _metric("npu.clock.core.limit", "Hz", "Rated clock of the cores.", views=Display.HIDDEN),
+    _metric("npu.clock.memory", "Hz", "Clock of the memory."),
+    _metric("npu.voltage", "V", "Supply voltage."),
+    replace(
+        _metric("npu.health", "", "Worst active alarm: 0 none, 1 general, 2 important, 3 urgent (Ascend)."),
+        over=Aggregate.MAX,
+        parts=Aggregate.MAX,
+    ),
+    _metric("npu.faults", "{fault}", "Faults that the device reports now (Ascend)."),
+    _counter("npu.ecc.corrected", "{error}", "Memory errors that were corrected."),
+    _counter("npu.ecc.uncorrected", "{error}", "Memory errors that could not be corrected."),
+    _metric("npu.pages.isolated", "{page}", "Memory pages that are no longer used because of errors."),
+    _metric("npu.network.health", "", "Result of the device's own test of its network: 0 is good (Ascend)."),
+    _metric("npu.link.up", "", "1 while the link of the network port is up."),
+    _metric("npu.link.speed", "By/s", "Speed of the network port.", views=Display.HIDDEN),
+    _counter("npu.link.changes", "{change}", "Times that the link of the network port went up or down."),
+    _counter("npu.network.receive", "By", "Bytes received by the network port.", title="NPU network traffic received"),
+    _counter("npu.network.transmit", "By", "Bytes sent by the network port.", title="NPU network traffic sent"),
+    _counter("npu.network.errors", "{packet}", "Packets with errors at the network port."),
+    _counter("npu.network.retries", "{packet}", "Packets that RoCE sent again."),
+    _counter("npu.network.congestion", "{packet}", "Notifications of congestion that RoCE received."),
+    _counter("npu.network.pauses", "{packet}", "Pause frames of priorities (PFC) received."),
 )

@@ -62,6 +62,7 @@ class MetricGroup(StrEnum):
     MEMORY = "memory"
     NETWORK = "network"
     DISK = "disk"
+    ENERGY = "energy"
     NODE = "node"
     AGENT = "agent"
 

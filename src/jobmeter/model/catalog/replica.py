@@ -6,13 +6,15 @@ from jobmeter.model.catalog.metric import Aggregate, Display, Kind, Metric, Metr
 
 _R = MetricScope.REPLICA
 _CPU, _MEMORY, _NETWORK, _DISK = MetricGroup.CPU, MetricGroup.MEMORY, MetricGroup.NETWORK, MetricGroup.DISK
+_HIDDEN = Display.HIDDEN
 _metric = partial(Metric, scope=_R)
 _time = partial(_metric, unit="s", kind=Kind.COUNTER, read_unit="1")
 _amount = partial(_metric, on_node=Aggregate.SUM)
+_count = partial(_metric, kind=Kind.COUNTER)
 _total = partial(_amount, kind=Kind.COUNTER)
 
 METRICS: tuple[Metric, ...] = (
-    _total("cpu.time", "s", "CPU time used, user and system.", read_unit="{core}", group=_CPU, views=Display.HIDDEN),
+    _total("cpu.time", "s", "CPU time used, user and system.", read_unit="{core}", group=_CPU, views=_HIDDEN),
     _amount(
         "cpu.usage",
         "{core}",
@@ -24,9 +26,7 @@ METRICS: tuple[Metric, ...] = (
         column="CPU",
         views=Display.FIRST | Display.RANKS | Display.USE | Display.CORE,
     ),
-    _amount(
-        "cpu.limit", "{core}", "Cores that the replica may use.", group=_CPU, title="CPU limit", views=Display.HIDDEN
-    ),
+    _amount("cpu.limit", "{core}", "Cores that the replica may use.", group=_CPU, title="CPU limit", views=_HIDDEN),
     _time(
         "cpu.throttled.time",
         text="Time in which the replica was throttled by its CPU quota, over all of its tasks. Without a quota of its "
@@ -34,6 +34,14 @@ METRICS: tuple[Metric, ...] = (
         group=_CPU,
         title="CPU throttled",
         views=Display.FIRST,
+    ),
+    _count("cpu.periods", "{period}", "Periods of the CPU quota in which the replica ran.", group=_CPU, views=_HIDDEN),
+    _count(
+        "cpu.throttled.periods",
+        "{period}",
+        "Periods of the CPU quota in which the replica was throttled.",
+        group=_CPU,
+        title="CPU periods throttled",
     ),
     utilization(
         "cpu",
@@ -64,7 +72,7 @@ METRICS: tuple[Metric, ...] = (
         "Memory that the replica may use.",
         group=_MEMORY,
         title="Memory limit",
-        views=Display.HIDDEN,
+        views=_HIDDEN,
     ),
     _metric(
         "memory.peak",
@@ -76,6 +84,24 @@ METRICS: tuple[Metric, ...] = (
         title="Memory, highest",
         phrase="highest memory in use",
         views=Display.CHART | Display.SUMMARY,
+    ),
+    _amount("memory.anonymous", "By", "Memory of its control group that no file backs.", group=_MEMORY),
+    _amount("memory.file", "By", "File contents that its control group is charged for.", group=_MEMORY),
+    _amount("memory.shared", "By", "Shared memory and files in memory; a part of memory.file.", group=_MEMORY),
+    _amount("memory.kernel", "By", "Memory of the kernel that its control group is charged for.", group=_MEMORY),
+    _total(
+        "memory.limit.reached",
+        "{event}",
+        "Times that the replica reached its limit of memory and the kernel had to reclaim some.",
+        group=_MEMORY,
+        title="Memory limit reached",
+    ),
+    _total(
+        "memory.limit.slowed",
+        "{event}",
+        "Times that the replica was slowed down because it exceeded the high mark of its memory.",
+        group=_MEMORY,
+        title="Slowed for memory",
     ),
     _total(
         "memory.oom.kills",
@@ -106,6 +132,21 @@ METRICS: tuple[Metric, ...] = (
         title="Waiting for disks",
         phrase="time of waiting for storage",
     ),
+    _time("pressure.cpu.full", text="Time in which all tasks of the replica waited for a CPU.", group=_CPU),
+    _time(
+        "pressure.memory.full",
+        text="Time in which all tasks of the replica waited for memory.",
+        group=_MEMORY,
+        title="All waiting for memory",
+        phrase="time of nothing but waiting for memory",
+    ),
+    _time(
+        "pressure.io.full",
+        text="Time in which all tasks of the replica waited for storage.",
+        group=_DISK,
+        title="All waiting for disks",
+        phrase="time of nothing but waiting for storage",
+    ),
     _amount("process.count", "{process}", "Processes of the replica.", group=_CPU),
     _amount("thread.count", "{thread}", "Threads of the replica.", group=_CPU),
     utilization(
@@ -118,6 +159,37 @@ METRICS: tuple[Metric, ...] = (
         title="Memory in use, share",
         phrase="memory in use",
         views=Display.CHART | Display.CORE,
+    ),
+    *(
+        _total(
+            f"energy.{part}",
+            "J",
+            text,
+            read_unit="W",
+            group=MetricGroup.ENERGY,
+            title=title,
+            phrase=title[:1].lower() + title[1:] if part == "total" else f"power of {of}",
+            views=views,
+        )
+        for part, title, of, text, views in (
+            (
+                "total",
+                "Power of the job",
+                "",
+                "Energy of the replica: its parts of the energy that the node measures, added up.",
+                Display.FIRST | Display.SUMMARY,
+            ),
+            ("gpu", "Power of accelerators", "accelerators", "Energy of accelerators.", Display.CHART),
+            ("cpu", "Power of CPUs", "CPUs", "Energy of processors.", Display.CHART),
+            ("memory", "Power of memory", "memory", "Energy of memory.", Display.CHART),
+            (
+                "rest",
+                "Power of the rest",
+                "the rest of the node",
+                "Energy of the rest of the node: fans, disks, networks, losses of power supplies.",
+                Display.CHART,
+            ),
+        )
     ),
     _total(
         "network.receive",
@@ -163,6 +235,22 @@ METRICS: tuple[Metric, ...] = (
         column="Disk write",
         views=Display.FIRST | Display.CORE,
     ),
+    _total("disk.read.operations", "{operation}", "Reads from storage.", group=_DISK, title="Reads"),
+    _total("disk.write.operations", "{operation}", "Writes to storage.", group=_DISK, title="Writes"),
+    _total(
+        "io.read",
+        "By",
+        "Bytes that calls to read returned: files, cached or not, network filesystems, and pipes.",
+        group=_DISK,
+        title="Read by calls",
+    ),
+    _total(
+        "io.write",
+        "By",
+        "Bytes that calls to write took: files, written back later or not, network filesystems, and pipes.",
+        group=_DISK,
+        title="Written by calls",
+    ),
     _amount(
         "storage.processes",
         "{process}",
@@ -182,7 +270,7 @@ METRICS: tuple[Metric, ...] = (
         names={"baseten": "ephemeral_storage.usage_bytes"},
         group=_DISK,
     ),
-    _amount("storage.ephemeral.limit", "By", "Ephemeral storage allowed.", group=_DISK, views=Display.HIDDEN),
+    _amount("storage.ephemeral.limit", "By", "Ephemeral storage allowed.", group=_DISK, views=_HIDDEN),
     utilization(
         "storage.ephemeral",
         "Ephemeral storage in use over allowed.",
@@ -191,7 +279,7 @@ METRICS: tuple[Metric, ...] = (
         group=_DISK,
     ),
     _metric("storage.cache.usage", "By", "Cache storage in use.", names={"baseten": "cache.usage_bytes"}, group=_DISK),
-    _metric("storage.cache.limit", "By", "Cache storage allowed.", group=_DISK, views=Display.HIDDEN),
+    _metric("storage.cache.limit", "By", "Cache storage allowed.", group=_DISK, views=_HIDDEN),
     utilization(
         "storage.cache", "Cache storage in use over allowed.", _R, names={"baseten": "cache.utilization"}, group=_DISK
     ),

@@ -28,11 +28,11 @@ from jobmeter.registry.columns.dictionary_column import Mask
 from jobmeter.registry.columns.job_groups import job_groups
 from jobmeter.registry.columns.select import Rows
 from jobmeter.registry.columns.table import SAMPLED_COLUMNS, JobRow, JobTable, Key
-from jobmeter.registry.conditions import FINDINGS, OPEN_FINDING, RELATED, Predicate, check
+from jobmeter.registry.conditions import FINDING, OPEN_FINDING, RELATED, TAG, Predicate, check
 from jobmeter.registry.database import POSTGRESQL, Database
 from jobmeter.registry.groups import views_of
 from jobmeter.registry.rows import job_of
-from jobmeter.registry.schema import jobs, replicas
+from jobmeter.registry.schema import jobs, replicas, tags
 from jobmeter.registry.statements import chunks, job_chunks
 
 WAIT_SECONDS = 15.0
@@ -330,10 +330,23 @@ def _related(
                 yield row.project, row.job
         return
     for some in chunks(values):
-        members = sa.select(replicas.c.project, replicas.c.job).where(replicas.c.node.in_(some)).distinct()
-        found = finding_filter.open_keys if field == OPEN_FINDING else finding_filter.keys
-        for row in connection.execute(members if field not in FINDINGS else found(some)):
+        for row in connection.execute(_KEYS[field](some)):
             yield row.project, row.job
+
+
+def _having(column: sa.Column[str]) -> Callable[[Sequence[str]], sa.Select[tuple[str, str]]]:
+    """Return a function that selects the jobs of which the column's table has one of some names."""
+    keys = sa.select(column.table.c.project, column.table.c.job).distinct()
+    return lambda names: keys.where(column.in_(names))
+
+
+_KEYS: Mapping[str, Callable[[Sequence[str]], sa.Select[tuple[str, str]]]] = {
+    "node": _having(replicas.c.node),
+    TAG: _having(tags.c.tag),
+    FINDING: finding_filter.keys,
+    OPEN_FINDING: finding_filter.open_keys,
+}
+"""Select project and id of the jobs with one of some values of a related table, by field."""
 
 
 def _page(question: JobFilter, rows: Rows, orders: Sequence[select.Key]) -> Rows:

@@ -82,8 +82,8 @@ class JobSizeBody(msgspec.Struct, frozen=True):
 class JobList(msgspec.Struct, frozen=True, omit_defaults=True):
     """A page of jobs and the total number. ``findings`` covers jobs that have some, if requested.
 
-    On request: ``sizes``, one for each job in the order of ``jobs``, and ``states``, the number of jobs in each state
-    that match all filters besides the state.
+    On request: ``sizes`` and ``tags``, one entry for each job in the order of ``jobs``, and ``states``, the number of
+    jobs in each state that match all filters besides the state.
     """
 
     jobs: list[JobBody]
@@ -91,6 +91,7 @@ class JobList(msgspec.Struct, frozen=True, omit_defaults=True):
     findings: list[FindingSummary] | None = None
     sizes: list[JobSizeBody] | None = None
     states: dict[str, int] | None = None
+    tags: list[list[str]] | None = None
 
 
 class JobDetail(msgspec.Struct, frozen=True):

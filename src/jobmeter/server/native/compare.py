@@ -8,11 +8,14 @@ from jobmeter.diagnose.difference import differences
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.answers import ComparedLine
 from jobmeter.model.catalog import Aggregate
+from jobmeter.model.comparison import ComparedSetting, compare_settings
+from jobmeter.model.finding import FindingSummary
 from jobmeter.model.job import Job
 from jobmeter.model.phase import PhaseDifference
 from jobmeter.model.series import check_job_id
 from jobmeter.model.time import TimeRange, floor_to
 from jobmeter.query.defaults import default_step, life
+from jobmeter.query.records import FindingsQuestion
 from jobmeter.query.request import By, HeadQuestion, JobRef, MetricQuery
 from jobmeter.query.summary import JobSummary, SummaryQuestion
 from jobmeter.server.native.arguments import QueryArguments
@@ -21,21 +24,27 @@ from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagg
 from jobmeter.server.native.metrics import requested_metrics
 
 MOST_JOBS = 10
+_AGGREGATES = {"job": Aggregate.WHOLE, "device": Aggregate.MEAN}
 
 
 class ComparedJob(msgspec.Struct, frozen=True):
-    """A job and its usage over its life."""
+    """A job, its usage over its life, and its stored findings; null without findings."""
 
     job: JobBody
     summary: JobSummary
+    findings: FindingSummary | None
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """The jobs in the requested order; ``step`` in milliseconds is equal for all lines."""
+    """The jobs in the requested order; ``step`` in milliseconds is equal for all lines.
+
+    ``settings`` has each setting that any of the jobs has, with a text for each job.
+    """
 
     jobs: list[ComparedJob]
     step: int
     lines: list[ComparedLine]
+    settings: list[ComparedSetting]
 
 
 def _compare(context: CallContext) -> Comparison:
@@ -49,17 +58,30 @@ def _compare(context: CallContext) -> Comparison:
     jobs = [context.ask(HeadQuestion(ref)) for ref in refs]
     spans = [life(job, now_ms) for job in jobs]
     step_ms = context.arguments.duration("step") or max(map(default_step, spans))
+    aggregate = context.arguments.choice("per", _AGGREGATES, "job")
     return Comparison(
-        jobs=[
-            ComparedJob(copied(JobBody, job), context.ask(SummaryQuestion(JobRef(job.id, job.project)))) for job in jobs
-        ],
+        jobs=_compared(context, jobs),
         step=step_ms,
         lines=[
             line
             for job, span in zip(jobs, spans, strict=True)
-            for line in (_lines(context, job, span, metrics, step_ms) if metrics else ())
+            for line in (_lines(context, job, span, (metrics, step_ms, aggregate)) if metrics else ())
         ],
+        settings=compare_settings(jobs),
     )
+
+
+def _compared(context: CallContext, jobs: Sequence[Job]) -> list[ComparedJob]:
+    found = context.ask(FindingsQuestion(tuple((job.project, job.id) for job in jobs)))
+    findings = {(one.project, one.id): one for one in found}
+    return [
+        ComparedJob(
+            copied(JobBody, job),
+            context.ask(SummaryQuestion(JobRef(job.id, job.project))),
+            findings.get((job.project, job.id)),
+        )
+        for job in jobs
+    ]
 
 
 def _refs(context: CallContext) -> list[JobRef]:
@@ -77,14 +99,18 @@ def _causes(context: CallContext) -> list[PhaseDifference]:
     return differences(context.services.executor, refs, context.scope)
 
 
-def _lines(context: CallContext, job: Job, span: TimeRange, metrics: Sequence[str], step_ms: int) -> list[ComparedLine]:
+def _lines(
+    context: CallContext, job: Job, span: TimeRange, what: tuple[Sequence[str], int, Aggregate]
+) -> list[ComparedLine]:
+    """Read the metrics of a job; ``what`` has the metrics, the step in ms, and how the job's members are combined."""
+    metrics, step_ms, aggregate = what
     query = MetricQuery(
         subject=JobRef(job.id, job.project),
         metrics=tuple(metrics),
         range=span,
         step_ms=step_ms,
         by=By.JOB,
-        aggregate=Aggregate.WHOLE,
+        aggregate=aggregate,
     )
     result = context.ask(query)
     # Buckets begin at whole steps since the epoch: the bucket with the start is the first of every job.
@@ -121,6 +147,11 @@ ENDPOINTS = tagged(
             ),
             QueryArguments(
                 "step", "Length of a bucket. Default: at most 240 buckets for the longest job.", example="5m"
+            ),
+            QueryArguments(
+                "per",
+                "job: values over time of the whole job; device: mean of its devices (or replicas), so that jobs of "
+                "different sizes are comparable. Default: job.",
             ),
             PROJECT,
         ),

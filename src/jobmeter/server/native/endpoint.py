@@ -56,6 +56,7 @@ _PATH_TEXTS = {
     "key": "The key's id.",
     "link": "The link's id.",
     "node": "The node's name.",
+    "note": "The note's id.",
     "project": "The project.",
     "shipper": "The shipper's id.",
     "task": "The task's id.",

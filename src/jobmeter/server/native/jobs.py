@@ -10,10 +10,11 @@ from jobmeter.dialects.base import DeleteJob
 from jobmeter.model.job import Condition, JobFilter, JobState, Operator, SizesQuestion, StateCountsQuestion
 from jobmeter.model.record import JobRecord, Records, check_record, decode_record, decode_records
 from jobmeter.model.series import check_job_id
+from jobmeter.query.annotations import TagsQuestion
 from jobmeter.query.records import FindingsQuestion, NextAttemptQuestion
 from jobmeter.query.request import JobQuestion, JobRef
 from jobmeter.query.summary import SummaryQuestion
-from jobmeter.registry.conditions import FINDING, OPEN_FINDING, SORTS
+from jobmeter.registry.conditions import FINDING, OPEN_FINDING, SORTS, TAG
 from jobmeter.server.native.arguments import QueryArguments
 from jobmeter.server.native.bodies import (
     Deleted,
@@ -67,7 +68,7 @@ def _list(context: CallContext) -> JobList:
     )
     page = context.ask(question)
     names = tuple((job.project, job.id) for job in page.jobs)
-    found, sizes, states = None, None, None
+    found, sizes, states, tags = None, None, None, None
     if given.flag("findings"):
         found = context.ask(FindingsQuestion(names))
     if given.flag("sizes"):
@@ -75,7 +76,9 @@ def _list(context: CallContext) -> JobList:
     if given.flag("states"):
         counts = context.ask(StateCountsQuestion(jobs=replace(question, states=frozenset())))
         states = {state.value: count for state, count in counts.items()}
-    return JobList([copied(JobBody, job) for job in page.jobs], page.total, found, sizes, states)
+    if given.flag("tags"):
+        tags = context.ask(TagsQuestion(names))
+    return JobList([copied(JobBody, job) for job in page.jobs], page.total, found, sizes, states, tags)
 
 
 def _states(context: CallContext) -> frozenset[JobState]:
@@ -85,9 +88,10 @@ def _states(context: CallContext) -> frozenset[JobState]:
 
 
 def _conditions(context: CallContext) -> Iterator[Condition]:
-    nodes = context.arguments.texts("node")
-    if nodes:
-        yield Condition("node", Operator.IN, nodes)
+    for field in ("node", TAG):
+        names = context.arguments.texts(field)
+        if names:
+            yield Condition(field, Operator.IN, names)
     is_open = context.arguments.flag("open")
     wanted = finding_condition(context.arguments)
     if wanted or is_open or context.arguments.texts("finding"):
@@ -158,6 +162,7 @@ ENDPOINTS = tagged(
             QueryArguments("resource_group", "Its resource group.", many=True),
             QueryArguments("workspace", "Its workspace.", many=True),
             QueryArguments("node", "A node that one of its replicas was on.", many=True),
+            QueryArguments("tag", "A tag that somebody put on the job.", many=True, example="baseline"),
             QueryArguments(
                 "finding",
                 "A rule (see `/rules`) with a finding for the job, during its run or after its end, or `any`. "
@@ -178,6 +183,7 @@ ENDPOINTS = tagged(
                 "`count`, `rules` (worst first), and how many are `open`, which come first.",
             ),
             QueryArguments("sizes", "true adds the number of `replicas`, `devices` and `nodes` of each job."),
+            QueryArguments("tags", "true adds the tags of each job."),
             QueryArguments("states", "true adds the number of jobs in each state, whatever `state` selects."),
             QueryArguments("created_from", "Created at or after this time.", example="2026-11-20T15:00:00Z"),
             QueryArguments("created_to", "Created before this time."),

@@ -22,6 +22,7 @@ from jobmeter.server.exchange import Exchange
 from jobmeter.server.live import Feed
 from jobmeter.server.native import (
     alerts,
+    annotations,
     catalog,
     compare,
     events,
@@ -72,6 +73,7 @@ BASE = "/api/jobmeter/v1"
 ENDPOINTS: Sequence[Endpoint] = (
     *jobs.ENDPOINTS,
     *links.ENDPOINTS,
+    *annotations.ENDPOINTS,
     *resolve.ENDPOINTS,
     *metrics.ENDPOINTS,
     *view_calls.ENDPOINTS,

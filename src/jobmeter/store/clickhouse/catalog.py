@@ -19,7 +19,6 @@ from jobmeter.store.clickhouse.order import run_starts
 from jobmeter.store.clickhouse.pending import Pending
 from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.sql import PARAMETERS, pieces
-from jobmeter.store.clickhouse.target import EngineTarget
 from jobmeter.store.clickhouse.written_days import WrittenDays
 
 NAMELESS = "nameless"
@@ -50,18 +49,19 @@ class Catalog:
     the descriptors of live series are written again.
     """
 
-    def __init__(self, read: Pool, target: EngineTarget, clock: Clock, pending: Callable[[], Pending]) -> None:
+    def __init__(self, read: Pool, clock: Clock, pending: Callable[[], Pending], is_alone: Callable[[], bool]) -> None:
+        """``is_alone`` returns True while no other process writes to the engine."""
         self._read = read
         self._pending = pending
         self._clock = clock
-        self._exclusive = target.exclusive
+        self._is_alone = is_alone
         self._lock = threading.Lock()
         self._written = WrittenDays()
         self._generation = 0
         self._since = clock.monotonic()
         # Every series that has ever had a descriptor, once they were read. None before that, and if there are too many.
         self._all: WrittenDays | None = None
-        self._countless = not target.exclusive
+        self._countless = False
         self._nameless_until_ms = 0
 
     def lacks_descriptor(self, keys: SeriesKeys, since_ms: int = 0) -> Bools:
@@ -72,10 +72,11 @@ class Catalog:
         than ``_MOST_CACHED`` series, no series is certain.
         """
         with self._lock:
-            if self._all is None and not self._countless:
+            alone = self._is_alone()
+            if alone and self._all is None and not self._countless:
                 self._read_all()
             new = np.zeros(len(keys), np.bool_)
-            if self._all is not None and since_ms >= self._nameless_until_ms:
+            if alone and self._all is not None and since_ms >= self._nameless_until_ms:
                 new[self._all.older(keys.series, np.zeros(len(keys), np.int64))] = True
             return new
 
@@ -133,6 +134,8 @@ class Catalog:
 
     def _new(self, ids: Uint64s) -> Uint64s:
         """Return the series that certainly have no samples; see ``lacks_descriptor``."""
+        if not self._is_alone():
+            return ids[:0]
         if self._all is None and not self._countless:
             self._read_all()
         if self._all is None or self._nameless_until_ms:
@@ -228,7 +231,7 @@ class Catalog:
         return select(self._pending().descriptors(), selector)
 
     def _forget_old(self) -> None:
-        if not self._exclusive and self._clock.monotonic() - self._since > _FRESH_SECONDS:
+        if not self._is_alone() and self._clock.monotonic() - self._since > _FRESH_SECONDS:
             self._clear()
 
     def _clear(self) -> None:

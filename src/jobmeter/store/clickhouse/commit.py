@@ -1,6 +1,6 @@
 """Sends samples to the engine as columns, in bounded blocks, and defines the log that makes them durable."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from itertools import chain
 from typing import Protocol
 
@@ -22,6 +22,7 @@ _MOST_ROWS = 1 << 22
 _DAYS = 90
 _SORTED = {"optimize_on_insert": 0}
 _COLUMNS = ["job", "series", "time", "value", "number", "digits", *DAYS]
+Body = bytes | Generator[bytes]
 
 
 class CommitLog(Protocol):
@@ -99,10 +100,12 @@ class DirectInserts:
 
 
 class Flusher:
-    """Inserts the rows of a journal into the embedded engine, sorted and deduplicated, so that the engine need not."""
+    """Inserts the rows of a journal into the engine, sorted and deduplicated, so that the engine need not."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Pool, body: Callable[[Sequence[Column]], Body] = parts) -> None:
+        """``body`` encodes a block: in pieces, or as a whole that an HTTP client can send again."""
         self._pool = pool
+        self._body = body
         self._decimals = Decimals()
 
     def __call__(self, group: Sequence[SampleRuns]) -> None:
@@ -110,7 +113,7 @@ class Flusher:
         with translated("keep samples"), self._pool.client() as client:
             _describe(client, group)
             for block in _blocks(group, sort_dedupe, self._decimals):
-                client.raw_insert("samples", _COLUMNS, parts(block), fmt="Native", settings=_SORTED)
+                client.raw_insert("samples", _COLUMNS, self._body(block), fmt="Native", settings=_SORTED)
 
 
 def _describe(client: Client, group: Sequence[SampleRuns]) -> None:

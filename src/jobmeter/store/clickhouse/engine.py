@@ -3,7 +3,8 @@
 import logging
 import threading
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
+from pathlib import Path
 
 import numpy as np
 from msgspec.structs import replace
@@ -25,6 +26,7 @@ from jobmeter.store.base import (
 from jobmeter.store.clickhouse.catalog import Catalog
 from jobmeter.store.clickhouse.commit import CommitLog, DirectInserts, Flusher
 from jobmeter.store.clickhouse.damage import Damage, advice
+from jobmeter.store.clickhouse.failures import translated
 from jobmeter.store.clickhouse.journal import Journal
 from jobmeter.store.clickhouse.lock import FolderLock
 from jobmeter.store.clickhouse.logs import LogTable
@@ -39,6 +41,9 @@ from jobmeter.store.clickhouse.reader import SampleReader
 from jobmeter.store.clickhouse.rollup import RollupJob
 from jobmeter.store.clickhouse.rollup_state import RollupState
 from jobmeter.store.clickhouse.rows import JobHour, SampleRuns
+from jobmeter.store.clickhouse.servers import ServerTable
+from jobmeter.store.clickhouse.shared_log import SharedLog
+from jobmeter.store.clickhouse.sharing import Sharing
 from jobmeter.store.clickhouse.spans import SpanTable
 from jobmeter.store.clickhouse.target import EngineTarget
 
@@ -47,6 +52,9 @@ _JOURNAL = "journal"
 _READERS = 12
 """Read connections: more than long queries and raw exports together may use (``jobmeter.server.admission``)."""
 _WRITERS = 4
+_READ_SILENCE_SECONDS = 60
+"""Seconds after which a read ends if a ClickHouse server sends nothing: it is frozen, or its network is."""
+_SHARING_SILENCE_SECONDS = 5
 
 
 class ClickHouseStore:
@@ -60,21 +68,31 @@ class ClickHouseStore:
     memory: StoreMemory | None = None
     """Always None: this engine has no window."""
 
-    def __init__(self, target: EngineTarget, clock: Clock) -> None:
+    sharing: SharedLog | None = None
+    """The log that says when other servers use the engine; None where that does not change."""
+
+    def __init__(
+        self, target: EngineTarget, clock: Clock, journals: Path | None = None, *, discard: bool = False
+    ) -> None:
+        """``journals``: the folder for the journal of a ClickHouse node; without one the node commits each request.
+
+        ``discard`` gives up the journals of other servers that cannot be reached.
+        """
         self.target = target
         self._lock = FolderLock(target.path) if target.path is not None else None
+        self._sharing: Sharing | None = None
         self._closing = threading.Lock()
         self._beginning = threading.Lock()
         self._pools: list[Pool] = []
         self.commit_log: CommitLog | None = None
         try:
-            self._open(target, clock)
+            self._open(target, clock, journals, discard=discard)
         except BaseException:
             self.close()
             raise
 
-    def _open(self, target: EngineTarget, clock: Clock) -> None:
-        read, write = Pool(target, _READERS), Pool(target, _WRITERS)
+    def _open(self, target: EngineTarget, clock: Clock, journals: Path | None, *, discard: bool) -> None:
+        read, write = Pool(target, _READERS, silence_seconds=_READ_SILENCE_SECONDS), Pool(target, _WRITERS)
         self._pools = [read, write]
         # Each connection takes a while to open: the one that creates the database is the first that is used.
         first = connect(target, None)
@@ -83,12 +101,20 @@ class ClickHouseStore:
         first.database = target.database
         with write.client() as client:
             migrate(client, target, clock)
-        self.rollup_state = RollupState(write, target, clock)
-        self._damage = _damage(target, read, write)
+        journal = target.path / _JOURNAL if target.path is not None else self._shared_journal(write, journals)
+        if target.journaled:
+            self.commit_log = self.sharing = SharedLog(write, journal)
+        self.rollup_state = RollupState(write, target, clock, self._is_alone)
+        self._damage = _damage(target, read, write, journal)
         if mend(self._damage.parts(), write, target, clock):
             self.rollup_state.reload()
-        self.catalog = Catalog(read, target, clock, self._pending)
-        self.commit_log = self._opened_log(target, write)
+        self.catalog = Catalog(read, clock, self._pending, self._is_alone)
+        if self.sharing is not None:
+            self.sharing.bind(self.rollup_state, self.catalog)
+            self.commit_log = self.sharing
+            self._join(self.sharing, read, clock, journal, discard=discard)
+        else:
+            self.commit_log = self._opened_log(target, write)
         self.reader = SampleReader(read, self.commit_log.pending)
         self._lookup = Lookup(read, self.reader, self.rollup_state, self.commit_log.pending)
         self.rollup_job = RollupJob(write, self.rollup_state, self.commit_log.flush)
@@ -99,6 +125,34 @@ class ClickHouseStore:
         self._bind_parts()
         if target.path is not None:
             self._warm(read)
+
+    def _is_alone(self) -> bool:
+        """Return True while no other process can write to the engine."""
+        return self.target.exclusive if self.sharing is None else self.sharing.is_alone
+
+    def _shared_journal(self, write: Pool, journals: Path | None) -> Path | None:
+        """Return the folder of this server's journal for a ClickHouse node, locked; None for no journal.
+
+        Its name is the identity of the database: the samples of one never go into another.
+        """
+        if journals is None or not self.target.journaled or not self.target.journal:
+            return None
+        with translated("read its identity"), write.client() as client:
+            sql = "SELECT toString(uuid) FROM system.tables WHERE database = currentDatabase() AND name = 'servers'"
+            (row,) = client.query(sql).result_rows
+        folder = journals / str(row[0])
+        self._lock = FolderLock(folder)
+        return folder
+
+    def _join(self, log: SharedLog, read: Pool, clock: Clock, journal: Path | None, *, discard: bool) -> None:
+        pool = Pool(self.target, 1, silence_seconds=_SHARING_SILENCE_SECONDS)
+        self._pools.append(pool)
+        self._sharing = Sharing(ServerTable(pool, clock), log, journal)
+        self._sharing.join(discard=discard)
+        log.check = read.check = self._sharing.check
+        self._sharing.start()
+        if log.damaged:
+            self._damage.refresh()
 
     def _bind_parts(self) -> None:
         """Make methods of the parts methods of the store."""
@@ -127,7 +181,7 @@ class ClickHouseStore:
 
     def _opened_log(self, target: EngineTarget, pool: Pool) -> CommitLog:
         if target.path is None:
-            return DirectInserts(pool)
+            return DirectInserts(pool)  # a cluster
         flusher = Flusher(pool)
 
         def insert(group: Sequence[SampleRuns]) -> None:
@@ -159,15 +213,19 @@ class ClickHouseStore:
         batches = [batch for batch in batches if len(batch)]
         if not batches or self.commit_log is None:
             return
+        with nullcontext() if self.sharing is None else self.sharing.writing:
+            self._append(batches, retention, self.commit_log)
+
+    def _append(self, batches: Sequence[SampleBatch], retention: Retention, log: CommitLog) -> None:
         intent = self.rollup_state.intent()
         with self._beginning:  # no other call stores samples of a new series before it is noted
             missing = self.catalog.missing(batches, retention)
             if len(missing.new) and any(batch.span[0] < intent for batch in batches):
-                self.commit_log.begin(missing.new)
+                log.begin(missing.new)
         group = [SampleRuns.of(*one, retention) for one in zip(batches, missing.descriptors, strict=True)]
         hours = _late_hours(group, intent)
         before = self.rollup_state.mark_before(hours)
-        self.commit_log.append(group)
+        log.append(group)
         self.catalog.note(missing)
         # A roll-up may have started since, and may have read before these samples were visible.
         intent_now = self.rollup_state.intent()
@@ -194,7 +252,7 @@ class ClickHouseStore:
         return hours
 
     def revision(self, jobs: Sequence[int]) -> None:
-        """Return None: others may write to the same samples."""
+        """Return None: this engine does not count changes, and others may write to the same samples."""
 
     def statistics(self) -> StoreStatistics:
         """Return the sizes of the stored data. A rewritten sample counts twice until its copies are merged."""
@@ -203,8 +261,12 @@ class ClickHouseStore:
     def close(self) -> None:
         """Finish running work, and close all connections."""
         with self._closing:
+            if self._sharing is not None:
+                self._sharing.stop()
             if self.commit_log is not None:
                 self.commit_log.close()
+            if self._sharing is not None and self.sharing is not None and not self.sharing.statistics().get("rows"):
+                self._sharing.depart()
             for pool in self._pools:
                 pool.close()
             if self._lock is not None:
@@ -215,9 +277,9 @@ def _late_hours(group: Sequence[SampleRuns], before_ms: int) -> set[JobHour]:
     return set[JobHour]().union(*(rows.late_hours(before_ms) for rows in group))
 
 
-def _damage(target: EngineTarget, read: Pool, write: Pool) -> Damage:
+def _damage(target: EngineTarget, read: Pool, write: Pool, journal: Path | None) -> Damage:
     """Read and log the damaged parts of the engine."""
-    damage = Damage(write, target, target.path / _JOURNAL if target.path else None)
+    damage = Damage(write, target, journal)
     for pool in (read, write):
         pool.watch(damage.note)
     for part in damage.refresh():

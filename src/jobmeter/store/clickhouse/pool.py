@@ -28,6 +28,7 @@ _SETTINGS: dict[str, Any] = {
     "max_partitions_per_insert_block": 100,
     "do_not_merge_across_partitions_select_final": 1,
 }
+_SILENCE_SECONDS = 300
 _CLUSTER_SETTINGS: dict[str, Any] = {
     "distributed_foreground_insert": 1,
     "distributed_product_mode": "local",
@@ -39,11 +40,17 @@ _CLUSTER_SETTINGS: dict[str, Any] = {
 class Pool:
     """At most ``size`` connections to one engine, opened on demand and cached until ``close``.
 
-    Safe for any number of threads; one connection serves one of them at a time.
+    Safe for any number of threads; one connection serves one of them at a time. ``check`` is called after each use and
+    may raise: what was read does not count then.
     """
 
-    def __init__(self, target: EngineTarget, size: int, wait_seconds: float = 30.0) -> None:
+    def __init__(
+        self, target: EngineTarget, size: int, wait_seconds: float = 30.0, silence_seconds: int = _SILENCE_SECONDS
+    ) -> None:
+        """``silence_seconds``: how long a server may send nothing before the connection counts as lost."""
         self._target = target
+        self._silence_seconds = silence_seconds
+        self.check: Callable[[], None] = _confirm
         self._slots = threading.BoundedSemaphore(size)
         self._wait_seconds = wait_seconds
         self._lock = threading.Lock()
@@ -79,6 +86,7 @@ class Pool:
             self._give_back(client)
         finally:
             self._slots.release()
+        self.check()
 
     def close(self) -> None:
         """Close the idle connections now, the others when they are released."""
@@ -94,7 +102,7 @@ class Pool:
                 raise UnavailableError("the telemetry store is closed")
             if self._idle:
                 return self._idle.pop()
-        return connect(self._target, self._target.database)
+        return connect(self._target, self._target.database, self._silence_seconds)
 
     def _give_back(self, client: Client) -> None:
         with self._lock:
@@ -106,6 +114,10 @@ class Pool:
 
 def _nothing(error: Exception) -> None:
     """Ignore a failure."""
+
+
+def _confirm() -> None:
+    """Accept everything that was read."""
 
 
 def _is_sound_after(error: BaseException) -> bool:
@@ -124,8 +136,8 @@ def _discard(client: Client) -> None:
         logger.warning("a connection to the telemetry engine could not be closed: %s", error)
 
 
-def connect(target: EngineTarget, database: str | None) -> Client:
-    """Open a connection.
+def connect(target: EngineTarget, database: str | None, silence_seconds: int = _SILENCE_SECONDS) -> Client:
+    """Open a connection. ``silence_seconds`` as for ``Pool``; an embedded engine has no such bound.
 
     Raises ConfigurationError if another process or another path is in the way, else UnavailableError.
     """
@@ -151,7 +163,8 @@ def connect(target: EngineTarget, database: str | None) -> Client:
             settings=settings,
             autogenerate_session_id=False,
             form_encode_query_params=True,
-            connect_timeout=10,
+            connect_timeout=min(10, silence_seconds),
+            send_receive_timeout=silence_seconds,
             **options,
         )
     except (ClickHouseError, OSError) as error:

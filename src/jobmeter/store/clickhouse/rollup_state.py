@@ -12,7 +12,7 @@ only this process writes. A roll-up removes exactly the marks that it took befor
 
 import secrets
 import threading
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import msgspec
 import numpy as np
@@ -40,10 +40,11 @@ class LateHour(msgspec.Struct, frozen=True):
 class RollupState:
     """The roll-up state. Safe for any number of threads; with a single writing process it answers from memory."""
 
-    def __init__(self, pool: Pool, target: EngineTarget, clock: Clock) -> None:
+    def __init__(self, pool: Pool, target: EngineTarget, clock: Clock, is_alone: Callable[[], bool]) -> None:
+        """``is_alone`` returns True while no other process writes to the engine."""
         self._pool = pool
         self._clock = clock
-        self._exclusive = target.exclusive
+        self._is_alone = is_alone
         self._write_settings = _QUORUM if target.cluster else {}
         self._read_settings = _SEQUENTIAL if target.cluster else {}
         self._lock = threading.Lock()
@@ -109,7 +110,7 @@ class RollupState:
         with self._lock:
             self._open.clear()
             self._begun += 1
-            if not self._exclusive:
+            if not self._is_alone():
                 return self._read_marks(None)
             return [LateHour(job, hour, mark) for (job, hour), marks in self._standing.items() for mark in marks]
 
@@ -139,7 +140,7 @@ class RollupState:
 
     def marked(self, jobs: Sequence[int]) -> set[JobHour]:
         """Return the marked hours of some jobs."""
-        if not self._exclusive:
+        if not self._is_alone():
             return {(mark.job, mark.hour) for mark in self._read_marks(jobs)}
         pairs = frozenset(jobs)
         with self._lock:
@@ -150,7 +151,7 @@ class RollupState:
         pairs = [pair for pair in hours if pair not in self._open]
         identity = secrets.randbits(64)
         marks = [LateHour(job, hour, identity) for job, hour in pairs]
-        if not self._exclusive:
+        if not self._is_alone():
             self._insert(marks, cleared=0)
             return False
         self._unsaved += marks
@@ -169,9 +170,8 @@ class RollupState:
         missing = [name for name in ("done", "intent") if name not in self._progress]
         if missing:
             self._write_progress(dict.fromkeys(missing, self._beginning()))
-        if self._exclusive:
-            for mark in self._read_marks(None):
-                self._standing.setdefault((mark.job, mark.hour), set()).add(mark.id)
+        for mark in self._read_marks(None):
+            self._standing.setdefault((mark.job, mark.hour), set()).add(mark.id)
 
     def _beginning(self) -> int:
         """Return the hour at which roll-ups without a stored position continue: the last hour with roll-ups.
@@ -187,7 +187,7 @@ class RollupState:
         return floor_to(times_found[0] if times_found else self._clock.now_ms(), HOUR)
 
     def _read_progress(self) -> dict[str, int]:
-        return self._progress if self._exclusive else self._select_progress()
+        return self._progress if self._is_alone() else self._select_progress()
 
     def _select_progress(self) -> dict[str, int]:
         with translated("read how far roll-ups are"), self._pool.client() as client:

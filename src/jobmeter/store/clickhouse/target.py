@@ -20,7 +20,8 @@ class EngineTarget:
     """An engine to connect to.
 
     ``path`` is set for the embedded engine, ``host`` for a server. ``cluster`` is the ClickHouse cluster over which the
-    tables are distributed, empty for none. ``options`` go to the engine (embedded) or to the HTTP client (server).
+    tables are distributed, empty for none. Without ``journal`` a server commits every sample itself. ``options`` go to
+    the engine (embedded) or to the HTTP client (server).
     """
 
     database: str = DEFAULT_DATABASE
@@ -30,12 +31,18 @@ class EngineTarget:
     user: str = ""
     password: str = field(default="", repr=False)
     cluster: str = ""
+    journal: bool = True
     options: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def exclusive(self) -> bool:
         """True if only this process can write: its caches of the engine's content stay valid."""
         return self.path is not None
+
+    @property
+    def journaled(self) -> bool:
+        """True for a single ClickHouse server: its servers agree on who may acknowledge from a journal."""
+        return self.path is None and not self.cluster
 
     @property
     def name(self) -> str:
@@ -72,6 +79,9 @@ def _server(dsn: str) -> EngineTarget:
     parts = urlsplit(dsn)
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     cluster = _cluster(options.pop("cluster", ""))
+    journal = options.pop("journal", "on")
+    if journal not in {"on", "off"}:
+        raise ConfigurationError(f"the option journal of the store must be on or off, got {journal[:64]!r}")
     _check_options(options, _SERVER_OPTIONS)
     secure = options.get("secure", "").lower() in {"1", "true", "yes"}
     try:
@@ -90,6 +100,7 @@ def _server(dsn: str) -> EngineTarget:
         user=unquote(parts.username or ""),
         password=unquote(parts.password or ""),
         cluster=cluster,
+        journal=journal == "on",
         options=options,
     )
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from msgspec.structs import replace
 
-from jobmeter.errors import LimitExceededError
+from jobmeter.errors import LimitExceededError, UnavailableError
 from jobmeter.model.batch import SampleBatch, SampleColumns, SeriesKeys, Uint64s
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import Series
@@ -19,6 +19,7 @@ from jobmeter.store.base import (
     SeriesPage,
     SeriesSelector,
     Store,
+    StoreMemory,
     StoreStatistics,
 )
 from jobmeter.store.cache import Cache
@@ -37,12 +38,16 @@ _PAGE_SERIES = 65_536
 _ADOPTED_ROWS = 8_000_000
 """Most samples of new series that are read together, 160 MB: the more samples each has, the fewer series."""
 _NO_SERIES = SeriesKeys(np.empty(0, np.uint64), np.empty(0, np.uint64))
+_UNREADABLE_SECONDS = 30.0
+"""Seconds after a failed read in which writes add no series to the window."""
 BLOCK_ROWS = 65_536
 """Most samples that are copied from the window while writers wait, and that a reader holds."""
 
 
 class WindowedStore:
     """A ``Store`` with a window. Correct if every write goes through this object (one server writes these series).
+
+    While other servers use the engine, as far as the engine reports that, nothing is answered from memory.
 
     A query inside the window of all its series is answered from memory; any other query goes to the engine. The series
     of requested jobs and their rolled-up ranges are cached until the job's revision changes.
@@ -57,18 +62,47 @@ class WindowedStore:
         self.imported_buckets = engine.imported_buckets
         self.damaged, self.backup, self.close = engine.damaged, engine.backup, engine.close
         self._clock = clock
-        self.memory = self.window = Window(length_ms, bound)
+        self.window = Window(length_ms, bound)
+        self.sharing = engine.sharing
+        self._is_alone = True
         self.cache = cache or Cache()
         self._appending = threading.Lock()
         self._swept_ms = 0
-        # An earlier process rolled up at most the hours that are over now, or more if the clock was set back since.
-        over_ms = floor_to(clock.now_ms(), HOUR)
-        rolled = engine.rolled_up_ranges((), TimeRange(over_ms, floor_to(MAX_TIME_MS, HOUR)))
-        self._immutable_ms = max((part.end_ms for part in rolled), default=over_ms)
+        self._immutable_ms = self._rolled_until()
+        self._adopts_after = clock.monotonic()
         self._numbers = itertools.count(1)
         self._common_revision = 0
         self._unfilled: SeriesPage | None = SeriesPage(_NO_SERIES, NEWEST)
         self._revisions: dict[int, int] = {}
+        if engine.sharing is not None:
+            engine.sharing.watch(self._use_alone)
+
+    @property
+    def memory(self) -> StoreMemory | None:
+        """The window; None while other servers use the engine."""
+        return self.window if self._is_alone else None
+
+    def _rolled_until(self) -> int:
+        """Return the end of the last hour that may be rolled up by another process.
+
+        These are at most the hours that are over now, or more if the clock was set back since.
+        """
+        over_ms = floor_to(self._clock.now_ms(), HOUR)
+        rolled = self._engine.rolled_up_ranges((), TimeRange(over_ms, floor_to(MAX_TIME_MS, HOUR)))
+        return max((part.end_ms for part in rolled), default=over_ms)
+
+    def _use_alone(self, alone: bool) -> None:
+        """Empty the memory, and answer from it only if no other server uses the engine. See ``EngineUse.watch``."""
+        with self._appending:
+            if alone == self._is_alone:
+                return
+            self._is_alone = alone
+            self.window.clear()
+            self._common_revision = next(self._numbers)
+            self._revisions.clear()
+            self._unfilled = SeriesPage(_NO_SERIES, NEWEST) if alone else None
+            if alone:
+                self._immutable_ms = max(self._immutable_ms, self._rolled_until())
 
     def append(self, batch: SampleBatch, retention: Retention = _DEFAULT) -> None:
         """Store samples and their series. On return they are durable."""
@@ -77,6 +111,9 @@ class WindowedStore:
     def append_all(self, batches: Sequence[SampleBatch], retention: Retention = _DEFAULT) -> None:
         """Append each batch in order. On return all of them are durable."""
         with self._appending:
+            if not self._is_alone:
+                self._engine.append_all(batches, retention)
+                return
             immutable_ms = self._immutable_ms
             late = _late_jobs(batches, immutable_ms)
             # Sweep stale series first: a series that returns after a day is new here, and its descriptors too.
@@ -104,25 +141,28 @@ class WindowedStore:
         For the time after a start: writes add their series. The series of the last day come first. Ends early if the
         window is full: queries about a series outside of it go to the engine.
         """
-        if self._unfilled is None:
+        page = self._unfilled
+        if page is None:
             return False
         since = max(0, self._clock.now_ms() - self.window.length_ms)
-        keys, following = self._unfilled
+        keys, following = page
         while not len(keys) and following is not None:
-            self._unfilled = keys, following = self._engine.live(since, _PAGE_SERIES, following)
+            keys, following = self._engine.live(since, _PAGE_SERIES, following)
         some = keys.where(slice(most))
         with self._appending:
+            if self._unfilled is not page:
+                return True  # other servers came or went
             new = self.window.missing(some)
             if new.any():
                 self._adopt(some.where(new), since)
-        # Only now: after an error the series are tried again.
-        left = SeriesPage(keys.where(slice(most, None)), following)
-        self._unfilled = None if self.window.full or not (len(left.keys) or left.following) else left
-        return self._unfilled is not None
+            # Only now: after an error the series are tried again.
+            left = SeriesPage(keys.where(slice(most, None)), following)
+            self._unfilled = None if self.window.full or not (len(left.keys) or left.following) else left
+            return self._unfilled is not None
 
     def find(self, selector: SeriesSelector) -> list[Series]:
         """Return the series that match. The list is shared: callers must not change it."""
-        if selector.jobs is None:
+        if selector.jobs is None or not self._is_alone:
             return self._engine.find(_lasting(selector))
         revision = self.revision(selector.jobs)
         # A list for each node: questions about several nodes seldom name the same ones again.
@@ -154,7 +194,11 @@ class WindowedStore:
             some = keys.where(slice(begin, begin + _TOGETHER))
             first, first_ms, full = 0, span.start_ms, True
             while full:
-                columns = self.window.read(some, span, first=first, first_ms=first_ms, most=BLOCK_ROWS)
+                columns = (
+                    self.window.read(some, span, first=first, first_ms=first_ms, most=BLOCK_ROWS)
+                    if self._is_alone
+                    else None
+                )
                 if columns is None:
                     # All of them from here on: an engine reads many series as fast as some.
                     yield from self._rest(keys, span, begin + first, first_ms, left)
@@ -181,23 +225,27 @@ class WindowedStore:
 
     def previous(self, keys: SeriesKeys, before_ms: int, budget: ReadBudget) -> SampleColumns:
         """Return for each series its last sample before that time."""
-        found = self.window.previous(keys, before_ms)
+        found = self.window.previous(keys, before_ms) if self._is_alone else None
         return self._engine.previous(keys, before_ms, budget) if found is None else found
 
     def rolled_up_ranges(self, jobs: Sequence[int], span: TimeRange) -> list[TimeRange]:
         """Return the hour-aligned parts of ``span`` with complete roll-ups of all these jobs."""
         name, revision = (WindowedStore, tuple(jobs), span), self.revision(jobs)
+        if revision is None:
+            return self._engine.rolled_up_ranges(jobs, span)
         cached: list[TimeRange] | None = self.cache.get(name, revision)
         if cached is None:
             cached = self._engine.rolled_up_ranges(jobs, span)
             self.cache.put(name, revision, cached, 100 * (len(jobs) + len(cached)))
         return cached
 
-    def revision(self, jobs: Sequence[int]) -> Hashable:
-        """Return a value that changes when data of these jobs may have changed.
+    def revision(self, jobs: Sequence[int]) -> Hashable | None:
+        """Return a value that changes when data of these jobs may have changed; None while other servers may change it.
 
         It changes after every roll-up, after samples of hours that may be rolled up, and after new series of a job.
         """
+        if not self._is_alone:
+            return None
         # The jobs first: if all revisions restart meanwhile, the common number has already changed.
         own = [self._revisions.get(job, 0) for job in jobs]
         return self._common_revision, *own
@@ -254,8 +302,17 @@ class WindowedStore:
                 series.append(batch.keys.series[new])
         if sum(map(len, series)):
             ids, first = np.unique(np.concatenate(series), return_index=True)
-            self._adopt(SeriesKeys(np.concatenate(job)[first], ids), since, self._clock.now_ms())
+            self._adopt_if_possible(SeriesKeys(np.concatenate(job)[first], ids), since)
         return jobs
+
+    def _adopt_if_possible(self, keys: SeriesKeys, since_ms: int) -> None:
+        """Add new series, unless the engine cannot be read: a write does not wait for it, its answers do."""
+        if self._clock.monotonic() < self._adopts_after:
+            return
+        try:
+            self._adopt(keys, since_ms, self._clock.now_ms())
+        except UnavailableError:
+            self._adopts_after = self._clock.monotonic() + _UNREADABLE_SECONDS
 
     def _adopt(self, keys: SeriesKeys, since_ms: int, now_ms: int | None = None) -> None:
         """Add new series to the window. No appends may run meanwhile. See ``Window.adopt``."""

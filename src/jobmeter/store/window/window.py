@@ -220,6 +220,11 @@ class Window:
         with self._lock:
             self._remove(self._rows.of_job(job))
 
+    def clear(self) -> None:
+        """Drop every series."""
+        with self._lock:
+            self._remove(self._rows.all())
+
     def sweep(self, now_ms: int) -> None:
         """Drop samples that are older than the window; let a shrunken window grow again.
 

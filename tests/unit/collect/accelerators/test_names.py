@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 from tests.unit.collect.gpus import PLACE, Gpu, ManualClock, Members, member
 
 from jobmeter.collect.accelerators.collector import AcceleratorCollector
-from jobmeter.collect.accelerators.names import DeviceNames, node_numbers
+from jobmeter.collect.accelerators.names import DeviceNames, device_places, node_numbers
 from jobmeter.collect.accelerators.nvidia.binding import PynvmlLibrary
 from jobmeter.collect.accelerators.nvidia.vendor import VENDOR
+from jobmeter.collect.accelerators.visible import Partition, scheduler_variables
+from jobmeter.collect.discover.devices import DeviceSet
 from jobmeter.collect.machine import Machine
 from jobmeter.testing.collector import NOW_MS
 
@@ -95,6 +97,53 @@ def test_a_gpu_that_disappears_takes_no_name_from_the_others(machine, make_drive
         (job.job_id, one.device) for job in collector.allocations.records(0).jobs for one in job.allocations if one.end
     }
     assert ended == {("job-1", "gpu1")}
+
+
+@given(ADDRESSES, st.data())
+def test_numbers_stay_over_restarts(addresses, data):
+    """Cards disappear one after another, from the driver and from /sys, and the agent restarts each time."""
+    uuids = {address: f"GPU-{address}" for address in addresses}
+    places = device_places({}, uuids, addresses)
+    left = data.draw(st.lists(st.sampled_from(addresses), unique=True, min_size=1).map(sorted)) if addresses else []
+    while left:
+        places = device_places(places, {address: uuids[address] for address in left}, left)
+        found = node_numbers(list(enumerate(left)), sorted(places))
+        assert [found[index] for index in range(len(left))] == [addresses.index(address) for address in left]
+        left = left[1:]
+
+
+def test_numbers_begin_again_where_the_buses_have_other_numbers():
+    before = device_places({}, {"0000:1a:00": "GPU-a", "0000:1b:00": "GPU-b"}, [])
+    moved = device_places(before, {"0000:2a:00": "GPU-a", "0000:1b:00": "GPU-b"}, [])
+    assert moved == {"0000:2a:00": "GPU-a", "0000:1b:00": "GPU-b"}
+    assert device_places(before, {"0000:3a:00": ""}, ["0000:3a:00"]) == {"0000:3a:00": ""}
+    replaced = device_places(before, {"0000:1a:00": "GPU-c", "0000:1b:00": ""}, [])
+    assert replaced == {"0000:1a:00": "GPU-c", "0000:1b:00": "GPU-b"}
+
+
+@pytest.mark.parametrize("damage", [None, b"not json"])
+def test_names_outlive_the_agent(machine, tmp_path, damage):
+    def named(buses):
+        names = DeviceNames((VENDOR,), machine, tmp_path).of(VENDOR)
+        names.place([Gpu(at, f"GPU-{bus}", pci=f"0000:{bus}:00") for at, bus in enumerate(buses)])
+        return [names(at) for at in range(len(buses))]
+
+    assert named(["1a", "1b", "1c", "9b"]) == ["gpu0", "gpu1", "gpu2", "gpu3"]
+    Path(machine.sys, "bus/pci/drivers/nvidia/0000:1b:00.0").rmdir()
+    if damage:
+        (tmp_path / "device-places.json").write_bytes(damage)
+    assert named(["1a", "1c", "9b"]) == (["gpu0", "gpu1", "gpu2"] if damage else ["gpu0", "gpu2", "gpu3"])
+
+
+@pytest.mark.parametrize("variable", ["SLURM_STEP_GPUS", "NVIDIA_VISIBLE_DEVICES"])
+def test_numbers_of_the_node_mean_its_devices_in_a_container_with_a_few(variable):
+    """The container has the node's devices 2 and 5; its driver numbers them 0 and 1."""
+    variables = (*scheduler_variables(VENDOR.uuid_prefix), *VENDOR.variables)
+    parts = [Gpu(20_300, "MIG-3", part=Partition(1, "GPU-b", 3, 0, 0))]
+    devices = DeviceSet([Gpu(0, "GPU-a"), Gpu(1, "GPU-b")], variables, number={0: 2, 1: 5}.__getitem__)
+    assert devices.visible(member("j", devices=((variable, "5,2,0"),))) == [1, 0]
+    divided = DeviceSet([*devices.devices, *parts], variables, number=lambda index: {0: 2, 1: 5}.get(index, index))
+    assert divided.visible(member("j", devices=(("NVIDIA_VISIBLE_DEVICES", "5:0"),))) == [20_300]
 
 
 def test_devices_of_two_vendors_have_no_name_in_common(machine):

@@ -16,6 +16,7 @@ from tests.unit.collect.fake_kubelet import Kubelet, response
 from tests.unit.collect.trees import plant, plant_process
 
 from jobmeter.collect.accelerators import registry
+from jobmeter.collect.accelerators.names import DeviceNames
 from jobmeter.collect.base import NodeIdentity
 from jobmeter.collect.cgroup.paths import Hierarchies
 from jobmeter.collect.checks.node import NodeChecks
@@ -63,7 +64,7 @@ class Node:
             self.table,
             SystemClock(),
             Hierarchies(proc, str(root)),
-            self.machine,
+            DeviceNames(registry.VENDORS, self.machine),
             patience=patience,
             **more,
         )
@@ -264,11 +265,10 @@ def test_its_resources_are_counted_in_the_requests_of_pods(vendors, resource, co
     assert (PodRequests([container]).instance_type or {}).get("gpu_count") == count
 
 
-def test_the_doctor_has_a_row_of_each_vendor_and_of_those_without_a_collector(node):
+def test_the_doctor_has_a_row_of_each_vendor(node):
     rows = {row.name: (row.status, row.text) for row in doctor(node)}
-    assert list(rows) == ["nvidia", "acme", "ascend"]
+    assert list(rows) == ["nvidia", "acme"]
     assert rows["acme"] == (SourceStatus.OK, "2 GPUs (Acme One)")
-    assert rows["ascend"] == (SourceStatus.ABSENT, "the machine has no Ascend NPU")
     (node.root / "dev/acme/card2").touch()
     assert {row.name: row for row in doctor(node)}["acme"].text == "2 of 3 GPUs answer (Acme One)"
 
@@ -279,14 +279,6 @@ def test_the_doctor_on_a_machine_without_it(vendors, root, make_driver):
     rows = {row.name: (row.status, row.text) for row in doctor(node)}
     assert rows["acme"] == (SourceStatus.ABSENT, "the machine has no Acme GPU")
     assert {status for status, _ in rows.values()} == {SourceStatus.ABSENT}
-
-
-def test_a_vendor_with_a_collector_has_no_row_of_one_without(monkeypatch, root, make_driver):
-    make_driver(0)
-    taken = {field: getattr(VENDOR, field) for field in VENDOR.__slots__} | {"name": "ascend"}
-    monkeypatch.setattr(registry, "VENDORS", (*registry.VENDORS, type(VENDOR)(**taken)))
-    names = [row.name for row in run_checks(device_checks(Node(root, None, 1).machine), 60.0)]
-    assert names == ["nvidia", "amd", "ascend"]
 
 
 def test_checks_on_request(node):
@@ -361,8 +353,8 @@ def test_a_driver_that_fails_is_a_row_and_takes_no_other_along(node):
 
 def test_the_unit_gives_access_to_the_devices_of_every_vendor():
     unit = (Path(__file__).parents[4] / "deploy/systemd/jobmeter-agent.service").read_text()
-    allowed = {line.partition("=")[2].split()[0] for line in unit.splitlines() if line.startswith("DeviceAllow=char-")}
-    assert allowed == {name for vendor in registry.VENDORS for name in vendor.unit_devices}
+    allowed = {line.partition("=")[2].split()[0] for line in unit.splitlines() if line.startswith("DeviceAllow=")}
+    assert allowed - {"/dev/kmsg"} == {name for vendor in registry.VENDORS for name in vendor.unit_devices}
 
 
 VENDOR_WORDS = ("nvidia", "nvml", "cuda", "gpu-", "amdgpu", "rocr", "kfd")

@@ -40,6 +40,8 @@ def test_a_slurm_task_of_version_1(v1):
     assert usage.memory == 104857600 - 20971520
     assert usage.memory_limit == 314572800  # on the step and the job, the task has none
     assert usage.oom_kills == 1
+    assert usage.counts == {"memory.limit.reached": 6}
+    assert usage.kinds == {"memory.anonymous": 60000000, "memory.file": 40960000}
     assert usage.cpu_limit == 3
     assert usage.throttled_seconds is None
     assert usage.read_bytes is None
@@ -50,6 +52,12 @@ def test_quota_and_storage_of_version_1(v1):
     assert usage.cpu_limit == 1.5  # the parent's
     assert usage.throttled_seconds == 3.5
     assert (usage.read_bytes, usage.write_bytes) == (4097, 8192)
+    assert usage.counts == {
+        "cpu.periods": 40,
+        "cpu.throttled.periods": 12,
+        "disk.read.operations": 4,
+        "disk.write.operations": 5,
+    }
     assert usage.cpu_seconds is None
     assert usage.memory is None
 
@@ -62,8 +70,9 @@ def test_the_nearest_quota_above_a_group_counts_in_version_1(tmp_path, v1):
             "sys/fs/cgroup/cpu/batch/inner/cpu.stat": "nr_periods 0\nnr_throttled 0\nthrottled_time 0\n",
         },
     )
-    assert v1.quota({"cpu": "/batch/inner", "": "/"}) == Quota("cpu", "/batch", 2.5)
-    assert v1.quota({"cpu": "/batch"}) == Quota("cpu", "/batch", 2.5)
+    counts = {"cpu.periods": 40, "cpu.throttled.periods": 30}
+    assert v1.quota({"cpu": "/batch/inner", "": "/"}) == Quota("cpu", "/batch", 2.5, counts)
+    assert v1.quota({"cpu": "/batch"}) == Quota("cpu", "/batch", 2.5, counts)
     assert v1.quota({"cpu": "/", "": "/"}) is None
 
 
@@ -90,7 +99,16 @@ def test_a_pod_of_version_2(v2):
         oom_kills=2,
         read_bytes=1000,  # 253:1 is built on 254:0
         write_bytes=2000,
-        stalled={"cpu": 3.0, "memory": 0.00004},
+        stalled={"cpu": 3.0, "memory": 0.00004, "memory.full": 0},
+        counts={
+            "cpu.periods": 9,
+            "cpu.throttled.periods": 2,
+            "memory.limit.slowed": 0,
+            "memory.limit.reached": 4,
+            "disk.read.operations": 1,
+            "disk.write.operations": 2,
+        },
+        kinds={"memory.anonymous": 300_000_000, "memory.file": 200_000_000},
     )
 
 

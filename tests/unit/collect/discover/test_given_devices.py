@@ -67,7 +67,7 @@ class Node:
             self.nvml,
             self,
             allocated=[PrologAllocations(self.files, self.members)],
-            groups=DeviceGroups(Hierarchies(proc, str(root)), VENDOR.device_numbers),
+            groups=DeviceGroups(Hierarchies(proc, str(root)), lambda: VENDOR.device_numbers),
         )
 
     def members(self):

@@ -14,7 +14,10 @@ from jobmeter.collect.host.links import LinkCollector
 from jobmeter.collect.host.load import LoadCollector
 from jobmeter.collect.host.memory import MemoryCollector
 from jobmeter.collect.host.network import NetworkCollector
+from jobmeter.collect.host.network_storage import NetworkStorageCollector
+from jobmeter.collect.host.numa import NumaCollector
 from jobmeter.collect.host.pressure import PressureCollector
+from jobmeter.collect.host.sensors import SensorCollector
 from jobmeter.testing.collector import NOW_MS, CollectorContract
 
 PLACE = NodeIdentity("n1", "c1")
@@ -65,6 +68,13 @@ class TestMemory(CollectorContract):
         assert values["node.swap.total",] == 0
         page = os.sysconf("SC_PAGE_SIZE")
         assert (values["node.swap.in",], values["node.swap.out",]) == (7 * page, 11 * page)
+        assert values["node.memory.buffers",] == 52108 * 1024
+        # This kernel gives no size of a huge page, and no counts of stalls.
+        assert not {("node.memory.huge.free",), ("node.memory.stalls",)} & values.keys()
+
+    def test_stalls_of_each_zone_are_added(self, collector, root):
+        plant(root, {"proc/vmstat": "allocstall_dma 1\nallocstall_normal 5\nallocstall_movable 11\n"})
+        assert found(collector)["node.memory.stalls",] == 17
 
 
 class TestLoad(CollectorContract):
@@ -99,6 +109,11 @@ class TestDisk(CollectorContract):
             ("node.disk.read", "vda"): 19758642 * 512,
             ("node.disk.write", "vda"): 26224800 * 512,
             ("node.disk.time", "vda"): 111.020,
+            ("node.disk.operations", "read", "vda"): 304801,
+            ("node.disk.operations", "write", "vda"): 307053,
+            ("node.disk.operation.time", "read", "vda"): pytest.approx(303.932),
+            ("node.disk.operation.time", "write", "vda"): pytest.approx(315.759),
+            ("node.disk.queue", "vda"): 0,
         }
 
 
@@ -211,7 +226,13 @@ class TestFilesystem(CollectorContract):
         collector = FilesystemCollector(PLACE, f"{root}/proc", hanging, patience=0.6)
         try:
             for _ in range(3):
-                assert {key[1] for key in found(collector)} == {"/", "/dev/shm"}
+                values = found(collector)
+                assert {key[1] for key in values if key[0] == "node.filesystem.size"} == {"/", "/dev/shm"}
+                assert {key[1]: value for key, value in values.items() if key[0] == "node.filesystem.hangs"} == {
+                    "/": 0,
+                    "/dev/shm": 0,
+                    "/mnt/data sets": 1,
+                }
             assert asked.count("/mnt/data sets") == 1
             assert asked.count("/") == 3
         finally:
@@ -221,7 +242,134 @@ class TestFilesystem(CollectorContract):
         def failing(path):
             raise OSError("stale file handle")
 
-        assert FilesystemCollector(PLACE, f"{root}/proc", failing).collect(NOW_MS) == []
+        values = found(FilesystemCollector(PLACE, f"{root}/proc", failing))
+        assert {key[0] for key in values} == {"node.filesystem.hangs"}
+
+    def test_files_and_filesystems_that_can_only_be_read(self, collector, root):
+        values = found(collector)
+        assert (values["node.filesystem.files", "/"], values["node.filesystem.files.free", "/"]) == (10, 5)
+        assert values["node.filesystem.read.only", "/"] == 0
+        without = FilesystemCollector(
+            PLACE, f"{root}/proc", lambda _path: os.statvfs_result((4096, 4096, 9, 9, 9, 0, 0, 0, os.ST_RDONLY, 255))
+        )
+        values = found(without)
+        assert values["node.filesystem.read.only", "/"] == 1
+        assert ("node.filesystem.files", "/") not in values  # a filesystem that does not count its files
+
+
+CHIPS = {
+    "sys/class/hwmon/hwmon0/name": "nvme\n",
+    "sys/class/hwmon/hwmon0/temp1_input": "43850\n",
+    "sys/class/hwmon/hwmon0/temp1_label": "Composite\n",
+    "sys/class/hwmon/hwmon0/temp2_input": "-5000\n",
+    "sys/class/hwmon/hwmon10/name": "nvme\n",
+    "sys/class/hwmon/hwmon10/temp1_input": "40000\n",
+    "sys/class/hwmon/hwmon10/temp2_input": "99000\n",
+    "sys/class/hwmon/hwmon10/temp2_fault": "1\n",
+    "sys/class/hwmon/hwmon2/fan1_input": "1200\n",
+    "sys/class/hwmon/hwmon2/fan2_input": "\n",
+    "sys/class/hwmon/hwmon2/power1_input": "95000000\n",
+    "sys/class/hwmon/hwmon2/power1_average": "90000000\n",
+}
+
+
+class TestSensors(CollectorContract):
+    @pytest.fixture
+    def collector(self, tmp_path):
+        return SensorCollector(PLACE, f"{plant(tmp_path, CHIPS)}/sys")
+
+    def test_the_figures(self, collector):
+        assert found(collector) == {
+            ("node.temperature", "nvme", "temp1 Composite"): pytest.approx(43.85),
+            ("node.temperature", "nvme", "temp2"): -5,
+            ("node.temperature", "nvme-10", "temp1"): 40,  # the second sensor has a fault
+            ("node.fan.speed", "hwmon2", "fan1"): 1200,
+            ("node.sensor.power", "hwmon2", "power1"): 95,
+        }
+
+    def test_cpus_of_a_package_repeat_its_throttling(self, tmp_path):
+        cpus = {(0, 0): 5, (1, 0): 6, (2, 1): 0}
+        for (cpu, package), count in cpus.items():
+            folder = f"sys/devices/system/cpu/cpu{cpu}"
+            plant(
+                tmp_path,
+                {
+                    f"{folder}/thermal_throttle/package_throttle_count": f"{count}\n",
+                    f"{folder}/topology/physical_package_id": f"{package}\n",
+                },
+            )
+        assert found(SensorCollector(PLACE, f"{tmp_path}/sys")) == {
+            ("node.cpu.throttled", "0"): 6,
+            ("node.cpu.throttled", "1"): 0,
+        }
+
+    def test_the_number_of_sensors_is_bounded(self, tmp_path):
+        plant(tmp_path, {f"sys/class/hwmon/hwmon0/temp{number}_input": "1000\n" for number in range(1, 700)})
+        assert len(found(SensorCollector(PLACE, f"{tmp_path}/sys"))) == 512
+
+
+class TestNuma(CollectorContract):
+    @pytest.fixture
+    def collector(self, tmp_path):
+        system = "sys/devices/system"
+        texts = {
+            f"{system}/node/node0/meminfo": "Node 0 MemTotal:       4096 kB\nNode 0 MemFree:  1024 kB\n",
+            f"{system}/node/node0/numastat": "numa_hit 5\nnuma_miss 3\nlocal_node 4\nother_node 1\n",
+            f"{system}/node/possible": "0\n",
+            f"{system}/edac/mc/mc0/ce_count": "7\n",
+            f"{system}/edac/mc/power/control": "auto\n",
+        }
+        return NumaCollector(PLACE, f"{plant(tmp_path, texts)}/sys")
+
+    def test_the_figures(self, collector):
+        assert found(collector) == {
+            ("node.numa.memory.total", "0"): 4096 * 1024,
+            ("node.numa.memory.free", "0"): 1024 * 1024,
+            ("node.numa.hit", "0"): 5,
+            ("node.numa.miss", "0"): 3,
+            ("node.numa.remote", "0"): 1,
+            ("node.memory.errors", "mc0", "corrected"): 7,
+        }
+
+
+LUSTRE = """\
+snapshot_time             1438693064.430544 secs.usecs
+read_bytes                203 samples [bytes] 4096 1048576 780261
+open                      7 samples [reqs]
+write_bytes               2 samples [bytes]
+"""
+
+
+class TestNetworkStorage(CollectorContract):
+    @pytest.fixture
+    def collector(self, tmp_path):
+        texts = {
+            "proc/1/mountstats": "device s:/x mounted on /mnt/a\\040b with fstype nfs statvers=1.1\n"
+            "\tbytes:\t1 2 3 4 5 6 7 8\n\tper-op statistics\n\t  READ: 9 10 1 0 0 0 0 500\n",
+            "sys/kernel/debug/lustre/llite/scratch-ffff/stats": LUSTRE,
+            "proc/fs/lustre/llite/scratch-ffff/stats": LUSTRE.replace("203", "9"),
+            "proc/fs/lustre/mdt/fs-MDT0000/md_stats": "close 11 samples [usecs] 1 2 3 4\n",
+        }
+        plant(tmp_path, texts)
+        return NetworkStorageCollector(PLACE, f"{tmp_path}/proc", f"{tmp_path}/sys")
+
+    def test_the_figures(self, collector):
+        nfs = {
+            key[0].removeprefix("node.nfs."): value for key, value in found(collector).items() if key[1] == "/mnt/a b"
+        }
+        assert nfs.items() >= {"read": 5, "write": 6, "retransmits": 1, "timeouts": 1}.items()
+        assert {key: value for key, value in found(collector).items() if "lustre" in key[0]} == {
+            ("node.lustre.read", "scratch-ffff"): 780261,
+            ("node.lustre.operations", "scratch-ffff", "read"): 203,
+            ("node.lustre.operations", "scratch-ffff", "write"): 2,
+            ("node.lustre.operations", "scratch-ffff", "open"): 7,
+            ("node.lustre.operations", "fs-MDT0000", "close"): 11,
+        }
+
+
+@pytest.mark.parametrize("make", [SensorCollector, NumaCollector])
+def test_a_machine_without_the_hardware_has_no_values(make, tmp_path):
+    assert make(PLACE, f"{tmp_path}/sys").collect(NOW_MS) == []
 
 
 def test_mount_points_hold_data_each_once():
@@ -246,6 +394,9 @@ def test_without_its_file_a_collector_fails_rather_than_giving_zeros(make, tmp_p
         DiskCollector,
         NetworkCollector,
         FilesystemCollector,
+        SensorCollector,
+        NumaCollector,
+        NetworkStorageCollector,
     ],
 )
 class TestThisMachine:

@@ -24,6 +24,7 @@ from jobmeter.collect.discover.rules import read_rules
 from jobmeter.collect.discover.table import ProcessTable
 from jobmeter.collect.ends import EndWatch
 from jobmeter.collect.jobs import JobsCollector
+from jobmeter.collect.process.stat import ProcessIo
 from jobmeter.collect.process_events.connector import EXEC, EXIT, FORK, Connector
 from jobmeter.collect.process_events.forks import ForkCount
 from jobmeter.collect.process_events.taskstats import TaskExit, TaskStats
@@ -107,7 +108,7 @@ class Machine:
         if self.watch._stats is None:
             self.events.waiting.append((EXIT, 0, pid, 0, 0))
         else:
-            self.finals.waiting.append(TaskExit(pid, own / 100, 1.0, 5e6, (7.0, 0.0)))
+            self.finals.waiting.append(TaskExit(pid, own / 100, 1.0, 5e6, ProcessIo(7.0, 0.0, 9.0, 2.0)))
         if parent in self.waited and not ignored:
             self.waited[parent] += own + waited
             self._plant(parent)
@@ -220,6 +221,8 @@ def test_a_job_that_no_scan_has_found_is_recorded_with_all_its_figures(machine):
         ("memory.peak", "j"): 5e6,
         ("disk.read", "j"): 7.0,
         ("disk.write", "j"): 0.0,
+        ("io.read", "j"): 9.0,
+        ("io.write", "j"): 2.0,
     }
     (job,) = machine.reporter.records(NOW_MS).jobs
     assert (job.job_id, [replica.name for replica in job.replicas]) == ("j", ["worker-0"])
@@ -361,6 +364,7 @@ def permitted() -> bool:
 
 reported = pytest.mark.skipif(not permitted(), reason="the kernel does not report its processes to this user")
 BURN = "import sys, time\nwhile time.process_time() < 0.2: pass\nsys.stdin.read()"
+WRITE = "import os\nos.write(os.open(os.devnull, os.O_WRONLY), bytes(100_003))"
 THREADS = """
 import sys, threading, time
 def burn():
@@ -391,7 +395,7 @@ def test_the_kernels_events_of_a_real_process():
 
 
 @reported
-@pytest.mark.parametrize("code", [BURN, THREADS])
+@pytest.mark.parametrize("code", [BURN, WRITE, THREADS])
 def test_the_last_figures_of_a_real_process(code):
     stats = TaskStats()
     child = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE)
@@ -410,6 +414,10 @@ def test_the_last_figures_of_a_real_process(code):
     final = ends[child.pid]
     # The rest of its end is not in it, nor what it had used since the last tick of the clock.
     assert final.cpu_seconds == pytest.approx(used.ru_utime + used.ru_stime, abs=0.1)
+    if code == WRITE:
+        assert final.io is not None
+        assert final.io.called_write == 100_003 // 1024 * 1024, "the kernel gives whole KiB"
+        assert final.io.called_read > 10_000, "its modules"
     if code == THREADS:
         assert final.memory_peak > 60 * 2**20
         assert final.cpu_seconds >= 0.25, "of all threads"

@@ -220,6 +220,10 @@ def put_job(server: Serving, who: Whose, places: list[tuple[str, str]], value: f
         about = {"text": f"{MARK} {who.job} on {node}", "time": NOW - 2 * MINUTE, "facility": "kern", "job": who.job}
         if server.call("GET", f"/nodes?name={node}", key=admin).json()["nodes"]:
             assert server.call("POST", f"/nodes/{node}/logs", {"lines": [about]}, admin).status == 200
+    tags = {"add": [f"{MARK}-{who.name}"], "author": MARK}
+    note = {"text": f"{MARK}-{who.name}", "time": NOW - MINUTE}
+    assert server.call("POST", f"/jobs/{who.job}/tags", tags, admin).status == 200
+    assert server.call("POST", f"/jobs/{who.job}/notes", note, admin).status == 200
     start = (NOW - MINUTE) * 1_000_000
     span = {"traceId": who.trace, "spanId": who.trace[:16], "name": f"{MARK}-{who.name}", "kind": 1}
     span |= {"startTimeUnixNano": str(start), "endTimeUnixNano": str(start + 10**9)}
@@ -258,7 +262,7 @@ OF_OWNER: Mapping[str, Any] = {
         lambda who, _: who.job,
     ),
     **dict.fromkeys(
-        ("job_name", "name", "DisplayName", "TrainingJobName", "Filter", "InstanceTypes"),
+        ("job_name", "name", "tag", "DisplayName", "TrainingJobName", "Filter", "InstanceTypes"),
         lambda who, _: f"{MARK}-{who.name}",
     ),
     **dict.fromkeys(("PodId", "InstanceId"), lambda who, _: f"{who.job}-worker-0"),
@@ -326,12 +330,13 @@ OF_ALL: Mapping[str, Any] = {
     "value": "1",
     "timestamp": NOW,
     "Content-Type": "application/json",
-    **dict.fromkeys(("link", "key", "shipper"), "none-such"),
+    **dict.fromkeys(("link", "key", "note", "shipper"), "none-such"),
 }
 OF_OPERATION: Mapping[str, Mapping[str, Any]] = {
-    "listJobs": {"states": "true", "sizes": "true"},
+    "listJobs": {"states": "true", "sizes": "true", "tags": "true"},
     "GetNodeMetrics": {"MetricType": "GpuUsageRate"},
     "postSilences": {"body": silence_of(MINE)},
+    "postAlerts": {"body": [{"labels": {"alertname": "Posted", "job_id": MINE.job}}]},
     "explainDifference": {"job": [THEIRS.job, MINE.job]},
     "listViewCalls": {"metric": "cpu.usage", "start": str(NOW - HOUR), "end": str(NOW)},
 }
@@ -441,7 +446,7 @@ def answer(server: Serving, call: Asked, token: str) -> tuple[int, bytes]:
 _RANDOM = re.compile(
     rb"[0-9A-F]{8}-[0-9A-F]{4}-4[0-9A-F]{3}-[89AB][0-9A-F]{3}-[0-9A-F]{12}"  # ids of requests
     rb"|[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"  # ids of silences
-    rb"|jm[a-z]*_[\w-]+|diag-[0-9a-f]+|(?:key|link)-[0-9a-f]+|JMAK\w+|\bdlc[0-9a-z]{13}\b|\b[0-9a-f]{32}\b|\bA[\w-]{100,}",
+    rb"|jm[a-z]*_[\w-]+|diag-[0-9a-f]+|(?:key|link|note)-[0-9a-f]+|JMAK\w+|\bdlc[0-9a-z]{13}\b|\b[0-9a-f]{32}\b|\bA[\w-]{100,}",
     re.ASCII,
 )
 

@@ -3,6 +3,7 @@
 import os
 import secrets
 from contextlib import contextmanager
+from pathlib import Path
 from typing import cast
 
 import pytest
@@ -22,8 +23,8 @@ REAL = os.environ.get("JOBMETER_TEST_CLICKHOUSE", "")
 
 
 @contextmanager
-def opened(dsn: str):
-    store = open_store(dsn, SystemClock())
+def opened(dsn: str, journals: Path | None = None):
+    store = open_store(dsn, SystemClock(), journals)
     yield store
     store.close()
 
@@ -37,7 +38,9 @@ def server_dsn():
         return
     yield f"{REAL}/{database}"
     target = parse_dsn(REAL)
-    connect(target, None).command(f"DROP DATABASE {database}")
+    client = connect(target, None)
+    for name in (database, f"{database}_alone"):
+        client.command(f"DROP DATABASE IF EXISTS {name}")
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +65,21 @@ class TestServer(StoreTests):
     @pytest.fixture
     def store(self, server_store: Store) -> Store:
         return server_store
+
+
+@pytest.fixture(scope="module")
+def alone_store(server_dsn, tmp_path_factory):
+    with opened(f"{server_dsn}_alone", tmp_path_factory.mktemp("journals")) as store:
+        assert store.sharing.is_alone
+        yield store
+
+
+class TestAlone(StoreTests):
+    """With a journal before the server, as the only server of its database."""
+
+    @pytest.fixture
+    def store(self, alone_store: Store) -> Store:
+        return alone_store
 
 
 class TestCluster(StoreTests):

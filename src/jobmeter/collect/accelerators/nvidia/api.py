@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 from jobmeter.collect.accelerators.nvidia import codes
 from jobmeter.collect.accelerators.vendor import Accelerator, NotSupportedError
@@ -40,6 +40,7 @@ class Reading(StrEnum):
     ECC_ERRORS = "ecc_errors"  # corrected and uncorrected memory errors since the driver was loaded
     # Rows remapped for correctable and for uncorrectable errors, whether one is pending, whether one failed.
     REMAPPED_ROWS = "remapped_rows"
+    MARGIN = "margin"  # degrees Celsius to the temperature at which it slows
     PCIE_REPLAYS = "pcie_replays"  # PCIe replays so far
     # Generation and lanes of the PCIe link now, then the highest that device and slot allow.
     PCIE_LINK = "pcie_link"
@@ -48,12 +49,24 @@ class Reading(StrEnum):
 class NvmlDevice(Accelerator, Protocol):
     """GPU. Any call may raise NotSupportedError or DeviceLostError. ``index`` is NVML's own, by PCI address."""
 
-    def read(self, reading: Reading) -> Sequence[int]:
+    def read(self, reading: Reading) -> Sequence[float]:
         """Return the numbers of a reading, in its order."""
         ...
 
     def fields(self, requested: Sequence[Field]) -> Mapping[Field, float]:
         """Return the values of the fields that the device has."""
+        ...
+
+    def links(self) -> Sequence[int]:
+        """Return the numbers of its NVLinks; empty without any."""
+        ...
+
+    def link_states(self) -> Sequence[bool]:
+        """Return for each NVLink if it is up."""
+        ...
+
+    def structure(self, kind: str, function: str) -> Any:  # noqa: ANN401 - of a module without types
+        """Return a structure of NVML that a function of it fills."""
         ...
 
     def profile(self, requested: Sequence[int]) -> Mapping[int, float]:

@@ -237,7 +237,8 @@ class PynvmlLibrary:
                     self._instances[listed] = MigDevice(one, device, self._clock)
                 instance = self._instances[listed]
                 if not instance.busy:
-                    instance.adopt(session, one)
+                    same = {other.part.place for other in found if other.part.instance == one.part.instance}
+                    instance.adopt(session, one, frozenset(same))
 
     def _forget(self, listed: MigInstance, instance: MigDevice) -> None:
         if not instance.busy:

@@ -1,5 +1,6 @@
 """GPU through ``nvidia-ml-py``: the real ``NvmlDevice``."""
 
+import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from threading import Lock
@@ -18,6 +19,9 @@ from jobmeter.model.time import Clock
 T = TypeVar("T")
 
 _UNKNOWN_VALUE = 2**64 - 1
+_LINK_COUNT = 91
+_MOST_LINKS = 18
+_SAMPLES_OF_KERNELS, _SAMPLES_OF_MEMORY = 1, 2
 _MPS_SERVER = b"nvidia-cuda-mps-server"[:15]
 """The kernel's form of the name, truncated to 15 letters."""
 _MOST_INSTANCES = 64
@@ -65,7 +69,7 @@ class Session:
 
 
 class MigInstance(NamedTuple):
-    """MIG instance as its device lists it: ``slices`` of its GPU instance, ``memory`` in bytes."""
+    """MIG instance as its device lists it: ``slices`` that compute, ``memory`` of its GPU instance in bytes."""
 
     part: Partition
     uuid: str
@@ -86,6 +90,8 @@ class PynvmlDevice(ThreadedDevice):
         self._profiled: bool | None = None
         self._sampled_us = 0
         self._baseline = False
+        self._averaged_us: dict[int, int] = {}
+        self._links: Sequence[int] | None = None
         self.partitioned = False
         """True for a device with MIG: its instances compute."""
 
@@ -126,12 +132,15 @@ class PynvmlDevice(ThreadedDevice):
             _free(self._session, sample)
         self._session = self._handle = None
         self._profiled, self._sampled_us, self._baseline = None, 0, False
+        self._averaged_us, self._links = {}, None
         self.partitioned = False
 
-    def read(self, reading: Reading) -> Sequence[int]:
+    def read(self, reading: Reading) -> Sequence[float]:
         """Return the numbers of a reading. Memory in use is measured for each MIG instance."""
         if self.partitioned and reading is Reading.MEMORY:
             raise NvmlError("its MIG instances have its memory")
+        if reading is Reading.UTILIZATION:
+            return self._utilization()
         return [int(number) for number in _READINGS[reading](self._module, self._call)]
 
     def fields(self, requested: Sequence[Field]) -> Mapping[Field, float]:
@@ -144,6 +153,52 @@ class PynvmlDevice(ThreadedDevice):
             for field, answer in zip(requested, answers, strict=True)
             if answer.nvmlReturn == codes.SUCCESS and 0 <= answer.valueType < len(_VALUES)
         }
+
+    def links(self) -> Sequence[int]:
+        """Return the numbers of its NVLinks; empty without any."""
+        if self._links is None:
+            found = self.fields([(_LINK_COUNT, 0)]).get((_LINK_COUNT, 0), 0)
+            self._links = range(min(int(found), _MOST_LINKS))
+        return self._links
+
+    def link_states(self) -> Sequence[bool]:
+        """Return for each NVLink if it is up. A link that gives no state is left out."""
+        found = []
+        for link in self.links():
+            with suppress(NvmlError):
+                found.append(bool(self._call(self._module.nvmlDeviceGetNvLinkState, link)))
+        return found
+
+    def structure(self, kind: str, function: str) -> Any:  # noqa: ANN401
+        """Return a structure of the module that a function of it fills. Raises NvmlError if it lacks one of them."""
+        made, call = getattr(self._module, kind, None), getattr(self._module, function, None)
+        if made is None or call is None:
+            raise NvmlError(f"the module has no {function}", codes.FUNCTION_NOT_FOUND)
+        structure = made()
+        self._call(call, ctypes.byref(structure))
+        return structure
+
+    def _utilization(self) -> Sequence[float]:
+        """Return the mean utilization since the last call where the driver has samples, else the last period's.
+
+        The first call has no start, so it gives the last period.
+        """
+        rates = self._call(self._module.nvmlDeviceGetUtilizationRates)
+        found = [float(rates.gpu), float(rates.memory)]
+        for place, kind in enumerate((_SAMPLES_OF_KERNELS, _SAMPLES_OF_MEMORY)):
+            mean = self._mean_since(kind)
+            found[place] = found[place] if mean is None else mean
+        return found
+
+    def _mean_since(self, kind: int) -> float | None:
+        last_us = self._averaged_us.get(kind, 0)
+        try:
+            form, samples = self._call(self._module.nvmlDeviceGetSamples, kind, last_us)
+        except NvmlError:  # the driver has no samples, or none since the last call
+            return None
+        values = [float(getattr(one.sampleValue, _VALUES[form])) for one in samples if one.timeStamp > last_us]
+        self._averaged_us[kind] = max((one.timeStamp for one in samples), default=last_us)
+        return sum(values) / len(values) if values and last_us else None
 
     def profile(self, requested: Sequence[int]) -> Mapping[int, float]:
         """Return the available GPM metrics over the time since the last call."""
@@ -208,7 +263,7 @@ class PynvmlDevice(ThreadedDevice):
             text_of(self._guarded(module.nvmlDeviceGetUUID, handle)),
             text_of(self._guarded(module.nvmlDeviceGetName, handle)),
             handle,
-            int(attributes.gpuInstanceSliceCount),
+            int(attributes.computeInstanceSliceCount),
             int(attributes.memorySizeMB) * _MEBI,
         )
 
@@ -352,12 +407,7 @@ _Call = Callable[..., Any]
 """Function that calls the module for the device."""
 
 
-def _utilization(nvml: Any, call: _Call) -> Sequence[int]:  # noqa: ANN401 - the module has no types
-    rates = call(nvml.nvmlDeviceGetUtilizationRates)
-    return rates.gpu, rates.memory
-
-
-def _memory(nvml: Any, call: _Call) -> Sequence[int]:  # noqa: ANN401
+def _memory(nvml: Any, call: _Call) -> Sequence[int]:  # noqa: ANN401 - the module has no types
     try:
         found = call(nvml.nvmlDeviceGetMemoryInfo, nvml.nvmlMemory_v2)
     except NvmlError as error:
@@ -381,7 +431,6 @@ def _ecc_errors(nvml: Any, call: _Call) -> Sequence[int]:  # noqa: ANN401
 
 
 _READINGS: Mapping[Reading, Callable[[Any, _Call], Sequence[int]]] = {
-    Reading.UTILIZATION: _utilization,
     Reading.MEMORY: _memory,
     Reading.POWER: lambda nvml, call: [call(nvml.nvmlDeviceGetPowerUsage)],
     Reading.POWER_LIMIT: lambda nvml, call: [call(nvml.nvmlDeviceGetEnforcedPowerLimit)],
@@ -397,6 +446,7 @@ _READINGS: Mapping[Reading, Callable[[Any, _Call], Sequence[int]]] = {
     Reading.DECODER: lambda nvml, call: call(nvml.nvmlDeviceGetDecoderUtilization)[:1],
     Reading.ECC_ERRORS: _ecc_errors,
     Reading.REMAPPED_ROWS: lambda nvml, call: call(nvml.nvmlDeviceGetRemappedRows),
+    Reading.MARGIN: lambda nvml, call: [call(nvml.nvmlDeviceGetMarginTemperature)],
     Reading.PCIE_REPLAYS: lambda nvml, call: [call(nvml.nvmlDeviceGetPcieReplayCounter)],
     Reading.PCIE_LINK: lambda nvml, call: [
         call(function)

@@ -26,9 +26,14 @@ class MigDevice(PynvmlDevice):
         self._parent = parent
         self.part = found.part
         self.uuid, self.name = found.uuid, found.name
+        self._sharing = frozenset({found.part.place})
 
-    def adopt(self, session: Session, found: MigInstance) -> None:
-        """Take the handle of the instance, unless it has one of this session. No call of it may be running."""
+    def adopt(self, session: Session, found: MigInstance, sharing: frozenset[int]) -> None:
+        """Take the handle of the instance, unless it has one of this session. No call of it may be running.
+
+        ``sharing`` are the places of the compute instances in its GPU instance.
+        """
+        self._sharing = sharing
         self.details = {
             **{name: value for name, value in self._parent.details.items() if name in {"vendor", "driver"}},
             "parent": found.part.uuid,
@@ -38,14 +43,33 @@ class MigDevice(PynvmlDevice):
         if not self.attached:
             self._session, self._handle = session, found.handle
 
-    def read(self, reading: Reading) -> Sequence[int]:
-        """Return the numbers of a reading: memory alone."""
+    def read(self, reading: Reading) -> Sequence[float]:
+        """Return the numbers of a reading: memory alone.
+
+        Compute instances of one GPU instance share its memory. Each one has the memory of its processes in use, and the
+        first one has the total.
+        """
         if reading is not Reading.MEMORY:
             raise NvmlError("it is measured for the whole GPU")
-        return super().read(reading)
+        used, total = super().read(reading)
+        if len(self._sharing) == 1:
+            return used, total
+        own = [process.memory for process in self.processes()]
+        if None in own:
+            raise NvmlError("the memory of its processes is unknown")
+        is_first = self.part is not None and self.part.place == min(self._sharing)
+        return (sum(filter(None, own)), total)[: 1 + is_first]
 
     def fields(self, requested: Sequence[Field]) -> Mapping[Field, float]:  # noqa: ARG002 - the form of NvmlDevice
         """Raise NvmlError: fields are measured for the whole GPU."""
+        raise NvmlError("it is measured for the whole GPU")
+
+    def links(self) -> Sequence[int]:
+        """Return no NVLinks: they are measured for the whole GPU."""
+        return ()
+
+    def structure(self, kind: str, function: str) -> Any:  # noqa: ANN401, ARG002 - the form of NvmlDevice
+        """Raise NvmlError: structures are read for the whole GPU."""
         raise NvmlError("it is measured for the whole GPU")
 
     def process_utilization(self) -> Mapping[int, float] | None:

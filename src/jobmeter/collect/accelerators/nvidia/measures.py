@@ -1,6 +1,6 @@
 """Metrics of a device: the metrics of each NVML call, in the catalogue's units."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from jobmeter.collect.accelerators.nvidia.api import ALL_LINKS, Field, NvmlDevice, Reading
 from jobmeter.collect.accelerators.vendor import Measure
@@ -10,6 +10,7 @@ _MILLI = 1e-3
 _MEGA = 1e6
 _NANO = 1e-9
 _KIBI = 1024.0
+_MOST_FIELDS = 64
 
 _FIELDS: Mapping[Field, tuple[str, float]] = {
     (74, 0): ("gpu.throttle.power", _NANO),
@@ -24,6 +25,24 @@ _FIELDS: Mapping[Field, tuple[str, float]] = {
     (198, 0): ("gpu.pcie.receive", 1.0),
 }
 """Numbers as in nvml.h (NVML_FI_DEV_*): clock event reasons in nanoseconds, NVLink data in KiB."""
+
+_LINK_TRAFFIC: Mapping[int, str] = {202: "gpu.nvlink.transmit", 204: "gpu.nvlink.receive"}
+"""Bytes of each link of NVLink 5, for devices that do not add up their links."""
+_LINK_ERRORS: Mapping[str, tuple[Sequence[int], Sequence[int]]] = {
+    "gpu.nvlink.errors": ((206, 207, 208, 209, 211, 212), (38, 45)),
+    "gpu.nvlink.replays": ((), (52,)),
+    "gpu.nvlink.recoveries": ((215,), (59,)),
+}
+"""Errors of NVLink: fields of each link (NVLink 5), and fields of the device that add up its links."""
+_HEALTH: Mapping[str, Sequence[int]] = {
+    "gpu.recovery.action": (230,),
+    "gpu.pcie.errors.corrected": (173,),
+    "gpu.pcie.errors.uncorrected": (179, 180),
+    "gpu.c2c.errors": (231, 232),
+    "gpu.remapped.banks": (303, 304),
+    "gpu.remapped.banks.pending": (307,),
+}
+"""Fields of the device whose sum is a metric."""
 
 _PROFILE: Mapping[int, str] = {
     1: "gpu.graphics.active",
@@ -40,14 +59,55 @@ _PROFILE: Mapping[int, str] = {
 
 def _of(reading: Reading, scale: float, *metrics: str) -> Measure[NvmlDevice]:
     def read(device: NvmlDevice) -> Mapping[str, float]:
-        return {metric: value * scale for metric, value in zip(metrics, device.read(reading), strict=True)}
+        # An instance that shares its memory has no total.
+        return {metric: value * scale for metric, value in zip(metrics, device.read(reading), strict=False)}
 
     return Measure(metrics, read)
 
 
 def _fields(device: NvmlDevice) -> Mapping[str, float]:
     found = device.fields(tuple(_FIELDS))
-    return {_FIELDS[field][0]: value * _FIELDS[field][1] for field, value in found.items()}
+    values = {_FIELDS[field][0]: value * _FIELDS[field][1] for field, value in found.items()}
+    if not values.keys() & set(_LINK_TRAFFIC.values()) and (links := device.links()):
+        each = device.fields([(number, link) for number in _LINK_TRAFFIC for link in links])
+        for (number, _), value in each.items():
+            values[_LINK_TRAFFIC[number]] = values.get(_LINK_TRAFFIC[number], 0.0) + value
+    return values
+
+
+def _health(device: NvmlDevice) -> Mapping[str, float]:
+    """Return the sums of fields. Errors of NVLink come from its links, else from sums of the device."""
+    links = device.links()
+    of_links = [(number, link) for each, _ in _LINK_ERRORS.values() for number in each for link in links]
+    totals = [(number, 0) for _, added in _LINK_ERRORS.values() for number in added if links]
+    own = [(number, 0) for numbers in _HEALTH.values() for number in numbers]
+    found = device.fields([*own, *totals])
+    for start in range(0, len(of_links), _MOST_FIELDS):
+        found = {**found, **device.fields(of_links[start : start + _MOST_FIELDS])}
+    values = {metric: _sum(found, [(number, 0) for number in numbers]) for metric, numbers in _HEALTH.items()}
+    for metric, (each, added) in _LINK_ERRORS.items():
+        by_link = _sum(found, [(number, link) for number in each for link in links])
+        values[metric] = _sum(found, [(number, 0) for number in added]) if by_link is None else by_link
+    states = device.link_states()
+    if states:
+        values |= {"gpu.nvlink.links": float(len(states)), "gpu.nvlink.links.down": float(states.count(False))}
+    return {metric: value for metric, value in values.items() if value is not None}
+
+
+def _sum(found: Mapping[Field, float], fields: Iterable[Field]) -> float | None:
+    given = [found[field] for field in fields if field in found]
+    return sum(given) if given else None
+
+
+def _sram(device: NvmlDevice) -> Mapping[str, float]:
+    status = device.structure("c_nvmlEccSramErrorStatus_v1_t", "nvmlDeviceGetSramEccErrorStatus")
+    lost = status.volatileUncParity + status.volatileUncSecDed
+    return dict(zip(_SRAM, map(float, (status.volatileCor, lost, status.bThresholdExceeded)), strict=True))
+
+
+def _fabric(device: NvmlDevice) -> Mapping[str, float]:
+    found = device.structure("c_nvmlGpuFabricInfo_v2_t", "nvmlDeviceGetGpuFabricInfoV")
+    return {"gpu.fabric.state": float(found.state)} if found.state else {}
 
 
 def _profile(device: NvmlDevice) -> Mapping[str, float]:
@@ -56,6 +116,8 @@ def _profile(device: NvmlDevice) -> Mapping[str, float]:
 
 _LINK = tuple(f"gpu.pcie.{name}" for name in ("generation", "width", "generation.limit", "width.limit"))
 _REMAPPED = tuple(f"gpu.remapped.rows.{name}" for name in ("correctable", "uncorrectable", "pending", "failed"))
+_SRAM = ("gpu.ecc.sram.corrected", "gpu.ecc.sram.uncorrected", "gpu.ecc.sram.exceeded")
+_HEALTH_METRICS = (*_HEALTH, *_LINK_ERRORS, "gpu.nvlink.links", "gpu.nvlink.links.down")
 
 MEASURES = (
     _of(Reading.UTILIZATION, _PERCENT, "gpu.utilization", "gpu.memory.copy.utilization"),
@@ -80,5 +142,9 @@ SLOW_MEASURES = (
     _of(Reading.REMAPPED_ROWS, 1.0, *_REMAPPED),
     _of(Reading.PCIE_REPLAYS, 1.0, "gpu.pcie.replay"),
     _of(Reading.PCIE_LINK, 1.0, *_LINK),
+    _of(Reading.MARGIN, 1.0, "gpu.temperature.margin"),
+    Measure(_HEALTH_METRICS, _health),
+    Measure(_SRAM, _sram),
+    Measure(("gpu.fabric.state",), _fabric),
 )
-"""Measures read once a minute: limits, counters of errors, and the PCIe link."""
+"""Measures read once a minute: limits, counters of errors, links, and what the device needs to recover."""

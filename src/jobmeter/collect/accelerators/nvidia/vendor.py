@@ -26,17 +26,17 @@ def _check(device: NvmlDevice) -> DeviceHealth:
     errors, warnings = [], []
     if (ecc := _given(device, Reading.ECC_ERRORS)) is not None:
         values["ecc_uncorrected"] = float(ecc[1])
-        errors += [f"{ecc[1]} memory errors were not corrected"] if ecc[1] else []
+        errors += [f"{ecc[1]:.0f} memory errors were not corrected"] if ecc[1] else []
     if (rows := _given(device, Reading.REMAPPED_ROWS)) is not None:
         errors += ["remapping a memory row failed"] if rows[3] else []
         warnings += ["a remapping waits for a reset"] if rows[2] else []
     if (heat := _given(device, Reading.TEMPERATURE)) is not None:
         values["temperature"] = float(heat[0])
-        warnings += [f"its temperature is {heat[0]} °C"] if heat[0] >= HOT else []
+        warnings += [f"its temperature is {heat[0]:.0f} °C"] if heat[0] >= HOT else []
     return DeviceHealth(values, errors, warnings)
 
 
-def _given(device: NvmlDevice, reading: Reading) -> Sequence[int] | None:
+def _given(device: NvmlDevice, reading: Reading) -> Sequence[float] | None:
     try:
         return device.read(reading)
     except NotSupportedError:

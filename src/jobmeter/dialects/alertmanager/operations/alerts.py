@@ -4,17 +4,21 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Annotated, Any
 
+import msgspec
 from msgspec import Meta
 
 from jobmeter.alerts.messages import link
 from jobmeter.alerts.muting import fulfilling
 from jobmeter.dialects.alertmanager.requests import API, SHOWN, FilterRequest, answer, operation
-from jobmeter.dialects.base import Steps, ask
-from jobmeter.model.alert import Alert, AlertPage, AlertsQuestion
-from jobmeter.model.time import MINUTE, iso
+from jobmeter.dialects.base import Answer, Steps, ask
+from jobmeter.dialects.base.request import Request
+from jobmeter.errors import InvalidRequestError
+from jobmeter.model.alert import Alert, AlertPage, AlertsQuestion, PostAlerts, PostedAlert
+from jobmeter.model.time import MINUTE, iso, parse_time
 from jobmeter.promql.regex import full_matches
 
 _LASTS_MS = 4 * MINUTE
+_NEVER = "0001-"
 
 
 class SelectionRequest(FilterRequest, frozen=True, kw_only=True):
@@ -49,6 +53,54 @@ class GetAlerts(SelectionRequest, frozen=True, kw_only=True):
         return answer([_alert(page, one) for one in self.select(page)])
 
 
+class _Posted(msgspec.Struct, rename={"start": "startsAt", "end": "endsAt", "address": "generatorURL"}):
+    """An alert as clients post it."""
+
+    labels: dict[str, str]
+    annotations: dict[str, str] = {}
+    start: str | None = None
+    end: str | None = None
+    address: str | None = None
+
+
+@operation(f"POST {API}/alerts", "alerts:write", name="postAlerts")
+class PostedAlertsRequest(Request, frozen=True, kw_only=True):
+    """Stores alerts of other programs: Prometheus, vmalert, amtool.
+
+    They are grouped, routed, silenced and inhibited as the alerts of rules are. They belong to the project of the key;
+    the label `project` names the project where the key is one of every project. An alert ends at `endsAt`. Without
+    `endsAt` it ends after `resolve_timeout` (5 minutes by default) unless it is sent again.
+    """
+
+    body: Annotated[
+        bytes,
+        Meta(description="A list of alerts: `labels`, `annotations`, `startsAt`, `endsAt`, `generatorURL`."),
+    ]
+
+    def _steps(self) -> Steps:
+        try:
+            posted = msgspec.json.decode(self.call.body, type=list[_Posted])
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise InvalidRequestError(f"the body is not a list of alerts: {error}", "body") from error
+        alerts = tuple(
+            PostedAlert(
+                labels=one.labels,
+                annotations=one.annotations,
+                start=_time(one.start, "startsAt"),
+                end=_time(one.end, "endsAt"),
+                address=one.address or "",
+            )
+            for one in posted
+        )
+        yield from ask(PostAlerts(alerts=alerts))
+        return Answer(200, b"")
+
+
+def _time(text: str | None, field: str) -> int | None:
+    """Return a time in ms; None without a text, and for the year 1, which programs in Go write for a missing time."""
+    return None if not text or text.startswith(_NEVER) else parse_time(text, field)
+
+
 @operation(f"GET {API}/alerts/groups", "alerts:read", name="getAlertGroups")
 class GetAlertGroups(SelectionRequest, frozen=True, kw_only=True):
     """Gives the firing alerts by receiver and group."""
@@ -80,7 +132,7 @@ def _alert(page: AlertPage, one: Alert) -> dict[str, Any]:
     silenced, inhibited = page.silenced.get(one.fingerprint, []), page.inhibited.get(one.fingerprint, [])
     return {
         "annotations": one.annotations,
-        "endsAt": iso(one.updated + _LASTS_MS),
+        "endsAt": iso(one.updated + _LASTS_MS if one.ends is None else one.ends),
         "fingerprint": one.fingerprint,
         "receivers": [{"name": name} for name, _ in page.receivers.get(one.fingerprint, ())],
         "startsAt": iso(one.fired or one.started),

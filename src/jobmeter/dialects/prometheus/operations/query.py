@@ -34,12 +34,13 @@ class InstantQuery(EvaluationRequest, frozen=True, kw_only=True):
     def _steps(self) -> Steps:
         node, lookback = parse(self.query), self.lookback()
         time = self.context.now_ms if self.time is None else self.time
-        reader = yield from prefetch(node, time, time, lookback, self.context.project)
+        times = np.array([time], np.int64)
+        reader = yield from prefetch(node, times, lookback, self.context.project)
         if isinstance(node, Subquery) or (isinstance(node, VectorSelector) and node.range_ms):
             samples = range_samples(node, reader, time, lookback_ms=lookback, most=_most(reader))
             _check_points(len(samples.times), self.context)
             return answers.samples(samples, self.limit)
-        found = evaluate(node, reader, np.array([time], np.int64), lookback_ms=lookback, most=_most(reader))
+        found = evaluate(node, reader, times, lookback_ms=lookback, most=_most(reader))
         return answers.instant(found, time, self.limit)
 
 
@@ -62,8 +63,8 @@ class RangeQuery(EvaluationRequest, frozen=True, kw_only=True):
                 "must be Scalar or instant Vector",
                 "query",
             )
-        reader = yield from prefetch(node, self.start, self.end, lookback, self.context.project)
         times = np.arange(self.start, self.end + 1, self.step, dtype=np.int64)
+        reader = yield from prefetch(node, times, lookback, self.context.project)
         found = evaluate(node, reader, times, step_ms=self.step, lookback_ms=lookback, most=_most(reader))
         if isinstance(found.value, Vector):
             _check_points(int(found.value.present.sum()), self.context)

@@ -1,5 +1,6 @@
 """``/api/v1/read``: https://prometheus.io/docs/prometheus/latest/querying/remote_read_api/."""
 
+from collections.abc import Iterator
 from typing import Annotated
 
 from msgspec import Meta
@@ -8,31 +9,58 @@ from jobmeter.dialects.base import Answer, Steps, accounted_for
 from jobmeter.dialects.base.request import Request
 from jobmeter.dialects.prometheus.requests import API, operation
 from jobmeter.dialects.prometheus.select import find, read_samples
+from jobmeter.errors import LimitExceededError
+from jobmeter.model.batch import Float64s, Int64s
+from jobmeter.promql.labels import Labels
 from jobmeter.promql.nodes import Matcher, VectorMatch
+from jobmeter.promql.windows import WindowSamples
 from jobmeter.wire.remote_read import decode, encode, encode_series
+from jobmeter.wire.remote_read_chunks import encode_frames
 from jobmeter.wire.remote_write.snappy import unpack
 
 _UNPACKED_BYTES = 1 << 20
+_STREAMED = "application/x-streamed-protobuf; proto=prometheus.ChunkedReadResponse"
+_STREAMED_SERIES = 64
+"""Series whose samples are in memory at a time while frames are written."""
+_STREAMED_BYTES = 128 << 20
+"""Most bytes of an answer in frames."""
 
 
 @operation(f"POST {API}/read", "metrics:read", name="read", read_bytes=accounted_for, encodings=frozenset({"snappy"}))
 class RemoteRead(Request, frozen=True):
-    """Gives the samples of selectors, for `remote_read` of Prometheus. Answers are samples, not chunks in streams."""
+    """Gives the samples of selectors, for `remote_read` of Prometheus.
+
+    A client that prefers chunks in a stream gets frames with XOR chunks, any other one message with samples.
+    """
 
     body: Annotated[bytes, Meta(description="A `prometheus.ReadRequest`, compressed by Snappy.")]
 
     def _steps(self) -> Steps:
-        results = []
-        for query in decode(unpack(self.call.body, _UNPACKED_BYTES, self.call.take)):
+        request = decode(unpack(self.call.body, _UNPACKED_BYTES, self.call.take))
+        results: list[list[bytes]] = []
+        frames = bytearray()
+        for place, query in enumerate(request.queries):
             matchers = tuple(Matcher(label, VectorMatch(kind), value) for label, kind, value in query.matchers)
             rows = yield from find((matchers,), max(query.start_ms, 0), self.context.project)
-            found = yield from read_samples(rows, query.start_ms - 1, query.end_ms)
-            bounds = found.starts.tolist()
-            results.append(
-                [
-                    encode_series(labels, found.times[start:end], found.values[start:end])
-                    for labels, start, end in zip(found.labels, bounds, bounds[1:], strict=False)
-                ]
-            )
+            results.append([])
+            # A stream is written a part after the other: its samples are never in memory at the same time.
+            count = _STREAMED_SERIES if request.streamed else max(len(rows), 1)
+            for at in range(0, len(rows), count):
+                found = yield from read_samples(rows[at : at + count], query.start_ms - 1, query.end_ms)
+                series = list(_series(found))
+                if request.streamed:
+                    frames += encode_frames(place, series)
+                    if len(frames) > _STREAMED_BYTES:
+                        raise LimitExceededError(f"an answer may have {_STREAMED_BYTES} bytes", "range")
+                else:
+                    results[-1] += [encode_series(*one) for one in series]
+        if request.streamed:
+            return Answer(200, bytes(frames), content_type=_STREAMED)
         headers = (("Content-Encoding", "snappy"), ("X-Prometheus-Remote-Read-Version", "0.1.0"))
         return Answer(200, encode(results), headers, "application/x-protobuf")
+
+
+def _series(found: WindowSamples) -> Iterator[tuple[Labels, Int64s, Float64s]]:
+    bounds = found.starts.tolist()
+    for labels, start, end in zip(found.labels, bounds, bounds[1:], strict=False):
+        yield labels, found.times[start:end], found.values[start:end]

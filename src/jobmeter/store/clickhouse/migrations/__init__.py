@@ -9,6 +9,7 @@ from jobmeter.store.clickhouse.migrations import (
     m0004_system_logs,
     m0005_spans,
     m0006_outbox,
+    m0007_servers,
 )
 from jobmeter.store.clickhouse.target import EngineTarget
 
@@ -21,5 +22,6 @@ MIGRATIONS: Sequence[tuple[int, str, Statements]] = (
     (4, "system logs", m0004_system_logs.statements),
     (5, "spans", m0005_spans.statements),
     (6, "outbox", m0006_outbox.statements),
+    (7, "servers", m0007_servers.statements),
 )
 """Number, name and statements of each change, ascending from 1 without a gap."""

@@ -12,6 +12,7 @@ from tests.unit.collect.gpus import Bench, member
 from tests.waiting import wait_until
 
 from jobmeter.collect.accelerators.nvidia import device
+from jobmeter.collect.accelerators.nvidia.api import ALL_LINKS
 from jobmeter.testing.collector import NOW_MS, CollectorContract
 
 
@@ -315,3 +316,57 @@ def test_the_real_module_has_everything_that_is_called():
     words = set(re.findall(r"\b(?:nvml|module|_module)\.((?:nvml|NVML|c_nvml|_nvml)\w+)", text))
     assert len(words) > 20
     assert [word for word in words if not hasattr(pynvml, word)] == []
+
+
+def test_utilization_is_the_mean_since_the_last_reading(bench):
+    gpu = bench.devices[0]
+    gpu.set_samples(1_000_000, [10, 20], [5])
+    assert bench.look()["gpu.utilization", "gpu0", "", ""] == pytest.approx(0.83), "the first reading has no start"
+    gpu.set_samples(1_100_000, [20, 100, 0, 50], [5, 9])  # the first one is the last of before
+    found = bench.look()
+    assert found["gpu.utilization", "gpu0", "", ""] == pytest.approx(0.5)
+    assert found["gpu.memory.copy.utilization", "gpu0", "", ""] == pytest.approx(0.07)
+    assert bench.look()["gpu.utilization", "gpu0", "", ""] == pytest.approx(0.83), "no sample is new"
+    gpu.fail(3, Call.SAMPLED)
+    assert bench.look()["gpu.utilization", "gpu0", "", ""] == pytest.approx(0.83)
+
+
+def test_links_and_errors_are_sums_of_each_link_or_of_the_device(bench):
+    first, second = bench.devices[:2]
+    each = {(number, link): 10 * link + 1 for number in (202, 204, 206, 212, 215) for link in range(2)}
+    first.set_fields({(91, 0): 2, (230, 0): 4, (173, 0): 5, (179, 0): 1, (180, 0): 2, (38, 0): 100, (52, 0): 7, **each})
+    first.set(links_down=1)
+    second.set_fields({(91, 0): 18, (138, ALL_LINKS): 1, (139, ALL_LINKS): 2, (38, 0): 3, (45, 0): 4, (59, 0): 6})
+    found = bench.look()
+    own = {name: {key[0]: value for key, value in found.items() if key[1] == name} for name in ("gpu0", "gpu1")}
+    assert {key: own["gpu0"].get(key) for key in own["gpu0"] if "nvlink" in key or "errors" in key} == {
+        "gpu.nvlink.transmit": 12,
+        "gpu.nvlink.receive": 12,
+        "gpu.nvlink.errors": 24,
+        "gpu.nvlink.replays": 7,
+        "gpu.nvlink.recoveries": 12,
+        "gpu.nvlink.links": 2,
+        "gpu.nvlink.links.down": 1,
+        "gpu.pcie.errors.corrected": 5,
+        "gpu.pcie.errors.uncorrected": 3,
+    }
+    assert own["gpu0"]["gpu.recovery.action"] == 4
+    assert (own["gpu1"]["gpu.nvlink.transmit"], own["gpu1"]["gpu.nvlink.errors"]) == (1024, 7)
+    assert own["gpu1"]["gpu.nvlink.recoveries"] == 6
+    assert "gpu.nvlink.replays" not in own["gpu1"]
+
+
+def test_margin_sram_and_fabric_are_read_once_a_minute(bench):
+    found = bench.look()
+    assert found["gpu.temperature.margin", "gpu0", "", ""] == 26
+    assert [found[f"gpu.ecc.sram.{name}", "gpu0", "", ""] for name in ("corrected", "uncorrected", "exceeded")] == [
+        3,
+        3,
+        0,
+    ]
+    assert found["gpu.fabric.state", "gpu0", "", ""] == 3
+    assert not {"gpu.temperature.margin", "gpu.fabric.state"} & {key[0] for key in bench.look()}
+    for call in (Call.MARGIN, Call.SRAM, Call.FABRIC):
+        bench.devices[0].fail(3, call)
+    later = {key[0] for key in bench.look(bench.now_ms + 60_000) if key[1] == "gpu0"}
+    assert not {"gpu.temperature.margin", "gpu.ecc.sram.corrected", "gpu.fabric.state"} & later

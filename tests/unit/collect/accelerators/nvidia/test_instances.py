@@ -46,9 +46,10 @@ def test_an_instance_has_its_own_values_and_no_others(bench):
     assert {device for _, device, *_ in look} == names
     profile = {metric for metric in metrics_of(look, "gpu0") if metric.endswith((".active", ".occupancy"))}
     for name in sorted(names - {"gpu0", "gpu1", "gpu2"}):
-        assert OWN <= metrics_of(look, name) <= OWN | profile | {"gpu.processes.foreign"}
+        assert metrics_of(look, name) <= OWN | profile | {"gpu.processes.foreign"}
+        assert OWN - metrics_of(look, name) == ({"gpu.memory.limit"} if name == "gpu1:5:1" else set())
     assert look["gpu.memory.limit", "gpu1:3", "", ""] == 3 * 2**34
-    assert look["gpu.memory.usage", "gpu1:5", "", ""] == 2 * 2**30
+    assert look["gpu.memory.usage", "gpu1:3", "", ""] == 3 * 2**30
     assert look["gpu.sm.active", "gpu1:3", "", ""] == pytest.approx(0.715 * 3 / 7)
     assert bench.driver.misuse == 0
 
@@ -91,6 +92,22 @@ def test_processes_of_an_instance_own_it(bench):
         "gpu1:5:1": 30,
     }
     assert {key[2] for key in look if key[:2] == ("gpu.power", "gpu1")} == {""}
+
+
+def test_compute_instances_of_one_gpu_instance_share_its_memory(bench):
+    bench.by_pid |= {8: member("j"), 9: member("k")}
+    bench.devices[1].run((8, 20), (9, 30))
+    bench.devices[1].run_in(1, 2)
+    found = bench.look()
+    used = {key[1:3]: value for key, value in found.items() if key[0] == "gpu.memory.usage" and key[1] != "gpu0"}
+    assert {name: used.get(name) for name in (("gpu1:5", "j"), ("gpu1:5:1", "k"))} == {
+        ("gpu1:5", "j"): 20,
+        ("gpu1:5:1", "k"): 30,
+    }
+    limits = {device: value for (metric, device, *_), value in found.items() if metric == "gpu.memory.limit"}
+    assert {name: limits.get(name) for name in ("gpu1:5", "gpu1:5:1")} == {"gpu1:5": 2 * 2**34, "gpu1:5:1": None}
+    slices = {bench.collector.device_name(one.index): one.details.get("slices") for one in bench.collector.devices}
+    assert (slices["gpu1:5"], slices["gpu1:5:1"]) == (1, 1)
 
 
 def test_an_idle_instance_belongs_to_the_job_whose_environment_names_it(bench):
@@ -191,11 +208,12 @@ def test_a_listing_that_hangs_holds_up_its_gpu_alone(bench):
     wait_until(lambda: ("gpu.sm.active", "gpu1:3", "", "") in bench.look(), "it answers again")
 
 
-def test_partitions_are_no_further_devices_of_a_nodes_capacity(bench):
+def test_partitions_count_in_place_of_their_device(bench):
     bench.look()
     devices = {bench.collector.device_name(one.index): one for one in bench.collector.devices}
     (node,) = NodeReporter(PLACE, lambda: devices).records(0).nodes
     assert len(node.info["devices"]) == 6
-    assert device_types(node.info) == ["NVIDIA H200"] * 3
+    instances = [f"NVIDIA H200 MIG {slices}g" for slices in (3, 2, 2)]
+    assert sorted(device_types(node.info)) == sorted([*["NVIDIA H200"] * 2, *instances])
     check = check_found(Machine(dev="/nowhere"), VENDOR, bench.collector.devices, None)
     assert check.text.startswith("3 GPUs and 3 partitions of them (")

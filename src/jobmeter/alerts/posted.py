@@ -1,0 +1,99 @@
+"""Alerts that other programs post: Prometheus, vmalert, amtool. They end at a time, or when nobody repeats them."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from msgspec.structs import replace
+
+from jobmeter.alerts.rules import MOST_LABELS
+from jobmeter.alerts.states import PROJECT, fingerprint_of, is_over, resolved
+from jobmeter.errors import InvalidRequestError, LimitExceededError
+from jobmeter.model.alert import POSTED, Alert, AlertState, PostedAlert
+
+MOST_POSTED, MOST_OF_PROJECT, MOST_OF_REQUEST = 5_000, 1_000, 1_000
+"""Most alerts of other programs: in all, of one project, and in one request."""
+MOST_TEXT, MOST_ADDRESS = 2_000, 2_000
+"""Most characters of a label or an annotation, and of an address."""
+_EXPORTED = "exported_project"
+_LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]{0,255}")
+_ADDRESS = re.compile(r"https?://[^\s\"'<>]+|")
+
+
+def check_posted(posted: Sequence[PostedAlert]) -> None:
+    """Raise InvalidRequestError for an alert that is not valid, LimitExceededError for too many."""
+    if len(posted) > MOST_OF_REQUEST:
+        raise LimitExceededError(f"a request may have {MOST_OF_REQUEST} alerts, this one has {len(posted)}", "alerts")
+    for one in posted:
+        if not any(one.labels.values()):
+            raise InvalidRequestError("an alert needs at least one label with a value", "labels")
+        for field, texts in (("labels", one.labels), ("annotations", one.annotations)):
+            if len(texts) > MOST_LABELS or any(len(text) > MOST_TEXT for text in texts.values()):
+                raise InvalidRequestError(
+                    f"an alert may have {MOST_LABELS} {field} with {MOST_TEXT} characters each", field
+                )
+            for name in texts:
+                if not _LABEL.fullmatch(name):
+                    raise InvalidRequestError(f"{name[:64]!r} is not a name of {field}", field)
+        if len(one.address) > MOST_ADDRESS or not _ADDRESS.fullmatch(one.address):
+            raise InvalidRequestError("generatorURL must be an address of http or https", "generatorURL")
+        if one.start is not None and one.end is not None and one.end < one.start:
+            raise InvalidRequestError("endsAt is before startsAt", "endsAt")
+
+
+def merge_posted(
+    old: Mapping[str, Alert], posted: Sequence[PostedAlert], project: str | None, now_ms: int, timeout_ms: int
+) -> dict[str, Alert]:
+    """Return the alerts that change, by fingerprint; ``old`` are all alerts of other programs.
+
+    ``project`` is the project of the caller's key, None for a key of all projects: then the label names the project.
+    An alert without an end ends after ``timeout_ms``. Raises LimitExceededError.
+    """
+    found: dict[str, Alert] = {}
+    for one in posted:
+        made = _alert(one, project, now_ms, timeout_ms)
+        before = found.get(made.fingerprint) or old.get(made.fingerprint)
+        if before is not None and before.firing:
+            starts = min(before.started, made.started)
+            made = replace(made, started=starts, fired=starts)
+        elif not made.firing:
+            continue  # the end of an alert that nobody knows
+        found[made.fingerprint] = made
+    new = [one for name, one in found.items() if name not in old]
+    if len(old) + len(new) > MOST_POSTED:
+        raise LimitExceededError(f"there are {MOST_POSTED} alerts of other programs: let some end", "alerts")
+    for name in {one.project for one in new}:
+        count = sum(one.project == name for one in (*old.values(), *new))
+        if count > MOST_OF_PROJECT:
+            raise LimitExceededError(f"a project may have {MOST_OF_PROJECT} alerts of other programs", "alerts")
+    return found
+
+
+def _alert(one: PostedAlert, project: str | None, now_ms: int, timeout_ms: int) -> Alert:
+    labels = {name: text for name, text in one.labels.items() if text}
+    if project is not None:
+        sent = labels.get(PROJECT, project)
+        labels |= {PROJECT: project} | ({_EXPORTED: sent} if sent != project else {})
+    labels = dict(sorted(labels.items()))
+    ends = now_ms + timeout_ms if one.end is None else one.end
+    starts = min(now_ms if one.start is None else one.start, ends, now_ms)
+    alert = Alert(
+        fingerprint=fingerprint_of(POSTED, labels),
+        rule=POSTED,
+        project=labels.get(PROJECT, ""),
+        labels=labels,
+        annotations={name: text for name, text in one.annotations.items() if text},
+        state=AlertState.FIRING,
+        value="1",
+        started=starts,
+        fired=starts,
+        updated=now_ms,
+        ends=ends,
+        address=one.address,
+    )
+    return resolved(alert, now_ms) if ends <= now_ms else alert
+
+
+def ended(alerts: Mapping[str, Alert], now_ms: int) -> tuple[list[Alert], list[str]]:
+    """Return the alerts that end now, and the fingerprints of those that are to be deleted."""
+    over = [resolved(one, now_ms) for one in alerts.values() if one.firing and (one.ends or 0) <= now_ms]
+    return over, [one.fingerprint for one in alerts.values() if is_over(one, now_ms)]

@@ -1,0 +1,75 @@
+"""``jobmeter note``: writes a note about a job, lists and deletes notes."""
+
+import getpass
+
+import click
+import msgspec
+
+from jobmeter.cli import completion, local
+from jobmeter.cli.grouped import GroupedCommand
+from jobmeter.cli.listing import show_listing
+from jobmeter.cli.options import checked, examples
+from jobmeter.cli.output import console, moment, print_json
+from jobmeter.model.annotation import NewNote
+from jobmeter.model.time import parse_time
+
+
+@click.command(
+    cls=GroupedCommand,
+    epilog=examples(
+        "jobmeter note train-1 'Learning rate lowered.' --at 2026-11-20T15:00:00Z",
+        "jobmeter note train-1 --delete note-0123456789abcdef",
+    ),
+)
+@click.argument("job", shell_complete=completion.jobs)
+@click.argument("text", required=False)
+@click.option("--at", metavar="TIME", help="The moment that the note is about: ISO 8601 or epoch milliseconds.")
+@click.option("--author", help="Who writes the note. [default: the user of this machine]")
+@click.option("--delete", "deleted", metavar="ID", help="Delete the note with this id.")
+@click.option("--json", "as_json", is_flag=True, help="The written note, or all notes as an array of objects.")
+@local.connection_options
+def command(
+    job: str,
+    text: str | None,
+    at: str | None,
+    author: str | None,
+    deleted: str | None,
+    as_json: bool,
+    connection: local.LocalConnection,
+) -> None:
+    """Write the note TEXT about JOB; without TEXT, list the notes of JOB.
+
+    With --at the note is about a moment of the job: the page marks it on the time axis of every chart.
+    """
+    if deleted and (text or at):
+        raise click.UsageError("--delete removes a note: give neither TEXT nor --at")
+    if at and text is None:
+        raise click.UsageError("--at is the moment of a note: give TEXT too")
+    time = None if at is None else checked(parse_time, at, "--at")
+    named = connection.find(job)
+    if deleted:
+        named.api.delete_note(named.id, deleted, named.project)
+        if as_json:
+            print_json({"id": deleted})
+        else:
+            console().print(f"{deleted} of {named.id} was deleted", markup=False)
+    elif text is not None:
+        note = NewNote(text=text, time=time, author=getpass.getuser() if author is None else author)
+        made = named.api.write_note(named.id, note, named.project)
+        if as_json:
+            print_json(msgspec.to_builtins(made))
+        else:
+            console().print(f"{made.id} about {named.id} was written", markup=False)
+    else:
+        _list(named, as_json=as_json)
+
+
+def _list(named: local.NamedJob, *, as_json: bool) -> None:
+    found = named.api.annotations(named.id, named.project).notes
+    if as_json:
+        print_json([msgspec.to_builtins(one) for one in found])
+    elif found:
+        rows = [(one.id, moment(one.time), one.author or one.by, moment(one.created), one.text) for one in found]
+        show_listing(console(), ("id", "about", "author", "written", "note"), rows, spare=("written",), folded="note")
+    else:
+        console().print(f"{named.id} has no notes", markup=False)

@@ -1,0 +1,167 @@
+"""NPU of DCMI."""
+
+import ctypes
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from jobmeter.collect.accelerators.ascend.library import (
+    Chip,
+    ChipInfo,
+    Dcmi,
+    DcmiError,
+    DieId,
+    PcieInfo,
+    ProcessInfo,
+)
+from jobmeter.collect.accelerators.threaded import ThreadedDevice
+from jobmeter.collect.accelerators.vendor import DeviceLostError, DeviceProcess, NotSupportedError
+from jobmeter.collect.machine import Machine
+from jobmeter.model.device import DeviceState, pci_address
+from jobmeter.model.event import DEVICE_FAULT, Level
+from jobmeter.model.time import Clock
+
+UUID_PREFIX = "NPU-"
+INTERVAL = 9.5
+"""Seconds between two readings of a device: the driver refuses many calls in a short time."""
+_MOST_PROCESSES = 32
+_MOST_FAULTS = 128
+_VDIE = 1
+_NO_DEVICE = 0xFFFFFFFF
+_LEVELS = (Level.INFO, Level.WARNING, Level.ERROR, Level.ERROR)
+"""Level of a fault by the health of the device: good, and with a general, an important or an urgent alarm."""
+
+
+class AscendDevice(ThreadedDevice):
+    """NPU of DCMI. ``index`` is its physical number, that of its file in /dev."""
+
+    def __init__(self, number: int, clock: Clock, machine: Machine) -> None:
+        super().__init__(number, clock, "ascend ")
+        self.network: Callable[[], Mapping[str, float]] = dict
+        """Function that returns the new values of its network port."""
+        self._dev = machine.dev
+        self._dcmi: Dcmi | None = None
+        self._chip = Chip((), number)
+        self._read_at = self._listed_at = -math.inf
+        self._processes: list[DeviceProcess] | NotSupportedError = []
+        self._faults: frozenset[int] = frozenset()
+
+    @property
+    def attached(self) -> bool:
+        """True while the library can be asked for it."""
+        return self._dcmi is not None
+
+    def attach(self, dcmi: Dcmi, chip: Chip) -> None:
+        """Read the identity of the device; a failure is in ``state`` and ``reason``."""
+        try:
+            _check_presence(dcmi, chip)
+            info, pcie, die = ChipInfo(), PcieInfo(), DieId()
+            with suppress(DcmiError):
+                dcmi.filled(chip, "chip_info", info)
+            with suppress(DcmiError):
+                place = dcmi.filled(chip, "pcie_info", pcie)
+                self.pci = pci_address(f"{place.domain & 0xFFFF:04x}:{place.bus:02x}:{place.device:02x}")
+            with suppress(DcmiError):
+                dcmi.filled(chip, "die_id", die, _VDIE)
+        except DcmiError as error:
+            self.failed(error.state, str(error))
+            self.retry.failed()
+            return
+        except DeviceLostError as error:
+            self.lose(error)
+            return
+        words = list(die.words)
+        die_id = "".join(f"{word:08x}" for word in words) if any(words) else ""
+        self.uuid = f"{UUID_PREFIX}{die_id}" if die_id else self.uuid or f"ascend:{self.pci or self.index}"
+        text = (info.npu_name or info.name).decode(errors="replace").strip()
+        self.name = f"Ascend {text}".strip() if not text.lower().startswith("ascend") else text
+        self.minor = _minor(Path(self._dev, f"davinci{self.index}"))
+        self.details = {"vendor": "ascend"} | ({"cores": info.cores} if info.cores else {})
+        self._dcmi, self._chip = dcmi, chip
+        self._read_at = self._listed_at = -math.inf
+        self.answered()
+
+    def detach(self) -> None:
+        """Drop the library."""
+        self._dcmi = None
+
+    def lose(self, error: DeviceLostError) -> None:
+        """Note that the device is gone."""
+        self.failed(DeviceState.LOST, str(error))
+        self.retry.failed()
+
+    @property
+    def library(self) -> tuple[Dcmi, Chip]:
+        """Library, and the chip in it. Raises DeviceLostError while the device is not open."""
+        if self._dcmi is None:
+            raise DeviceLostError(self.reason or f"npu{self.index} is not open")
+        return self._dcmi, self._chip
+
+    def is_due(self) -> bool:
+        """Say if the device may be read now, and begin a reading."""
+        now = self._clock.monotonic()
+        if now - self._read_at < INTERVAL:
+            return False
+        self._read_at = now
+        return True
+
+    def processes(self) -> Sequence[DeviceProcess]:
+        """Return the processes with memory on the device, read as rarely as its values."""
+        now = self._clock.monotonic()
+        if now - self._listed_at >= INTERVAL:
+            self._listed_at = now
+            try:
+                self._processes = self._list_processes()
+            except NotSupportedError as error:
+                self._processes = error
+        if isinstance(self._processes, NotSupportedError):
+            raise self._processes
+        return self._processes
+
+    def process_utilization(self) -> Mapping[int, float] | None:
+        """Raise NotSupportedError: DCMI gives no share of time by process."""
+        raise NotSupportedError("DCMI gives no share of time by process", lasting=True)
+
+    def faults(self) -> int:
+        """Return the number of active faults; each new one is an event."""
+        dcmi, chip = self.library
+        count, codes = ctypes.c_int(), (ctypes.c_uint * _MOST_FAULTS)()
+        dcmi.ask(chip, "error_code_list", ctypes.byref(count), codes, ctypes.c_uint(_MOST_FAULTS))
+        found = frozenset(codes[: min(max(count.value, 0), _MOST_FAULTS)])
+        fresh, self._faults = found - self._faults, found
+        if fresh:
+            health = 0
+            with suppress(DcmiError):
+                health = dcmi.number(chip, "health")
+            level = _LEVELS[health] if 0 <= health < len(_LEVELS) else Level.ERROR
+            for code in sorted(fresh):
+                text = f"reports the fault 0x{code:08X}. See the list of faults of its product for the code."
+                self.report(DEVICE_FAULT, level, text)
+        return len(found)
+
+    def _list_processes(self) -> list[DeviceProcess]:
+        dcmi, chip = self.library
+        count, listed = ctypes.c_int(_MOST_PROCESSES), (ProcessInfo * _MOST_PROCESSES)()
+        try:
+            dcmi.ask(chip, "proc_mem_info", listed, ctypes.byref(count))
+        except DeviceLostError as error:
+            self.lose(error)
+            raise
+        self.answered()
+        rows = listed[: min(max(count.value, 0), _MOST_PROCESSES)]
+        return [DeviceProcess(one.pid, one.memory) for one in rows if one.pid > 0]
+
+
+def _check_presence(dcmi: Dcmi, chip: Chip) -> None:
+    if dcmi.number(chip, "health") & _NO_DEVICE == _NO_DEVICE:
+        raise DeviceLostError("the driver does not find it")
+
+
+def _minor(path: Path) -> int | None:
+    """Return the minor number of a device's file; None without the file."""
+    try:
+        return os.minor(path.stat().st_rdev)
+    except OSError:
+        return None

@@ -1,0 +1,1 @@
+"""Energy of the node by source, and its division among jobs."""

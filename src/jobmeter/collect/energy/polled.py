@@ -1,0 +1,223 @@
+"""Power of the whole node by its management controller or a sensor, added up to energy: IPMI, Redfish, hwmon."""
+
+import json
+import logging
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import urllib3
+
+from jobmeter.collect import files
+from jobmeter.collect.base import NodeIdentity, Samples
+from jobmeter.collect.call_thread import CallThread
+from jobmeter.collect.clock import elapsed_ns
+from jobmeter.collect.energy.sources import NODE
+from jobmeter.collect.scheduler.http import get
+from jobmeter.errors import InvalidRequestError, UnavailableError
+from jobmeter.model.sample import Sample
+
+_EVERY_SECONDS = 60.0
+_LONGEST_GAP = 300.0
+"""Seconds between two readings up to which the power in between counts as their mean."""
+_COMMANDS = (("ipmitool", "dcmi", "power", "reading"), ("ipmi-dcmi", "--get-system-power-statistics"))
+_WATTS = re.compile(r"^\s*(?:Instantaneous power reading|Current Power)\s*:\s*(\d+(?:\.\d+)?) Watts", re.MULTILINE)
+_SECONDS = 20.0
+_MOST_BYTES = 2**20
+_METERS = frozenset({"power_meter", "acpi_power_meter"})
+"""Names of hwmon chips that measure the whole machine."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RedfishSettings:
+    """Address of a management controller, ``https://[USER:PASSWORD@]HOST[/redfish/v1/Chassis/ID]``, and its CA."""
+
+    url: str
+    ca_file: Path | None = None
+
+
+def power_of_text(text: str) -> float | None:
+    """Return the power in the output of ``ipmitool`` or ``ipmi-dcmi``, in watts; None if it has none."""
+    match = _WATTS.search(text)
+    return float(match[1]) if match else None
+
+
+class IpmiPower:
+    """Asks the local management controller. None where there is no device or no program for it."""
+
+    source = "ipmi"
+
+    def __init__(self, dev_root: str = "/dev", which: Callable[[str], str | None] = shutil.which) -> None:
+        self._devices = [Path(dev_root, name) for name in ("ipmi0", "ipmi/0", "ipmidev/0")]
+        self._which = which
+
+    @property
+    def present(self) -> bool:
+        """True if the kernel's driver of the controller is loaded."""
+        return any(device.exists() for device in self._devices)
+
+    def command(self) -> list[str] | None:
+        """Return the command that reads the power; None if it cannot be read here."""
+        if not self.present:
+            return None
+        return next(([path, *words[1:]] for words in _COMMANDS if (path := self._which(words[0]))), None)
+
+    def read(self) -> float | None:
+        """Return the power in watts. Raises OSError or subprocess.SubprocessError."""
+        command = self.command()
+        if command is None:
+            return None
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=True, errors="replace")
+        return power_of_text(done.stdout)
+
+
+class SensorPower:
+    """Reads a power meter that the kernel drives."""
+
+    source = "hwmon"
+
+    def __init__(self, sys_root: str = "/sys") -> None:
+        self._folder = f"{sys_root}/class/hwmon"
+
+    def read(self) -> float | None:
+        """Return the power in watts."""
+        for name in files.names(self._folder):
+            root = f"{self._folder}/{name}"
+            if files.read_text(f"{root}/name") in _METERS:
+                found = (files.read_number(f"{root}/power1_{end}") for end in ("average", "input"))
+                return next((watts * 1e-6 for watts in found if watts is not None), None)
+        return None
+
+
+class RedfishPower:
+    """Asks a management controller over HTTPS."""
+
+    source = "redfish"
+
+    def __init__(self, settings: RedfishSettings) -> None:
+        """Raise InvalidRequestError for an address that is not HTTPS."""
+        url = urllib3.util.parse_url(settings.url)
+        if url.scheme != "https" or not url.host:
+            raise InvalidRequestError("the address of Redfish must be https://[USER:PASSWORD@]HOST[/PATH]", "redfish")
+        self._base = f"https://{url.netloc.rpartition('@')[2]}" if url.netloc else ""
+        self._path = (url.path or "").rstrip("/")
+        self._headers = urllib3.make_headers(basic_auth=unquote(url.auth)) if url.auth else {}
+        timeout = urllib3.Timeout(connect=5.0, read=_SECONDS)
+        self._pool = urllib3.PoolManager(ca_certs=settings.ca_file and str(settings.ca_file), timeout=timeout)
+
+    def read(self) -> float | None:
+        """Return the power of the chassis in watts; of all of them if the address names none. Raises UnavailableError.
+
+        A chassis without a power control is left out.
+        """
+        if "/Chassis/" in self._path:
+            chassis = [self._path]
+        else:
+            members = self._get("/redfish/v1/Chassis").get("Members", [])
+            chassis = [str(one.get("@odata.id", "")).rstrip("/") for one in members if isinstance(one, dict)][:16]
+        found = [watts for path in chassis if path and (watts := self._chassis(path)) is not None]
+        return sum(found) if found else None
+
+    def _chassis(self, path: str) -> float | None:
+        controls = self._get(f"{path}/Power").get("PowerControl", [])
+        watts = controls[0].get("PowerConsumedWatts") if controls and isinstance(controls[0], dict) else None
+        return float(watts) if isinstance(watts, int | float) else None
+
+    def _get(self, path: str) -> Mapping[str, Any]:
+        status, body = get("Redfish", self._base, self._pool, self._base + path, self._headers, _MOST_BYTES)
+        if status == 404:
+            return {}
+        if status != 200:
+            raise UnavailableError(f"Redfish at {self._base} answers {status}; check the address and the password")
+        try:
+            found = json.loads(body)
+        except ValueError as error:
+            raise UnavailableError(f"the answer of Redfish at {self._base} is damaged: {error}") from error
+        return found if isinstance(found, dict) else {}
+
+
+class PowerPoller:
+    """Asks one source once a minute in its own thread, and adds its power up by trapezoids."""
+
+    def __init__(self, source: str, read: Callable[[], float | None], elapsed: Callable[[], int] = elapsed_ns) -> None:
+        self.source = source
+        self._read = read
+        self._elapsed = elapsed
+        self._calls: CallThread[tuple[float | None, int]] = CallThread(f"power {source}")
+        self._asked_ns: int | None = None
+        self._waits = False
+        self._last: tuple[float, int] | None = None
+        self._failed = False
+        self._joules = 0.0
+
+    def poll(self) -> tuple[float, float] | None:
+        """Return power and energy, in watts and joules, if a new reading has arrived. Never waits."""
+        if self._calls.busy:
+            return None
+        found = self._result() if self._waits else None
+        self._waits = False
+        now_ns = self._elapsed()
+        if self._asked_ns is None or now_ns - self._asked_ns >= _EVERY_SECONDS * 1e9:
+            self._asked_ns, self._waits = now_ns, True
+            self._calls.begin(lambda: (self._read(), self._elapsed()))
+        return found
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until no reading is under way, at most ``seconds``. True if none is."""
+        return self._calls.wait(seconds)
+
+    def _result(self) -> tuple[float, float] | None:
+        try:
+            watts, at_ns = self._calls.result()
+        except (OSError, subprocess.SubprocessError, UnavailableError) as error:
+            if not self._failed:
+                _log.warning("the power of the node cannot be read (%s): %s", self.source, error)
+            self._failed = True
+            return None
+        if watts is None:
+            return None
+        self._failed = False
+        if self._last is not None:
+            before, then_ns = self._last
+            seconds = (at_ns - then_ns) / 1e9
+            self._joules += (before + watts) / 2 * seconds if seconds <= _LONGEST_GAP else 0.0
+        self._last = watts, at_ns
+        return watts, self._joules
+
+
+class PowerCollector:
+    """Collector of the power of the whole node."""
+
+    name = "host.power"
+    metrics = ("node.power", "node.energy")
+
+    def __init__(self, place: NodeIdentity, pollers: Sequence[PowerPoller]) -> None:
+        self._place = place
+        self._pollers = pollers
+
+    def collect(self, now_ms: int) -> Samples:
+        """Return the readings that have arrived since the last call."""
+        samples: Samples = []
+        for poller in self._pollers:
+            if found := poller.poll():
+                labels = (("kind", NODE), ("source", poller.source))
+                samples.append(Sample(self._place.of_node("node.power", labels[1:]), now_ms, found[0]))
+                samples.append(Sample(self._place.of_node("node.energy", labels), now_ms, found[1]))
+        return samples
+
+
+def power_pollers(redfish: RedfishSettings | None) -> Iterator[PowerPoller]:
+    """Yield what can ask for the power of this node. Raises InvalidRequestError for an invalid address."""
+    if SensorPower().read() is not None:
+        yield PowerPoller(SensorPower.source, SensorPower().read)
+    if IpmiPower().command():
+        yield PowerPoller(IpmiPower.source, IpmiPower().read)
+    if redfish:
+        yield PowerPoller(RedfishPower.source, RedfishPower(redfish).read)

@@ -1,0 +1,120 @@
+"""Energy counters of the machine: RAPL's zones and Cray's pm_counters.
+
+https://docs.kernel.org/power/powercap/powercap.html and Cray's "XC Series Power Management Administration Guide".
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from jobmeter.collect import files
+from jobmeter.collect.base import NodeIdentity, Samples
+from jobmeter.collect.clock import elapsed_ns
+from jobmeter.model.sample import Sample
+
+CPU, MEMORY, ACCELERATOR, NODE = "cpu", "memory", "accelerator", "node"
+_ZONE = re.compile(r"intel-rapl:[0-9a-f]+(?::[0-9a-f]+)?")
+_RAPL_KINDS = {"package": CPU, "dram": MEMORY, "psys": NODE}
+"""Kind by the beginning of a zone's name; the other zones (``core``, ``uncore``) are parts of a package."""
+_CRAY_KINDS = {"energy": NODE, "cpu_energy": CPU, "memory_energy": MEMORY}
+_ACCELERATOR = re.compile(r"accel(\d+)_energy")
+_JOULES = re.compile(r"(\d+) J\b")
+_MICRO = 1e-6
+_MOST_WATTS = 1000.0
+"""Power of a zone up to which its counter wraps at most once between two readings."""
+_TRIES = 3
+
+
+class EnergyReading(NamedTuple):
+    """Reading of a counter: ``source`` is unique on the node, ``wraps`` the value after which it begins again at 0."""
+
+    kind: str
+    source: str
+    joules: float
+    wraps: float | None = None
+
+
+def rapl_zones(sys_root: str) -> Iterator[tuple[str, str, str]]:
+    """Yield the kind, the name and the folder of each zone that is read, whether its counter is readable or not."""
+    folder = f"{sys_root}/class/powercap"
+    for zone in files.names(folder):
+        name = files.read_text(f"{folder}/{zone}/name") if _ZONE.fullmatch(zone) else ""
+        kind = _RAPL_KINDS.get(name.partition("-")[0])
+        if kind:
+            parent = zone.split(":")[1] if zone.count(":") > 1 else ""
+            yield kind, f"rapl/{name}" + (f"-{parent}" if parent else ""), f"{folder}/{zone}"
+
+
+def read_rapl(sys_root: str) -> Iterator[EnergyReading]:
+    """Yield the readings of RAPL's zones that may be read."""
+    for kind, source, folder in rapl_zones(sys_root):
+        energy, wraps = (files.read_number(f"{folder}/{name}") for name in ("energy_uj", "max_energy_range_uj"))
+        if energy is not None:
+            yield EnergyReading(kind, source, energy * _MICRO, None if wraps is None else wraps * _MICRO)
+
+
+def read_cray(sys_root: str) -> list[EnergyReading]:
+    """Read Cray's counters at one moment; empty without them, or while they change."""
+    folder = f"{sys_root}/cray/pm_counters"
+    for _ in range(_TRIES):
+        before = files.read_text(f"{folder}/freshness")
+        found = list(_cray(folder)) if before else []
+        if files.read_text(f"{folder}/freshness") == before:
+            return found
+    return []
+
+
+def _cray(folder: str) -> Iterator[EnergyReading]:
+    for name in files.names(folder):
+        accelerator = _ACCELERATOR.fullmatch(name)
+        kind = ACCELERATOR if accelerator else _CRAY_KINDS.get(name)
+        match = _JOULES.match(files.read_text(f"{folder}/{name}")) if kind else None
+        if kind and match:
+            yield EnergyReading(kind, f"cray/{name.removesuffix('_energy')}", float(match[1]))
+
+
+class EnergyTotal:
+    """Energy since the first reading of a counter, over its wraps and resets."""
+
+    def __init__(self) -> None:
+        self.joules = 0.0
+        self._last: tuple[float, int] | None = None
+
+    def update(self, reading: EnergyReading, now_ns: int) -> float:
+        """Add the energy since the last reading, and return the total.
+
+        A counter that fell has wrapped, or begun again at 0. After a pause in which it may have wrapped more than once
+        the energy is unknown and left out.
+        """
+        if self._last is not None:
+            before, at_ns = self._last
+            seconds = (now_ns - at_ns) / 1e9
+            more = reading.joules - before
+            if reading.wraps is None:
+                self.joules += more if more >= 0 else reading.joules
+            elif seconds * _MOST_WATTS < reading.wraps:
+                self.joules += more if more >= 0 else more + reading.wraps
+        self._last = reading.joules, now_ns
+        return self.joules
+
+
+class EnergyCollector:
+    """Collector of the energy counters of the machine. They begin with 0 at its first reading."""
+
+    name = "host.energy"
+    metrics = ("node.energy",)
+
+    def __init__(self, place: NodeIdentity, sys_root: str = "/sys", elapsed: Callable[[], int] = elapsed_ns) -> None:
+        self._place = place
+        self._sys = sys_root
+        self._elapsed = elapsed
+        self._totals: dict[str, EnergyTotal] = {}
+
+    def collect(self, now_ms: int) -> Samples:
+        """Read the counters; a machine without them has none."""
+        samples: Samples = []
+        for reading in (*read_rapl(self._sys), *read_cray(self._sys)):
+            total = self._totals.setdefault(reading.source, EnergyTotal()).update(reading, self._elapsed())
+            labels = (("kind", reading.kind), ("source", reading.source))
+            samples.append(Sample(self._place.of_node("node.energy", labels), now_ms, total))
+        return samples

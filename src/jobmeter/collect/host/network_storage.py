@@ -1,0 +1,129 @@
+"""Traffic of NFS and Lustre: /proc/self/mountstats, and the statistics of Lustre's clients and servers.
+
+https://docs.kernel.org/filesystems/nfs/index.html and https://doc.lustre.org/lustre_manual.xhtml#lustreproc
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from jobmeter.collect import files
+from jobmeter.collect.base import Labels, NodeIdentity, Samples
+from jobmeter.collect.text import label_value
+from jobmeter.model.sample import Sample
+
+_MOUNT = re.compile(rb"device (\S+) mounted on (\S+) with fstype nfs4?(?: statvers=.*)?")
+_BY_DATA = {b"READ": "read", b"WRITE": "write"}
+_OTHER = "other"
+_LUSTRE = (("llite", "stats"), ("obdfilter", "stats"), ("mdt", "md_stats"))
+"""Folder and file of a client's mounts and of a server's targets."""
+_LUSTRE_BYTES = {b"read_bytes": "node.lustre.read", b"write_bytes": "node.lustre.write"}
+_MOST_PLACES, _MOST_OPERATIONS = 64, 64
+
+
+class StorageReading(NamedTuple):
+    """Value of a metric with its labels."""
+
+    metric: str
+    labels: Labels
+    value: float
+
+
+class NetworkStorageCollector:
+    """Collector of the traffic of network filesystems. Nothing here waits for their servers."""
+
+    name = "host.network.storage"
+    metrics = (
+        "node.nfs.read",
+        "node.nfs.write",
+        "node.nfs.operations",
+        "node.nfs.time",
+        "node.nfs.retransmits",
+        "node.nfs.timeouts",
+        *_LUSTRE_BYTES.values(),
+        "node.lustre.operations",
+    )
+
+    def __init__(self, place: NodeIdentity, proc_root: str = "/proc", sys_root: str = "/sys") -> None:
+        self._place = place
+        # The first process sees the machine's mounts, even when this one does not.
+        self._mounts = (f"{proc_root}/1/mountstats", f"{proc_root}/self/mountstats")
+        roots = (f"{sys_root}/fs", f"{sys_root}/kernel/debug", f"{proc_root}/fs")
+        self._lustre = [f"{root}/lustre" for root in roots]
+
+    def collect(self, now_ms: int) -> Samples:
+        """Read the statistics; a machine without network filesystems has none."""
+        text = next((text for path in self._mounts if (text := files.read(path)) is not None), b"")
+        readings = (*nfs_readings(text), *self._lustre_readings())
+        return [Sample(self._place.of_node(one.metric, one.labels), now_ms, one.value) for one in readings]
+
+    def _lustre_readings(self) -> Iterator[StorageReading]:
+        """Yield the readings of each filesystem and target once; versions of Lustre differ in the folder."""
+        seen: set[str] = set()
+        for kind, file in _LUSTRE:
+            for folder in self._lustre:
+                for name in files.names(f"{folder}/{kind}"):
+                    text = None if name in seen else files.read(f"{folder}/{kind}/{name}/{file}")
+                    if text is not None and len(seen) < _MOST_PLACES:
+                        seen.add(name)
+                        yield from lustre_readings(label_value(name), text)
+
+
+def nfs_readings(mountstats: bytes) -> Iterator[StorageReading]:
+    """Yield the readings of each NFS mount, each mount point once."""
+    seen: set[bytes] = set()
+    for part in re.split(rb"^(?=device )", mountstats, flags=re.MULTILINE):
+        mount = _MOUNT.match(part)
+        if mount and mount[2] not in seen and len(seen) < _MOST_PLACES:
+            seen.add(mount[2])
+            yield from _nfs_mount(label_value(files.unescaped(mount[2])), part)
+
+
+def _nfs_mount(point: str, text: bytes) -> Iterator[StorageReading]:
+    labels = (("mount", point),)
+    counts: Counter[str] = Counter()
+    milliseconds: Counter[str] = Counter()
+    timeouts = again = 0
+    before, _, operations = text.partition(b"per-op statistics")
+    for line in operations.splitlines():
+        name, _, rest = line.strip().partition(b":")
+        numbers = [int(word) for word in rest.split() if word.isdigit()]
+        if len(numbers) >= 8:  # operations, transmissions, time-outs, bytes sent and received, and three times
+            kind = _BY_DATA.get(name, _OTHER)
+            counts[kind] += numbers[0]
+            milliseconds[kind] += numbers[7]
+            again += max(numbers[1] - numbers[0], 0)
+            timeouts += numbers[2]
+    size = re.search(rb"^\s*bytes:((?:[ \t]+\d+){8})", before, re.MULTILINE)
+    if size:  # bytes of calls, of direct calls, then of the server
+        words = size[1].split()
+        yield StorageReading("node.nfs.read", labels, float(words[4]))
+        yield StorageReading("node.nfs.write", labels, float(words[5]))
+    if not counts:
+        return
+    for kind in (*_BY_DATA.values(), _OTHER):
+        by_kind = (*labels, ("operation", kind))
+        yield StorageReading("node.nfs.operations", by_kind, float(counts[kind]))
+        yield StorageReading("node.nfs.time", by_kind, milliseconds[kind] / 1000)
+    yield StorageReading("node.nfs.retransmits", labels, float(again))
+    yield StorageReading("node.nfs.timeouts", labels, float(timeouts))
+
+
+def lustre_readings(name: str, text: bytes) -> Iterator[StorageReading]:
+    """Yield the readings of a filesystem or target: bytes moved, and the count of each operation."""
+    labels = (("filesystem", name),)
+    operations = 0
+    for line in text.splitlines():
+        words = line.split()  # name, count, samples, [unit], and for bytes least, most, sum
+        if len(words) < 4 or words[2] != b"samples" or not words[1].isdigit():
+            continue
+        kind = words[0].decode(errors="replace")
+        if words[0] in _LUSTRE_BYTES:
+            if len(words) >= 7 and words[6].isdigit():
+                yield StorageReading(_LUSTRE_BYTES[words[0]], labels, float(words[6]))
+            kind = kind.removesuffix("_bytes")
+        operations += 1
+        if operations <= _MOST_OPERATIONS:
+            by_kind = (*labels, ("operation", label_value(kind)))
+            yield StorageReading("node.lustre.operations", by_kind, float(words[1]))

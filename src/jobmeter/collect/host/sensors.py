@@ -1,0 +1,82 @@
+"""Temperatures, fans and power by the kernel's drivers of sensors, and throttling by heat: hwmon and thermal_throttle.
+
+https://docs.kernel.org/hwmon/sysfs-interface.html
+"""
+
+import re
+from collections.abc import Iterator
+
+from jobmeter.collect import files
+from jobmeter.collect.base import NodeIdentity, Samples
+from jobmeter.collect.text import label_value
+from jobmeter.model.sample import Sample
+
+_KINDS = {
+    "temp": (("input",), "node.temperature", 1e-3),
+    "fan": (("input",), "node.fan.speed", 1.0),
+    "power": (("input", "average"), "node.sensor.power", 1e-6),
+}
+"""Files of a value, best first, its metric, and its scale, by the kind of a sensor."""
+_SENSOR = re.compile(r"(temp|fan|power)(\d+)_(?:input|average)")
+_THROTTLED = "node.cpu.throttled"
+_MOST_SENSORS = 512
+
+
+class SensorCollector:
+    """Collector of sensors. A driver may ask a slow controller for each file, so they are not read at each turn."""
+
+    name = "host.sensors"
+    metrics = (*(metric for _, metric, _ in _KINDS.values()), _THROTTLED)
+
+    def __init__(self, place: NodeIdentity, sys_root: str = "/sys") -> None:
+        self._place = place
+        self._sys = sys_root
+
+    def collect(self, now_ms: int) -> Samples:
+        """Read the sensors. One that has a fault, or is not connected, is absent."""
+        samples = [
+            Sample(self._place.of_node(metric, (("chip", chip), ("sensor", sensor))), now_ms, value)
+            for metric, chip, sensor, value in self._sensors()
+        ]
+        for package, count in self._throttled().items():
+            samples.append(Sample(self._place.of_node(_THROTTLED, (("package", package),)), now_ms, float(count)))
+        return samples
+
+    def _sensors(self) -> Iterator[tuple[str, str, str, float]]:
+        """Yield metric, chip, sensor and value; a chip whose name is taken has its number behind it."""
+        folder = f"{self._sys}/class/hwmon"
+        seen: set[str] = set()
+        count = 0
+        for directory in sorted(files.names(folder), key=_number):
+            root = f"{folder}/{directory}"
+            chip = label_value(files.read_text(f"{root}/name")) or directory
+            chip = f"{chip}-{_number(directory)}" if chip in seen else chip
+            seen.add(chip)
+            found = {(match[1], int(match[2])) for name in files.names(root) if (match := _SENSOR.fullmatch(name))}
+            for kind, number in sorted(found):
+                ends, metric, scale = _KINDS[kind]
+                sensor = f"{root}/{kind}{number}"
+                if files.read_number(f"{sensor}_fault"):
+                    continue
+                value = next((read for end in ends if (read := files.read_number(f"{sensor}_{end}")) is not None), None)
+                if value is None or (count := count + 1) > _MOST_SENSORS:
+                    continue
+                label = label_value(files.read_text(f"{sensor}_label"))
+                yield metric, chip, label_value(f"{kind}{number} {label}"), value * scale
+
+    def _throttled(self) -> dict[str, int]:
+        """Return how often each package was slowed down because of its heat; its CPUs repeat the count."""
+        found: dict[str, int] = {}
+        folder = f"{self._sys}/devices/system/cpu"
+        for name in files.names(folder):
+            count = files.read_number(f"{folder}/{name}/thermal_throttle/package_throttle_count")
+            if count is not None:
+                package = files.read_text(f"{folder}/{name}/topology/physical_package_id") or "0"
+                found[package] = max(count, found.get(package, 0))
+        return found
+
+
+def _number(directory: str) -> int:
+    """Return the number at the end of a directory's name, by which the kernel counts them."""
+    match = re.search(r"\d+$", directory)
+    return int(match[0]) if match else 0

@@ -1,0 +1,103 @@
+"""A program in another language than Python ended by an error that it did not catch."""
+
+import re
+from collections.abc import Sequence
+from itertools import islice
+
+from msgspec.structs import replace
+
+from jobmeter.diagnose.case import Case
+from jobmeter.diagnose.causes import ended, line_evidence, root_finding
+from jobmeter.diagnose.lives import Death, deaths, plain
+from jobmeter.diagnose.rule import Findings, Rule, Weight, quoted
+from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.model.finding import Evidence, Severity
+from jobmeter.model.log import LogLine
+from jobmeter.model.time import NS_PER_MS
+
+_ENDS = frozenset({None, 4, 5, 6})
+"""Signals by which runtimes end a program after such an error: SIGILL, SIGTRAP and SIGABRT, or none."""
+_NEAR = 40
+"""Lines after an error in which its message or its stack begins."""
+_SHOWN = 4
+"""Lines of the stack in the evidence."""
+_LONGEST = 4_000
+"""Characters of a line that are searched: the text is untrusted."""
+
+_ERRORS: tuple[tuple[str, str, str], ...] = (
+    # C++: libstdc++ and libc++
+    (r"terminate called (?:after throwing|without an active|recursively)", r"^\s*(what\(\): .*)", ""),
+    (r"libc\+\+abi: terminating|^pure virtual method called", "", ""),
+    # C: the checks of glibc, assert(), sanitizers
+    (r"\*\*\* .{1,60} detected \*\*\*|^(?:free|malloc|realloc|munmap_chunk|malloc_consolidate)\(\): ", "", ""),
+    (r"^double free or corruption|^corrupted (?:size|double-linked)|: Assertion [`'].* failed\.$", "", ""),
+    (r"==\d+==ERROR: \w+Sanitizer: |: runtime error: ", "", ""),
+    # Go
+    (r"^panic: |^fatal error: ", "", r"^goroutine \d+|^\[signal "),
+    # Rust: the message follows since version 1.73
+    (r"^thread '.*' (?:\(\d+\) )?panicked at .*:$", r"^(?!note: |stack backtrace:)(\S.*)", ""),
+    (r"^thread '.*' (?:\(\d+\) )?panicked at ", "", ""),
+    # the Java virtual machine
+    (r"^Exception in thread \"|^Caused by: [\w.$]+|^(?:Terminating due to )?java\.lang\.\w+Error\b", "", ""),
+    # JavaScript
+    (r"^(?:Uncaught )?(?:[A-Z]\w*)?(?:Error|Exception)(?: \[\w+\])?(?:: |$)", "", r"^\s+at \S|^Node\.js v"),
+    (r"^FATAL ERROR: .* JavaScript heap out of memory", "", ""),
+    # .NET
+    (r"^Unhandled exception[.:] ", "", ""),
+    # Julia and R
+    (r"^ERROR: \S", "", r"^Stacktrace:"),
+    (r"^Error(?: in .*)? ?: ?", r"^  (\S.*)", r"^Execution halted|^Calls: "),
+    # Ruby, Perl, PHP, Lua
+    (r"^\S+\.rb:\d+:in ['`].*: .*\([A-Z][\w:]*\)$", "", ""),
+    (r"\S at (?:-e|\S+\.(?:pl|pm|t)) line \d+(?:, <\w*> \w+ \d+)?\.$", "", ""),
+    (r"^(?:PHP )?Fatal error: |^lua\S*: \S+:\d+: ", "", ""),
+    # Fortran, Haskell
+    (r"^forrtl: severe \(|^Fortran runtime error: |^ERROR STOP", "", ""),
+    (r"^\S+: \S", "", r"^CallStack \(from HasCallStack\)"),
+)
+"""By language the line that an error begins with, the message in a line after it, and a line that must follow it."""
+_COMPILED = tuple(tuple(re.compile(one) if one else None for one in row) for row in _ERRORS)
+
+
+def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+    """The last uncaught error of each replica that failed, at most ``uncaught`` before its end."""
+    for death in deaths(case, numbers):
+        if death.signal not in _ENDS or death.raised is not None:
+            continue
+        lines = [line for line in death.lines if line.time_ns / NS_PER_MS >= death.end - numbers["uncaught"]]
+        at, text = _last_error(lines)
+        if at is not None:
+            yield root_finding(rule, death, _evidence(death, lines, at, text), Severity.CRITICAL, 0.8)
+
+
+def _evidence(death: Death, lines: Sequence[LogLine], at: int, text: str) -> list[Evidence]:
+    head = replace(line_evidence(lines[at]), text=quoted(text))
+    stack = (one for one in lines[at + 1 :] if one.stream == lines[at].stream and one.text.strip())
+    return [head, *(line_evidence(one) for one in islice(stack, _SHOWN)), ended(death)]
+
+
+def _last_error(lines: Sequence[LogLine]) -> tuple[int | None, str]:
+    """Return the index of the last line that an error begins with, and the error with its message."""
+    texts = [plain(line.text[:_LONGEST]).rstrip() for line in lines]
+    for at in range(len(lines) - 1, -1, -1):
+        for header, message, follows in _COMPILED:
+            if header is None or header.search(texts[at]) is None:
+                continue
+            near = zip(lines[at + 1 : at + 1 + _NEAR], texts[at + 1 : at + 1 + _NEAR], strict=True)
+            after = [text for line, text in near if line.stream == lines[at].stream]
+            if follows is not None and not any(map(follows.search, after)):
+                continue
+            found = next(filter(None, map(message.search, after)), None) if message is not None else None
+            return at, texts[at].strip() if found is None else f"{texts[at].strip()} {found[1]}"
+    return None, ""
+
+
+RULE = Rule(
+    name="uncaught_error",
+    title="Uncaught error",
+    sees="An error that a program in another language than Python did not catch ended a replica.",
+    advice="Read the error and the lines below it from the top: they name the place in the program.",
+    source="https://github.com/NVIDIA/nvidia-resiliency-ext",
+    find=find,
+    cause=Weight.GENERIC,
+)

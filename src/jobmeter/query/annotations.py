@@ -1,0 +1,55 @@
+"""Questions for tags and notes of jobs, and the commands that change them."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from jobmeter.access.principal import Scope
+from jobmeter.model.annotation import Annotations, JobNote, NewNote, TagChange
+from jobmeter.model.question import Question
+from jobmeter.query.permitted import JobName, permitted_names
+from jobmeter.query.request import JobRef
+from jobmeter.registry.base import Registry
+
+
+class AnnotationsQuestion(msgspec.Struct, Question[Annotations], frozen=True):
+    """Question for the tags and notes of a job. Raises NotFoundError."""
+
+    by_resource = of_job = True
+
+    ref: JobRef
+
+
+class TagsQuestion(msgspec.Struct, Question[list[list[str]]], frozen=True):
+    """Question for the tags of each of these jobs, (project, id); an invisible job has none."""
+
+    by_resource = of_job = True
+
+    jobs: tuple[JobName, ...]
+
+
+class ChangeTags(msgspec.Struct, Question[Annotations], frozen=True):
+    """Command to add and remove tags of a job. Raises NotFoundError, InvalidRequestError or LimitExceededError."""
+
+    ref: JobRef
+    change: TagChange
+
+
+class WriteNote(msgspec.Struct, Question[JobNote], frozen=True):
+    """Command to write a note about a job. Raises NotFoundError, InvalidRequestError or LimitExceededError."""
+
+    ref: JobRef
+    note: NewNote
+
+
+class DeleteNote(msgspec.Struct, Question[None], frozen=True):
+    """Command to delete a note of a job. Raises NotFoundError for an unknown job or note."""
+
+    ref: JobRef
+    note: str
+
+
+def tags_of(registry: Registry, question: TagsQuestion, scope: Scope, now_ms: int) -> Sequence[Sequence[str]]:
+    """Answer a ``TagsQuestion``."""
+    found = registry.annotations.tags(permitted_names(registry, question.jobs, scope, now_ms))
+    return [found.get(job, []) for job in question.jobs]

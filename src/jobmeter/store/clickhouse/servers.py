@@ -1,0 +1,72 @@
+"""The table of the servers that use one ClickHouse node."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from jobmeter.model.time import DAY, Clock
+from jobmeter.store.clickhouse.failures import translated
+from jobmeter.store.clickhouse.pool import Pool
+
+LIVE, EXPELLED, DEPARTED = 0, 1, 2
+"""States of a server, in the only order in which they follow each other."""
+_MOST_OLD = 1_000
+_READ = (
+    "SELECT id, max(state), max(beat), argMax(journals, beat), any(host), any(folder) FROM servers "
+    "GROUP BY id HAVING max(state) < {departed:UInt8}"
+)
+_WRITE = (
+    "INSERT INTO servers SELECT {id:UInt64}, {state:UInt8}, {beat:UInt64}, {journals:UInt8}, {host:String}, "
+    "{folder:String}, {at:Int64}"
+)
+_OLD = "SELECT count() FROM servers WHERE state = {departed:UInt8} AND at < {before:Int64}"
+_FORGET = (
+    "ALTER TABLE servers DELETE WHERE id IN "
+    "(SELECT id FROM servers WHERE state = {departed} AND at < {before}) SETTINGS mutations_sync = 0"
+)
+
+
+class ServerRow(msgspec.Struct, frozen=True):
+    """A server since its start.
+
+    ``beat`` grows with each row of it. ``journals``: it may have acknowledged samples that are in no place but its
+    journal, in ``folder`` on ``host``.
+    """
+
+    id: int
+    beat: int = 0
+    journals: bool = False
+    host: str = ""
+    folder: str = ""
+    state: int = LIVE
+
+
+class ServerTable:
+    """Reads and writes the table. A statement sees each earlier one of any server: the table is on a single node."""
+
+    def __init__(self, pool: Pool, clock: Clock) -> None:
+        self._pool = pool
+        self._clock = clock
+
+    def read(self) -> Sequence[ServerRow]:
+        """Return the servers that have not departed, each as it last described itself."""
+        with translated("read which servers use it"), self._pool.client() as client:
+            rows = client.query(_READ, parameters={"departed": DEPARTED}).result_rows
+        return [
+            ServerRow(int(number), int(beat), bool(journals), str(host), str(folder), int(state))
+            for number, state, beat, journals, host, folder in rows
+        ]
+
+    def write(self, row: ServerRow) -> None:
+        """Store a row. On return it is durable and visible."""
+        parameters = msgspec.structs.asdict(row) | {"journals": int(row.journals), "at": self._clock.now_ms()}
+        with translated("note which servers use it"), self._pool.client() as client:
+            client.command(_WRITE, parameters=parameters)
+
+    def forget_old(self) -> None:
+        """Delete the rows of servers that departed more than a day ago, once they are many."""
+        before = self._clock.now_ms() - DAY
+        with translated("forget old servers"), self._pool.client() as client:
+            (row,) = client.query(_OLD, parameters={"departed": DEPARTED, "before": before}).result_rows
+            if int(row[0]) > _MOST_OLD:
+                client.command(_FORGET.format(departed=DEPARTED, before=before))

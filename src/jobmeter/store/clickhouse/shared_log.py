@@ -1,0 +1,163 @@
+"""The commit log of a ClickHouse node: the journal while this server is alone, the node while others use it too."""
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+
+from jobmeter.errors import JobmeterError, UnavailableError
+from jobmeter.model.batch import SeriesKeys, Uint64s
+from jobmeter.store.clickhouse.catalog import Catalog
+from jobmeter.store.clickhouse.commit import DirectInserts, Flusher
+from jobmeter.store.clickhouse.journal import Journal
+from jobmeter.store.clickhouse.native import encode
+from jobmeter.store.clickhouse.pending import NOTHING, Pending
+from jobmeter.store.clickhouse.pool import Pool
+from jobmeter.store.clickhouse.rollup_state import RollupState
+from jobmeter.store.clickhouse.rows import JobHour, SampleRuns
+
+_NEVER = -1
+"""A number of roll-ups that no state has: the second mark is always made."""
+
+
+class SharedLog:
+    """A ``CommitLog``, and the ``Duties`` of ``sharing``. ``check`` is ``Sharing.check``, set once there is one.
+
+    ``writing`` is locked while a commit runs: the log changes between two commits only.
+    """
+
+    def __init__(self, pool: Pool, folder: Path | None) -> None:
+        """``folder`` is that of this server's journal; None for a server without one."""
+        self.is_alone = False
+        self.writing = threading.Lock()
+        self.check: Callable[[], None] = _nothing
+        self.damaged = False
+        """True if a recovered journal had lost samples."""
+        self._direct = DirectInserts(pool)
+        self._flusher = Flusher(pool, encode)
+        self._folder = folder
+        self._journal: Journal | None = None
+        self._listeners: list[Callable[[bool], None]] = []
+        self._state: RollupState | None = None
+        self._catalog: Catalog | None = None
+
+    def bind(self, state: RollupState, catalog: Catalog) -> None:
+        """Set the other parts of the store. They are made later, as they read what waits in this log."""
+        self._state, self._catalog = state, catalog
+
+    def watch(self, changed: Callable[[bool], None]) -> None:
+        """Call a function with the value of ``is_alone``, now and after each change.
+
+        When other servers come it is called before they may read or write; when they are gone, after that. It must not
+        append samples.
+        """
+        self._listeners.append(changed)
+        changed(self.is_alone)
+
+    def append(self, group: Sequence[SampleRuns]) -> None:
+        """Make the rows durable: in the journal, or in the node."""
+        if self._journal is not None and self.is_alone:
+            self._journal.append(group)
+        else:
+            self._direct.append(group)
+            self.check()
+
+    def pending(self) -> Pending:
+        """Return the durable rows that may not be in the node yet."""
+        return NOTHING if self._journal is None else self._journal.pending()
+
+    def flush(self, before_ms: int | None = None) -> None:
+        """Return when earlier rows are in the node."""
+        if self._journal is not None:
+            self._journal.flush(before_ms)
+
+    def begin(self, ids: Uint64s) -> None:
+        """Do nothing: other servers may begin to write to the same series."""
+
+    def forget(self) -> None:
+        """Do nothing: no series are noted."""
+
+    def statistics(self) -> dict[str, int]:
+        """Return the sizes of the journal."""
+        return {} if self._journal is None else self._journal.statistics()
+
+    def close(self) -> None:
+        """Flush and close. Rows that the node does not accept now stay in the journal."""
+        if self._journal is not None:
+            self._journal.close()
+
+    def recover(self, folder: Path) -> None:
+        """Insert the samples of a journal whose process has ended, and mark their hours.
+
+        Raises UnavailableError if the node does not accept them.
+        """
+        state, catalog = self._parts()
+        late: set[JobHour] = set()
+
+        def prepare(rows: SampleRuns) -> None:
+            hours = rows.late_hours(state.intent())
+            late.update(hours)
+            state.mark_before(hours)
+
+        journal = Journal(folder, self._insert)
+        try:
+            journal.recover(prepare, catalog)
+            journal.flush()
+        except BaseException:
+            journal.close()
+            raise
+        # A roll-up of another server may have taken the first marks before the samples were there.
+        state.mark_after(late, _NEVER)
+        self.damaged |= journal.damaged
+        if folder == self._folder:
+            self._journal = journal
+        else:
+            journal.close()
+
+    def be_alone(self) -> None:
+        """Use the journal from the next commit on."""
+        state, catalog = self._parts()
+        with self.writing:
+            state.reload()
+            catalog.forget()
+            self.is_alone = True
+            # Commits need the list of all series, and may not have to wait for a node that is away by then.
+            with suppress(JobmeterError):
+                catalog.lacks_descriptor(SeriesKeys(np.empty(0, np.uint64), np.empty(0, np.uint64)))
+        self._announce()
+
+    def be_among_others(self) -> None:
+        """Use the node from the next commit on, once it has every row of the journal."""
+        state, catalog = self._parts()
+        for listener in self._listeners:
+            listener(False)
+        try:
+            self.flush()  # most of it, before commits have to wait
+            with self.writing:
+                self.flush()
+                state.write_marks()
+                self.is_alone = False
+                catalog.forget()
+        except BaseException:
+            self._announce()
+            raise
+
+    def _announce(self) -> None:
+        for listener in self._listeners:
+            listener(self.is_alone)
+
+    def _insert(self, group: Sequence[SampleRuns]) -> None:
+        state, _ = self._parts()
+        state.write_marks()
+        self._flusher(group)
+
+    def _parts(self) -> tuple[RollupState, Catalog]:
+        if self._state is None or self._catalog is None:
+            raise UnavailableError("the telemetry store is not open yet")
+        return self._state, self._catalog
+
+
+def _nothing() -> None:
+    """Confirm nothing: no other server can use the engine yet."""

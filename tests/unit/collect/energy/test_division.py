@@ -1,0 +1,242 @@
+"""Division of energy: whatever wraps, resets, pauses and shares, the jobs and nobody have what was measured."""
+
+from collections import defaultdict
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobmeter.collect.base import NodeIdentity, Owner
+from jobmeter.collect.energy.divide import EnergyDivision, divided
+from jobmeter.collect.registry import JobCollectors
+from jobmeter.model.sample import Sample
+
+PLACE = NodeIdentity("n1")
+JOBS = [Owner(name, "worker-0") for name in "abc"]
+CORES, MEMORY = 16.0, 1000.0
+
+
+class Node:
+    """A node with two packages, memory, the whole machine and two GPUs, whose jobs are drawn."""
+
+    def __init__(self, state=None):
+        self.claims: dict[str, list[tuple[Owner, float]]] = {}
+        self.division = EnergyDivision(PLACE, lambda: self.claims, state)
+        self.now_ms = 1_795_000_000_000
+        self.raw = defaultdict(float)
+        self.busy = 0.0
+        self.cpu = defaultdict(float)
+        self.new = set()
+
+    def tick(self, seconds, energy, jobs, claims=None):
+        """``energy``: joules since the last tick by (kind, source) or device; ``jobs``: cores, limit, memory, limit."""
+        self.now_ms += round(seconds * 1000)
+        self.claims = claims or {}
+        samples = []
+
+        def add(series, value, at=None):
+            samples.append(Sample(series, at or self.now_ms, float(value)))
+
+        for key, joules in energy.items():
+            self.raw[key] += joules
+            if isinstance(key, str):
+                add(PLACE.of_device("gpu.energy", key), self.raw[key])
+            else:
+                labels = (("kind", key[0]), ("source", key[1]))
+                add(PLACE.of_node("node.energy", labels), self.raw[key])
+        self.busy += sum(job[0] for job in jobs.values()) * seconds
+        add(PLACE.of_node("node.cpu.time", (("mode", "user"),)), self.busy)
+        add(PLACE.of_node("node.cpu.time", (("mode", "idle"),)), 10**9)
+        add(PLACE.of_node("node.cpu.count"), CORES)
+        add(PLACE.of_node("node.memory.total"), MEMORY)
+        add(PLACE.of_node("node.memory.available"), MEMORY / 2)
+        for owner, (cores, limit, memory, most) in jobs.items():
+            if owner not in self.cpu:
+                add(PLACE.of_replica("cpu.time", owner), 0, self.now_ms - 1)
+            self.cpu[owner] += cores * seconds
+            add(PLACE.of_replica("cpu.time", owner), self.cpu[owner])
+            add(PLACE.of_replica("cpu.limit", owner), limit)
+            add(PLACE.of_replica("memory.usage", owner), memory)
+            add(PLACE.of_replica("memory.limit", owner), most)
+        return {
+            (one.series.metric, *(value for _, value in one.series.labels), one.series.job): one.value
+            for one in self.division.divide(samples)
+            if one.time_ms == self.now_ms
+        }
+
+
+fractions = st.floats(0, 1.5, allow_subnormal=False)
+job = st.tuples(st.floats(0, 8), st.floats(0.1, 32), st.floats(0, 800), st.floats(1, 2000))
+joules = st.floats(0, 1e6, allow_subnormal=False)
+SOURCES = [("cpu", "rapl/package-0"), ("cpu", "rapl/package-1"), ("memory", "rapl/dram-0"), ("node", "ipmi")]
+
+
+@given(
+    joules,
+    st.floats(-10, 2e6),
+    st.dictionaries(st.sampled_from(JOBS), fractions),
+    st.dictionaries(st.sampled_from(JOBS), fractions),
+)
+def test_no_more_is_divided_than_there_is(amount, at_rest, allocated, used):
+    shares = divided(amount, at_rest, allocated, used)
+    assert sum(shares.values()) <= amount * (1 + 1e-9)
+    assert all(share >= 0 for share in shares.values())
+    if sum(allocated.values()) >= 1 and sum(used.values()) >= 1:
+        assert sum(shares.values()) == pytest.approx(amount)
+
+
+PARTS: dict[str, list[Any]] = {"cpu": SOURCES[:2], "memory": SOURCES[2:3], "gpu0": ["gpu0"], "gpu1": ["gpu1"]}
+
+
+class Expected:
+    """The measured energy by kind, as the counters alone say."""
+
+    def __init__(self):
+        self.measured = defaultdict(float)
+        self.last = {}
+        self.parts = 0.0
+
+    def add(self, raw, energy):
+        for part, keys in PARTS.items():
+            if energy.keys() >= set(keys):
+                more = self.grown(part, sum(raw[key] for key in keys))
+                self.measured[part.rstrip("01")] += more or 0.0
+                self.parts += more or 0.0
+        if SOURCES[3] in energy:
+            more = self.grown("whole", raw[SOURCES[3]])
+            self.measured["rest"] += 0.0 if more is None else max(more - self.parts, 0.0)
+            self.parts = 0.0
+
+    def grown(self, name, now):
+        before = self.last.get(name)
+        self.last[name] = now
+        return None if before is None else now - before if now >= before else now
+
+
+@given(st.data())
+def test_jobs_and_nobody_have_what_was_measured(data):
+    """Pauses of any length, jobs that come and go, counters that are absent in a tick or begin again at 0."""
+    node, expected = Node(), Expected()
+    given: dict[str, float] = defaultdict(float)
+    given_before: dict[tuple[str, ...], float] = {}
+    for _ in range(data.draw(st.integers(2, 8))):
+        seconds = data.draw(st.floats(0.5, 400))
+        jobs = data.draw(st.dictionaries(st.sampled_from(JOBS), job))
+        parts = data.draw(st.sets(st.sampled_from([*PARTS, "whole"])))
+        energy = {key: data.draw(joules) for part in sorted(parts) for key in PARTS.get(part, SOURCES[3:])}
+        for key in energy.keys() & {"gpu0", "gpu1"}:
+            if data.draw(st.booleans()):
+                node.raw[key] = 0.0  # its driver was loaded again
+        holders = data.draw(st.lists(st.sampled_from(JOBS), unique=True))
+        found = node.tick(seconds, energy, jobs, {"gpu0": [(owner, 1.0) for owner in holders]} if holders else {})
+        expected.add(node.raw, energy)
+        for (metric, *rest), value in found.items():
+            kind = rest[0] if metric == "node.energy.unattributed" else metric.removeprefix("energy.")
+            if metric.startswith(("energy.", "node.energy.unattributed")) and kind != "total":
+                before = given_before.get((metric, *rest), 0.0)
+                given[kind] += value - before if value >= before else value  # a job that was forgotten begins at 0
+                given_before[metric, *rest] = value
+    for kind in ("cpu", "memory", "gpu", "rest"):
+        assert given[kind] == pytest.approx(expected.measured[kind], rel=1e-6, abs=1e-3)
+
+
+def test_every_joule_is_given_while_all_jobs_run(tmp_path):
+    node = Node(tmp_path)
+    jobs = {JOBS[0]: (4, 8, 200, 500), JOBS[1]: (2, 4, 100, 250)}
+    claims = {"gpu0": [(JOBS[0], 1.0)]}
+    energy = {SOURCES[0]: 900, SOURCES[1]: 100, SOURCES[2]: 50, SOURCES[3]: 3000, "gpu0": 700, "gpu1": 80}
+    node.tick(10, energy, jobs, claims)
+    for turn in range(1, 5):
+        found = node.tick(10, energy, jobs, claims)
+        kinds = {"cpu": 1000, "memory": 50, "gpu": 780, "rest": 3000 - 1000 - 50 - 780}
+        for kind, each in kinds.items():
+            of_jobs = sum(found.get((f"energy.{kind}", owner.job), 0.0) for owner in JOBS)
+            assert of_jobs + found["node.energy.unattributed", kind, ""] == pytest.approx(each * turn)
+        assert found["energy.gpu", "a"] == pytest.approx(700 * turn)
+        assert ("energy.gpu", "b") not in found
+        # All busy CPU time was that of the jobs, 2 to 1.
+        assert found["energy.cpu", "a"] == pytest.approx(1000 * turn * 2 / 3)
+        assert found["energy.total", "b"] == sum(found["energy." + kind, "b"] for kind in ("cpu", "memory", "rest"))
+
+
+def test_power_at_rest_is_divided_by_allocation(tmp_path):
+    node = Node(tmp_path)
+    for _ in range(40):
+        node.tick(10, {SOURCES[0]: 1000}, {})
+    jobs = {JOBS[0]: (0, 8, 0, 1), JOBS[1]: (2, 4, 0, 1)}
+    before = node.tick(10, {SOURCES[0]: 1000}, jobs)
+    assert before["node.power.idle", "cpu", ""] == 100
+    after = node.tick(10, {SOURCES[0]: 1600}, jobs)
+    grown = {job: after["energy.cpu", job] - before["energy.cpu", job] for job in "ab"}
+    assert grown["a"] == pytest.approx(1000 * 8 / 16)  # it computes nothing and has half of the cores
+    assert grown["b"] == pytest.approx(1000 * 4 / 16 + 600)
+    rest = after["node.energy.unattributed", "cpu", ""] - before["node.energy.unattributed", "cpu", ""]
+    assert rest == pytest.approx(1000 * 4 / 16)
+
+
+def test_a_node_without_a_source_has_no_energy():
+    node = Node()
+    for _ in range(3):
+        assert node.tick(10, {}, {JOBS[0]: (1, 1, 1, 1)}) == {}
+
+
+def test_counters_go_on_after_a_restart(tmp_path):
+    jobs = {JOBS[0]: (4, 8, 200, 500)}
+    node = Node(tmp_path)
+    node.tick(10, {SOURCES[0]: 500}, jobs)
+    before = node.tick(10, {SOURCES[0]: 500}, jobs)
+    again = Node(tmp_path)
+    again.now_ms = node.now_ms
+    again.tick(10, {SOURCES[0]: 500}, jobs)
+    after = again.tick(10, {SOURCES[0]: 500}, jobs)
+    assert after["energy.cpu", "a"] == pytest.approx(before["energy.cpu", "a"] + 500)
+
+
+def test_partitions_count_with_their_slices():
+    node = Node()
+    claims = {"gpu0:1": [(JOBS[0], 0.75)], "gpu0:2": [(JOBS[1], 0.25)]}
+    jobs = {JOBS[0]: (0, 1, 0, 1), JOBS[1]: (0, 1, 0, 1)}
+    node.tick(10, {"gpu0": 100}, jobs, claims)
+    found = node.tick(10, {"gpu0": 100}, jobs, claims)
+    assert (found["energy.gpu", "a"], found["energy.gpu", "b"]) == (75, 25)
+
+
+def test_claims_have_the_slices_of_partitions():
+    """Of devices that are there, by their names; replicas with the project that samples have."""
+    owner = Owner("a", "worker-0", 1, "p")
+    holders = {"gpu0:1": [owner], "gpu0:2": [owner, JOBS[1]], "gpu1": [owner], "gpu7": [owner]}
+    slices = {"gpu0": {}, "gpu0:1": {"slices": 3}, "gpu0:2": {"slices": 1}, "gpu1": {}}
+    devices = [SimpleNamespace(index=index, details=slices[name]) for index, name in enumerate(slices)]
+    vendor: Any = SimpleNamespace(
+        devices=devices, device_name=list(slices).__getitem__, allocations=SimpleNamespace(holders=holders)
+    )
+    unused: Any = None
+    mine = Owner("a", "worker-0", 1)
+    assert JobCollectors(unused, unused, [vendor]).claims() == {
+        "gpu0:1": [(mine, 0.75)],
+        "gpu0:2": [(mine, 0.25), (JOBS[1], 0.25)],
+        "gpu1": [(mine, 1.0)],
+    }
+
+
+def test_a_shared_device_counts_by_the_time_of_its_processes():
+    node = Node()
+    claims = {"gpu0": [(JOBS[0], 1.0), (JOBS[1], 1.0)]}
+    more = [
+        Sample(PLACE.of_device("gpu.process.utilization", "gpu0", owner), 0, share)
+        for owner, share in ((JOBS[0], 0.6), (JOBS[1], 0.2))
+    ]
+    samples = [Sample(PLACE.of_device("gpu.energy", "gpu0"), 1_000, 0.0), *more]
+    node.claims = claims
+    node.division.divide(samples)
+    samples = [
+        Sample(PLACE.of_device("gpu.energy", "gpu0"), 11_000, 100.0),
+        Sample(PLACE.of_device("gpu.utilization", "gpu0"), 11_000, 1.0),
+        *more,
+    ]
+    found = {(one.series.metric, one.series.job): one.value for one in node.division.divide(samples)}
+    assert found["energy.gpu", "a"] == pytest.approx(60)
+    assert found["energy.gpu", "b"] == pytest.approx(20)
+    assert found["node.energy.unattributed", ""] == pytest.approx(20)  # a process of no job

@@ -1,0 +1,182 @@
+"""Long ranges have the values that raw samples give, whatever their roll-ups hold and wherever samples lie."""
+
+import random
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.fakes import NOW, FakeRegistry, SetClock
+from tests.memory_store import MemoryStore
+
+from jobmeter.access.principal import Scope
+from jobmeter.dialects.base import drive
+from jobmeter.dialects.prometheus.names import own_name
+from jobmeter.dialects.prometheus.select import prefetch
+from jobmeter.model.batch import SampleBatch
+from jobmeter.model.series import Series
+from jobmeter.model.time import DAY, HOUR, MINUTE, SECOND
+from jobmeter.promql import reads
+from jobmeter.promql.evaluate import evaluate
+from jobmeter.promql.evaluation import EXPIRED, LOOKBACK_MS
+from jobmeter.promql.over_time import ROLLED
+from jobmeter.promql.parse import parse
+from jobmeter.promql.values import Vector
+from jobmeter.query import rollups
+from jobmeter.query.execute import Executor
+from jobmeter.query.reduce import take
+from jobmeter.query.rollups import RollupsQuestion
+from jobmeter.query.series import SamplesQuestion
+from jobmeter.settings import Limits
+
+COUNTER, GAUGE, OTHER = "cpu.time", "cpu.usage", "external.requests_total"
+NAMES = {COUNTER: own_name(COUNTER), GAUGE: own_name(GAUGE), OTHER: "requests_total"}
+
+
+class FadedStore(MemoryStore):
+    """Store whose older samples have expired; their roll-ups remain."""
+
+    raw_since = minutes_since = 0
+
+    def revision(self, jobs):
+        """Return a number: nobody else writes, so minutes are read from the roll-ups too."""
+        return (self.raw_since, self.minutes_since)
+
+    def read(self, keys, span, budget):
+        for block in super().read(keys, span, budget):
+            yield block.where(block.time >= self.raw_since)
+
+    def read_buckets(self, keys, span, tier, budget):
+        found = super().read_buckets(keys, span, tier, budget)
+        if tier == HOUR:
+            return found
+        return take(found, found.time >= self.minutes_since)
+
+
+def filled(rng: random.Random, length_ms: int) -> FadedStore:
+    """Return a store with random series: gaps, resets, samples on and off bounds; its last hours are not rolled up."""
+    store = FadedStore()
+    for number in range(rng.randrange(1, 4)):
+        for metric in NAMES:
+            interval = rng.choice((15, 30, 60, 61, 300, 7_000)) * SECOND
+            at = NOW - length_ms + rng.choice((0, 1, rng.randrange(5 * HOUR)))
+            value, times, values = rng.choice((0.0, rng.uniform(0, 1e9))), [], []
+            while at < NOW:
+                if metric == GAUGE:
+                    value = rng.choice((value, rng.gauss(0, 100), 0.0))
+                else:
+                    value = value + rng.choice((0, 1, rng.uniform(0, 50))) if rng.random() > 0.02 else rng.uniform(0, 5)
+                times.append(at)
+                values.append(value)
+                at += interval if rng.random() > 0.02 else rng.randrange(interval, 10 * interval)
+                at += rng.choice((0, 0, 0, rng.randrange(1_000)))
+            series = Series(metric, "lab", job="j", replica=f"w-{number}", node="n")
+            rows = np.zeros(len(times), np.uint32)
+            store.append(SampleBatch([series], rows, np.array(times, np.int64), np.array(values)))
+    store.roll_up(NOW - rng.randrange(5 * HOUR))
+    return store
+
+
+def asked(store: MemoryStore, query: str, times: Sequence[int]):
+    """Return the value of a query, its notes, and the questions about samples that it asked."""
+    executor = Executor(store, FakeRegistry(), SetClock(), Limits())
+    questions = []
+
+    def answer(question):
+        questions.append(question)
+        return executor.run(question, Scope(None))
+
+    node, grid = parse(query), np.array(times, np.int64)
+    reader = drive(prefetch(node, grid, LOOKBACK_MS, None), answer)
+    found = evaluate(node, reader, grid)
+    assert isinstance(found.value, Vector)
+    rows = {
+        labels: [value if there else None for value, there in zip(row, present, strict=True)]
+        for labels, row, present in zip(
+            found.value.labels, found.value.values.tolist(), found.value.present.tolist(), strict=True
+        )
+    }
+    return rows, found.infos, [one for one in questions if isinstance(one, SamplesQuestion | RollupsQuestion)]
+
+
+def same(one, other) -> bool:
+    """Return whether two answers agree to 1e-9 of the larger value, or of the values that were summed."""
+    return one.keys() == other.keys() and all(
+        (left is None) == (right is None) and (left is None or left == pytest.approx(right, rel=1e-9, abs=1e-7))
+        for name in one
+        for left, right in zip(one[name], other[name], strict=True)
+    )
+
+
+@pytest.fixture
+def always_rolled(monkeypatch):
+    """Let roll-ups be read however few samples there are."""
+    monkeypatch.setattr(rollups, "_ROWS_OF_SEGMENT", 0)
+
+
+@pytest.mark.usefixtures("always_rolled")
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@given(seed=st.integers(0, 2**32), function=st.sampled_from(sorted(ROLLED)))
+def test_rolled_up_ranges_have_the_values_of_raw_samples(seed, function):
+    rng = random.Random(seed)
+    store = filled(rng, 14 * HOUR)
+    length = rng.choice((3 * HOUR, 5 * HOUR, 3 * HOUR + 17 * MINUTE, 8_000 * SECOND + 1))
+    end = NOW - rng.choice((0, 1, rng.randrange(HOUR), HOUR, NOW % HOUR, NOW % MINUTE, NOW % MINUTE + 1))
+    times = [end - HOUR * step for step in reversed(range(rng.randrange(1, 4)))]
+    for name in NAMES.values():
+        query = f"{function}({name}[{length}ms])"
+        rolled, _, questions = asked(store, query, times)
+        assert any(isinstance(one, RollupsQuestion) for one in questions)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(reads, "MOST_CUTS", 0)
+            raw, _, questions = asked(store, query, times)
+        assert {type(one) for one in questions} == {SamplesQuestion}
+        assert same(rolled, raw), (query, rolled, raw)
+
+
+@pytest.mark.usefixtures("always_rolled")
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+@given(seed=st.integers(0, 2**32), function=st.sampled_from(sorted(ROLLED)))
+def test_expired_samples_are_answered_exactly_or_a_note_says_so(seed, function):
+    rng = random.Random(seed)
+    store = filled(rng, 3 * DAY)
+    length = rng.choice((3 * HOUR, 26 * HOUR, 8_000 * SECOND + 1))
+    times = [NOW - rng.choice((40 * HOUR, 41 * HOUR + 1, 45 * HOUR - NOW % HOUR - 1, rng.randrange(50 * HOUR)))]
+    whole = {name: asked(store, f"{function}({name}[{length}ms])", times)[0] for name in NAMES.values()}
+    store.raw_since = NOW - rng.choice((15 * HOUR, 47 * HOUR, 60 * HOUR))
+    store.minutes_since = rng.choice((0, NOW - 50 * HOUR))
+    for name, wanted in whole.items():
+        found, infos, _ = asked(store, f"{function}({name}[{length}ms])", times)
+        if infos[-1:] != [EXPIRED] and times[0] - length > NOW - 2 * DAY:
+            continue  # so young that the retention of the project has not passed
+        assert same(found, wanted) or EXPIRED in infos, (name, found, wanted)
+
+
+def test_a_query_that_needs_expired_samples_says_so():
+    store = filled(random.Random(1), 4 * DAY)
+    query = f"quantile_over_time(0.5, {NAMES[GAUGE]}[3d])"
+    assert EXPIRED not in asked(store, query, [NOW])[1]
+    store.raw_since = NOW - DAY
+    assert EXPIRED in asked(store, query, [NOW])[1]
+
+
+def test_a_long_range_of_many_series_reads_few_rows():
+    """A day of 64 series with 15 seconds between samples: raw samples are read around the two ends alone."""
+    store, times = FadedStore(), np.arange(NOW - 2 * DAY, NOW, 15 * SECOND)
+    made = [Series(GAUGE, "lab", job="j", replica=f"w-{number}", node="n") for number in range(64)]
+    for series in made:
+        store.append(SampleBatch([series], np.zeros(len(times), np.uint32), times, np.sin(times / 1e6)))
+    store.roll_up(NOW)
+    read = []
+
+    class Counting(FadedStore):
+        def read(self, keys, span, budget):
+            for block in super().read(keys, span, budget):
+                read.append(len(block))
+                yield block
+
+    store.__class__ = Counting
+    rows, _, _ = asked(store, f"max_over_time({NAMES[GAUGE]}[1d])", [NOW - HOUR + 7])
+    assert len(rows) == 64
+    assert sum(read) <= 64 * 2 * 4

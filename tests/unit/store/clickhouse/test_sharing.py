@@ -1,0 +1,329 @@
+"""Servers on one node agree on who may acknowledge from a journal, whatever stops, dies or wakes up at any moment."""
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from jobmeter.errors import UnavailableError
+from jobmeter.store.clickhouse.lock import FolderLock
+from jobmeter.store.clickhouse.servers import DEPARTED, EXPELLED, LIVE, ServerRow, ServerTable
+from jobmeter.store.clickhouse.sharing import EXPELLED_SECONDS, FENCE_SECONDS, SILENT_SECONDS, Sharing
+
+
+class World(ServerTable):
+    """A node: its table of servers, the samples that it has, and a clock."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.rows: dict[int, dict[int, ServerRow]] = {}
+        self.samples: set[int] = set()
+        self.away = False
+
+    def read(self):
+        self.answer()
+        found = []
+        for states in self.rows.values():
+            newest = max(states.values(), key=lambda row: row.beat)
+            state = max(states)
+            if state < DEPARTED:
+                found.append(ServerRow(newest.id, newest.beat, newest.journals, newest.host, newest.folder, state))
+        return found
+
+    def write(self, row):
+        self.answer()
+        states = self.rows.setdefault(row.id, {})
+        if row.state not in states or states[row.state].beat <= row.beat:
+            states[row.state] = row
+
+    def forget_old(self):
+        self.answer()
+
+    def answer(self):
+        if self.away:
+            raise UnavailableError("the node is away")
+
+
+class Server:
+    """The duties of a server whose journal is a list; the journal outlives the process, as a file does."""
+
+    def __init__(self, world: World, folder) -> None:
+        self.world, self.folder = world, folder
+        self.is_alone = False
+        self.journal: set[int] = set()
+        self.others = dict[object, Server]()
+        self.start()
+
+    def start(self):
+        folder = self.folder
+        folder.mkdir(exist_ok=True)
+        self.lock = FolderLock(folder)
+        self.is_alone = False
+        self.sharing = Sharing(self.world, self, folder, now=lambda: self.world.seconds)
+
+    def die(self):
+        self.lock.release()
+
+    def be_alone(self):
+        self.is_alone = True
+
+    def be_among_others(self):
+        self.recover(self.folder)
+        self.is_alone = False
+
+    def recover(self, folder):
+        self.world.answer()
+        owner = self if folder == self.folder else self.others[folder]
+        self.world.samples |= owner.journal
+        owner.journal.clear()
+
+    def append(self, sample):
+        """True if it is acknowledged."""
+        if self.is_alone:
+            self.journal.add(sample)
+            return True
+        if self.world.away:
+            return False
+        self.world.samples.add(sample)
+        try:
+            self.sharing.check()
+        except UnavailableError:
+            return False
+        return True
+
+    def read(self):
+        """Its answer; None if it refuses one."""
+        if self.world.away:
+            return None
+        found = self.world.samples | (self.journal if self.is_alone else set())
+        try:
+            self.sharing.check()
+        except UnavailableError:
+            return None
+        return found
+
+
+class Agreement(RuleBasedStateMachine):
+    """Servers start, tick, freeze, die and come back; the node goes away. Each answer has all acknowledged samples."""
+
+    folders: pytest.TempPathFactory
+
+    @initialize()
+    def begin(self):
+        self.world = World()
+        self.servers: list[Server] = []
+        self.running: set[int] = set()
+        self.frozen: set[int] = set()
+        self.acknowledged: set[int] = set()
+        self.number = 0
+        self.home = type(self).folders.mktemp("world")
+
+    def _server(self, data):
+        return self.servers[data.draw(st.sampled_from(sorted(self.running)))]
+
+    @rule(seconds=st.integers(1, 40))
+    def go_on(self, seconds):
+        """Each second every server ticks that is not frozen."""
+        for _ in range(seconds):
+            self.world.seconds += 1
+            for number in sorted(self.running - self.frozen):
+                try:
+                    self.servers[number].sharing.tick()
+                except UnavailableError:
+                    assert self.world.away
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data(), frozen=st.booleans())
+    def freeze(self, data, frozen):
+        number = data.draw(st.sampled_from(sorted(self.running)))
+        (self.frozen.add if frozen else self.frozen.discard)(number)
+
+    @precondition(lambda self: len(self.servers) < 4)
+    @rule(data=st.data())
+    def arrive(self, data):
+        server = Server(self.world, self.home / str(len(self.servers)))
+        server.others = {one.folder: one for one in self.servers}
+        for one in self.servers:
+            one.others[server.folder] = server
+        self.servers.append(server)
+        self._join(len(self.servers) - 1, data)
+
+    @precondition(lambda self: len(self.running) < len(self.servers))
+    @rule(data=st.data())
+    def come_back(self, data):
+        number = data.draw(st.sampled_from(sorted(set(range(len(self.servers))) - self.running)))
+        self.servers[number].start()
+        self._join(number, data)
+
+    def _join(self, number, data):
+        """Some of the others look at the newcomer while it waits."""
+        attentive = self.running - self.frozen if data.draw(st.integers(0, 4)) else set()
+        server = self.servers[number]
+        try:
+            server.sharing.appear()
+            for other in sorted(attentive):
+                self.servers[other].sharing.tick()
+            server.sharing.join(-1.0)
+            self.running.add(number)
+        except UnavailableError:
+            server.die()
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data())
+    def tick(self, data):
+        try:
+            self._server(data).sharing.tick()
+        except UnavailableError:
+            assert self.world.away
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data())
+    def kill(self, data):
+        number = data.draw(st.sampled_from(sorted(self.running)))
+        self.servers[number].die()
+        self.running.remove(number)
+        self.frozen.discard(number)
+
+    @rule(away=st.booleans())
+    def node(self, away):
+        self.world.away = away
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data())
+    def append(self, data):
+        self.number += 1
+        if self._server(data).append(self.number):
+            self.acknowledged.add(self.number)
+
+    @invariant()
+    def no_answer_lacks_an_acknowledged_sample(self):
+        for number in getattr(self, "running", ()):
+            found = self.servers[number].read()
+            assert found is None or found >= self.acknowledged
+
+    def teardown(self):
+        for number in getattr(self, "running", ()):
+            self.servers[number].die()
+
+
+def test_no_answer_lacks_an_acknowledged_sample(tmp_path_factory):
+    Agreement.folders = tmp_path_factory
+    case = Agreement.TestCase
+    case.settings = settings(max_examples=80, stateful_step_count=50, deadline=None)
+    case("runTest").runTest()
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+def joined(world, folder, *others):
+    """A server that starts while the others look."""
+    server = Server(world, folder)
+    server.sharing.appear()
+    for one in others:
+        one.sharing.tick()
+    server.sharing.join(-1.0)
+    return server
+
+
+def ticks(world, seconds, *servers):
+    for _ in range(int(seconds)):
+        world.seconds += 1
+        for one in servers:
+            one.sharing.tick()
+
+
+def test_a_server_by_itself_is_alone_from_its_start(world, tmp_path):
+    assert joined(world, tmp_path / "a").is_alone
+
+
+def test_a_server_without_a_folder_is_never_alone(world, tmp_path):
+    server = Server(world, tmp_path / "a")
+    server.sharing = Sharing(world, server, None, now=lambda: world.seconds)
+    server.sharing.join(0.0)
+    ticks(world, 60, server)
+    assert not server.is_alone
+
+
+def test_a_start_waits_for_the_consent_of_the_server_that_is_alone(world, tmp_path):
+    first = joined(world, tmp_path / "a")
+    first.append(1)
+    second = Server(world, tmp_path / "b")
+    with pytest.raises(UnavailableError, match=r"samples in its journal.*/a on "):
+        second.sharing.join(-1.0)
+    second.die()
+    second = joined(world, tmp_path / "b", first)
+    assert not first.is_alone
+    assert second.read() == {1}
+
+
+def test_servers_are_among_others_until_all_but_one_have_departed(world, tmp_path):
+    first = joined(world, tmp_path / "a")
+    second = joined(world, tmp_path / "b", first)
+    ticks(world, 60, first, second)
+    assert not first.is_alone
+    assert not second.is_alone
+    second.sharing.depart()
+    first.sharing.tick()
+    assert first.is_alone
+
+
+def test_a_silent_server_is_followed_only_when_it_can_answer_no_more(world, tmp_path):
+    first = joined(world, tmp_path / "a")
+    second = joined(world, tmp_path / "b", first)
+    ticks(world, SILENT_SECONDS + 3, first)
+    assert second.read() is None
+    assert max(world.rows[second.sharing.number]) == EXPELLED
+    assert not first.is_alone
+    ticks(world, EXPELLED_SECONDS + 2, first)
+    assert first.is_alone
+    first.append(1)
+    for _ in range(2):  # it joins again, and waits
+        second.sharing.tick()
+        assert second.read() is None
+    first.sharing.tick()
+    second.sharing.tick()
+    assert second.read() == {1}
+    assert EXPELLED_SECONDS > FENCE_SECONDS
+
+
+def test_a_start_takes_over_the_journal_of_a_dead_server_that_it_reaches(world, tmp_path):
+    first = joined(world, tmp_path / "a")
+    first.append(1)
+    second = Server(world, tmp_path / "b")
+    second.others = {first.folder: first}
+    with pytest.raises(UnavailableError):
+        second.sharing.join(-1.0)  # the first one lives: it has its folder locked
+    first.die()
+    second.die()
+    second.start()
+    second.sharing.join(-1.0)
+    assert second.is_alone
+    assert second.read() == {1}
+
+
+def test_a_newcomer_between_two_reads_of_the_table_counts(world, tmp_path):
+    second = Server(world, tmp_path / "b")
+    write = world.write
+
+    def write_beside_a_newcomer(row):
+        write(row)
+        if row.journals:
+            world.write = write
+            second.sharing.appear()
+
+    world.write = write_beside_a_newcomer
+    assert not joined(world, tmp_path / "a").is_alone
+
+
+def test_the_operator_may_give_up_a_journal_that_is_out_of_reach(world, tmp_path):
+    first = joined(world, tmp_path / "a")
+    first.append(1)
+    first.die()
+    (first.folder / "owner").unlink()
+    second = Server(world, tmp_path / "b")
+    second.sharing.join(-1.0, discard=True)
+    assert second.read() == set()
+    assert LIVE not in {max(states) for number, states in world.rows.items() if number != second.sharing.number}
