@@ -57,6 +57,7 @@ class WindowedStore:
         self.logs, self.spans, self.outbox = engine.logs, engine.spans, engine.outbox
         self.lacks_descriptor, self.live, self.names = engine.lacks_descriptor, engine.live, engine.names
         self.read_buckets, self.last_times = engine.read_buckets, engine.last_times
+        self.imported_buckets = engine.imported_buckets
         self.damaged, self.backup = engine.damaged, engine.backup
         self._clock = clock
         self.window = Window(length_ms, bound)
