@@ -75,12 +75,13 @@ def test_lists_of_a_job_are_cached_until_its_revision_changes(store):
 @pytest.mark.parametrize("length", [MINUTE + 1, 5 * MINUTE, 9 * MINUTE])
 def test_samples_come_from_memory_where_it_has_all(store, length):
     clock = SetClock()
-    windowed = WindowedStore(MemoryStore(), clock, length_ms=HOUR, bound=1 << 24)
+    engine = MemoryStore()
+    windowed = WindowedStore(engine, clock, length_ms=HOUR, bound=1 << 24)
     times = np.arange(NOW - 10 * MINUTE, NOW, 7_000)
     for series in (SECOND, MINE):
         windowed.append(SampleBatch([series], np.zeros(len(times), np.uint32), times, np.sin(times)))
     question = SamplesQuestion(series=(SECOND, MINE), range=TimeRange(NOW - length, NOW))
-    wanted = run(windowed._engine, question).columns
+    wanted = run(engine, question).columns
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(windowed, "read", None)
         columns = run(windowed, question).columns

@@ -165,8 +165,6 @@ def test_every_owner_and_every_sum_also_after_a_kill(node, tmp_path):
     check(node, node.look())
     node.driver.devices[LOST].fail(15)
     node.driver.devices[HUNG].block(1)
-    for one in node.accelerators:
-        one._patience = 1.5
     look = partial(node.look, 10_000)
     for found in (look(), look(), look()):
         check(node, found, (f"gpu{LOST}", f"gpu{HUNG}"))
