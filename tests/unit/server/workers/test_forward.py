@@ -1,6 +1,7 @@
 """Calls that a worker forwards."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ class Storage(Channel):
     """A channel whose storage process asks for the rest of a body, and then answers."""
 
     def __init__(self):
-        self.sent = []
+        self.sent: list[Any] = []
         super().__init__(READ_BY_STORAGE, self.sent.append, lambda: None)
         self.forwarder = Forwarder(self)
 
