@@ -490,7 +490,14 @@ def test_posted_alerts_take_no_room_from_rules(tmp_path, monkeypatch):
 def test_a_server_knows_what_other_servers_took_before_it_ends_or_changes_posted_alerts(tmp_path):
     server = start(tmp_path, alert_shipped="off")
     services, clock = server.application.services, server.clock
-    parts = (services.executor, services.registry, clock, services.settings, [], load_config(""))
+    parts = (
+        services.executor,
+        services.registry,
+        clock,
+        services.settings,
+        load_rules([], shipped=False),
+        load_config(""),
+    )
     one, two = (Alerting(*parts, lambda *_: None, shared=True) for _ in range(2))
     alert = PostedAlert(labels={"alertname": "X"})
 
