@@ -14,7 +14,7 @@ COMPILER := requirements/compiler.txt
 endif
 RUN := $(VENV)/bin/
 
-.PHONY: help setup page pictures sdk flink demo test test-encoded test-clusters test-newcomer programs storm-node search wheel release site bench bench-full bench-cluster check lint types imports format docs pins clean
+.PHONY: help setup page pictures sdk flink demo test test-encoded test-clusters test-gpu test-newcomer programs storm-node search wheel release site bench bench-full bench-cluster check lint types imports format docs pins clean
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 12
@@ -55,6 +55,9 @@ test-encoded: setup ## the tests of the server with questions and results encode
 
 test-clusters: setup ## the tests with real clusters, too slow for CI: Slurm, Flink, Kubernetes, the image (PARTS=slurm,flink)
 	@$(RUN)python -m tests.cluster_suite --parts "$(PARTS)"
+
+test-gpu: setup  ## readings of NVIDIA's GPUs beside nvidia-smi, with a recording (GPU="--load COMMAND")
+	@$(RUN)python -m tests.gpu_check $(GPU)
 
 test-newcomer: setup ## the commands of the first pages, typed in a clean clone with a fresh environment: ten minutes
 	@NEWCOMER=1 $(RUN)python -m pytest -q tests/newcomer

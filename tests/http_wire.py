@@ -2,13 +2,18 @@
 
 import asyncio
 import socket
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 
 from jobmeter.server.http.connection import Connection
 from jobmeter.server.http.limits import Connections
+from jobmeter.server.workers.forward import Forwarder
+from jobmeter.server.workers.frames import READ_BY_WORKER, Channel
+from jobmeter.server.workers.gateway import WorkerGateway
 from tests.fakes import SetClock
 from tests.waiting import until
 
+behind_worker = False
+"""True while applications are called through a worker's connection with the storage process."""
 GET = b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n"
 
 
@@ -50,6 +55,28 @@ class Wire:
 
 @asynccontextmanager
 async def connected(application):
+    through = forwarded(application) if behind_worker else nullcontext(application)
+    async with through as called, wired(called) as wire:
+        yield wire
+
+
+@asynccontextmanager
+async def forwarded(application):
+    """The application as a worker has it: each call goes over a socket and back."""
+    loop, (ours, theirs), ended = asyncio.get_running_loop(), socket.socketpair(), asyncio.Event()
+    gateway = WorkerGateway(application, lambda: None, lambda _: None, lambda: None)
+    await loop.create_connection(lambda: gateway.channel, sock=ours)
+    forwarder = Forwarder(Channel(READ_BY_WORKER, lambda message: forwarder.take(message), ended.set))  # noqa: PLW0108
+    await loop.create_connection(lambda: forwarder.channel, sock=theirs)
+    try:
+        yield forwarder
+    finally:
+        gateway.channel.cut()
+        await ended.wait()
+
+
+@asynccontextmanager
+async def wired(application):
     wire = Wire(application)
     await wire.open()
     try:

@@ -246,6 +246,9 @@ class MemoryStore:
         for at in range(0, len(rows), _BLOCK):
             yield _columns(rows[at : at + _BLOCK])
 
+    def imported_buckets(self, keys, span, step_ms):
+        """Return None: nothing is cached."""
+
     def read_buckets(self, keys: SeriesKeys, span: TimeRange, tier: Tier, budget: ReadBudget) -> BucketColumns:
         """Return roll-up rows, correct at any time, whatever ``rolled_up_ranges`` says."""
         rows = [

@@ -1,5 +1,7 @@
 """`make search`: the property tests over and over with new examples, until the time is over or one of them fails.
 
+Beside them readers of a shared window look for torn values all the time, unless the tests are named.
+
 A failing example is printed, and tried first by the next search. When it is mended it becomes an `@example` of its
 test, or a test of its own.
 """
@@ -20,12 +22,18 @@ def main() -> int:
     options = parser.parse_args()
     end, rounds = time.monotonic() + 60 * options.minutes, 0
     command = [sys.executable, "-m", "pytest", "-q", "-m", "hypothesis", "--hypothesis-profile=search", *options.paths]
+    beside = [sys.executable, "-m", "tests.shared_window", "--seconds", str(60 * options.minutes)]
+    stress = subprocess.Popen(beside if options.paths == ["tests"] else ["true"])
     while not rounds or time.monotonic() < end:
         rounds += 1
         status = subprocess.run(command, check=False).returncode
         if status:
+            stress.terminate()
             sys.stdout.write(f"round {rounds} found something\n" if status != NO_TESTS_COLLECTED else "no tests\n")
             return status
+    if stress.wait():
+        sys.stdout.write("a reader of the shared window found something\n")
+        return 1
     sys.stdout.write(f"{rounds} rounds, nothing found\n")
     return 0
 

@@ -4,7 +4,21 @@ from collections.abc import Callable
 
 from benchmarks.plan import Plan
 from benchmarks.row import Table
-from benchmarks.stages import agent, export, findings, importing, live, logs, long, program, rest, size, trace, writing
+from benchmarks.stages import (
+    agent,
+    export,
+    findings,
+    importing,
+    live,
+    logs,
+    long,
+    program,
+    promql,
+    rest,
+    size,
+    trace,
+    writing,
+)
 
 STAGES: dict[str, Callable[[Plan, Table], None]] = {
     "live": live.live,
@@ -12,6 +26,7 @@ STAGES: dict[str, Callable[[Plan, Table], None]] = {
     "busy": live.busy,
     "day": long.day,
     "month": long.month,
+    "promql": promql.promql,
     "import": importing.measure,
     "remote": writing.remote,
     "agents": writing.agents,

@@ -13,6 +13,8 @@ import msgspec
 from jobmeter.errors import ConfigurationError
 from jobmeter.model.retention import Retention
 
+_MOST_PROCESSES, _MOST_CORES = 64, 8
+
 
 def default_data_directory(environment: Mapping[str, str]) -> Path:
     """Return ``$XDG_DATA_HOME/jobmeter``, by default ``~/.local/share/jobmeter``."""
@@ -64,6 +66,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Address to listen on (--host, JOBMETER_HOST)."""
     port: int = 8400
     """Port to listen on, 0 for any free one (--port, JOBMETER_PORT)."""
+    processes: str = "1"
+    """Processes that speak HTTP (--processes, JOBMETER_PROCESSES): a whole number up to 64, or ``auto``.
+
+    With more than one, worker processes speak HTTP beside the process that stores and answers. ``auto``: one worker for
+    each core, at most 8. See ``docs/how-to/serve.md``.
+    """
     store: str = ""
     """DSN of the telemetry engine (--store, JOBMETER_STORE); by default ``chdb://DATA/telemetry``."""
     registry: str = ""
@@ -188,6 +196,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         """Leaves out ``opentsdb_key``, which is secret."""
         names = (name for name in self.__struct_fields__ if name != "opentsdb_key")
         return f"Settings({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
+
+    @property
+    def worker_processes(self) -> int:
+        """Number of worker processes; 0 if the server is one process. Raises ConfigurationError."""
+        text = self.processes
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        count = min(cores, _MOST_CORES) if text == "auto" else int(text) if text.isdecimal() else 0
+        if not 1 <= count <= _MOST_PROCESSES:
+            raise ConfigurationError(
+                f"JOBMETER_PROCESSES must be auto or a whole number from 1 to {_MOST_PROCESSES}, got {text[:64]!r}"
+            )
+        return count if count > 1 else 0
 
     @property
     def store_dsn(self) -> str:

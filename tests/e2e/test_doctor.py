@@ -6,7 +6,7 @@ from tests.e2e.conftest import start
 
 NAMES = {
     "rights": ["capabilities", "processes"],
-    "kernel": ["cgroups", "pressure", "log", "journal", "perf", "rapl", "events"],
+    "kernel": ["cgroups", "pressure", "log", "journal", "perf", "rapl", "ipmi", "events"],
     "devices": ["nvidia", "amd", "ascend"],
     "schedulers": ["slurm", "kubernetes", "flink"],
     "delivery": ["server", "stored", "key", "clock", "spool", "disk"],

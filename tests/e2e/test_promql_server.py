@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -10,6 +11,8 @@ import pytest
 from benchmarks.install import program
 
 from jobmeter.model.time import MINUTE, SystemClock
+from tests.clusters import free_port
+from tests.documents import ROOT, blocks, type_in
 from tests.e2e.page import import_samples
 from tests.processes import ServerProcess
 from tests.promql_random import difference, rows_of, started
@@ -49,6 +52,22 @@ def samples(now, rng):
             yield f"{place},,cpu.time,{at},{used:.3f}"
             yield f"{place},,app.loss,{at},{rng.gauss(0, 3):.4f}"
             at += 15_000 + rng.randrange(-50, 50) if rng.random() > 0.02 else rng.randrange(15_000, 400_000)
+
+
+def test_the_page_for_users_of_prometheus_works_as_it_is_written(tmp_path):
+    if shutil.which("promtool") is None:
+        pytest.skip("promtool is not installed (Debian's package prometheus): make programs")
+    script = "".join(blocks(ROOT / "docs" / "how-to" / "promql.md", "sh")).replace("8418", str(free_port()))
+    output = type_in(f"trap 'kill $(jobs -p)' EXIT\n{script}", tmp_path)
+    # The answers of curl have no line ends.
+    decoder = json.JSONDecoder()
+    memory, at = decoder.raw_decode(output, output.index('{"status"'))
+    rate, at = decoder.raw_decode(output, at)
+    info = output[at:]
+    assert memory["data"]["result"][0]["metric"] == {"replica": "worker-0"}
+    assert float(rate["data"]["result"][0]["value"][1]) > 0
+    assert info.startswith("jobmeter_job_info{")
+    assert 'job_id="train-1"' in info
 
 
 def configuration(server):

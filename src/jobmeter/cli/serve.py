@@ -10,6 +10,7 @@ import click
 from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.options import FOLDER, examples
 from jobmeter.errors import ConfigurationError
+from jobmeter.server import LOG_FORMAT
 from jobmeter.settings import load
 
 _PORT = click.IntRange(0, 65_535)
@@ -17,7 +18,7 @@ _LEVELS = ("debug", "info", "warning", "error")
 
 
 _GROUPS = {
-    "Address": ("host", "port", "tls_cert", "tls_key", "opentsdb_port", "otlp_grpc_port"),
+    "Address": ("host", "port", "tls_cert", "tls_key", "opentsdb_port", "otlp_grpc_port", "processes"),
     "Storage": ("data", "store", "registry", "new_registry", "new_secret_key", "discard_journals"),
     "Alerts": ("alert_rules", "alert_config"),
 }
@@ -31,6 +32,11 @@ _GROUPS = {
 )
 @click.option("--host", help="Address to listen on. [default: 127.0.0.1]")
 @click.option("--port", type=_PORT, help="Port to listen on, 0 for any free one. [default: 8400]")
+@click.option(
+    "--processes",
+    metavar="NUMBER|auto",
+    help="Processes that speak HTTP; auto: one for each core, at most 8. [default: 1]",
+)
 @click.option("--data", type=FOLDER, help="Data folder.")
 @click.option("--store", help="Telemetry engine: chdb://PATH (default, in the data folder) or clickhousedb://...")
 @click.option("--registry", help="Registry: sqlite:///PATH (default, in the data folder) or postgresql://...")
@@ -92,7 +98,7 @@ def command(
     Everything is stored in the data folder. The first start creates an administrator's key there (admin.key). SIGTERM
     and SIGINT stop the server; running requests are answered first.
     """
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.basicConfig(level=logging.WARNING, format=LOG_FORMAT)
     logging.getLogger("jobmeter").setLevel(log_level.upper())
     logging.captureWarnings(capture=True)
     # Loaded modules stay: garbage collection during the imports would free nothing and take a tenth of the start. The

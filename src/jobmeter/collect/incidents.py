@@ -20,10 +20,12 @@ MOST = 100
 """Most events of one tick: counters that jump everywhere together have one cause."""
 OOM_KILLED = "OOMKilled"
 _MOST_SERIES = 20_000
+_UNCORRECTED = ("EccUncorrected", "{count:.0f} memory errors were not corrected. Reset the device.")
 _COUNTS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "memory.oom.kills": (OOM_KILLED, "{count:.0f} of its processes were killed because memory ran out."),
-        "gpu.ecc.uncorrected": ("EccUncorrected", "{count:.0f} memory errors were not corrected. Reset the device."),
+        "gpu.ecc.uncorrected": _UNCORRECTED,
+        "npu.ecc.uncorrected": _UNCORRECTED,
     }
 )
 """Counters whose increase is an event: its reason and its message."""

@@ -58,6 +58,13 @@ def require() -> None:
         )
 
 
+def interface() -> int:
+    """Return the interface number of the loaded library."""
+    require()
+    assert KERNEL.library is not None  # noqa: S101 - checked above
+    return int(KERNEL.library.jobmeter_abi())
+
+
 place: Callable[[Any], Any] = (ctypes.c_char * 0).from_buffer
 """Return the address of a contiguous, writable array; quicker than ``pointer``."""
 

@@ -20,7 +20,7 @@ _COLUMNS = bind("jobmeter_samples", _ARGUMENTS, SIZE)
 _FEW_COLUMNS = bind("jobmeter_samples", _ARGUMENTS, SIZE, short=True)
 _FEW = 4_000
 """Most samples that a short call copies."""
-_APPEND = bind("jobmeter_window_append", [PLACE] * 6 + [SIZE] * 2 + [PLACE], SIZE)
+_APPEND = bind("jobmeter_window_append", [PLACE] * 6 + [SIZE] * 3 + [PLACE], SIZE)
 
 
 class ScannedSamples(msgspec.Struct, frozen=True, eq=False):
@@ -78,6 +78,7 @@ def append(
     rows: Int64s,
     columns: tuple[NDArray[np.uint32], Int64s, NDArray[np.float64]],
     keep_from: int,
+    write: int,
 ) -> Int64s:
     """Append the samples of ``columns`` (index, time, value) to their rows.
 
@@ -85,7 +86,8 @@ def append(
     from before the time from which their row is complete. If two samples have the same time, the later one wins.
     Returns the positions of the samples that were not appended: before ``keep_from``, older than the last sample of
     their row, or without a free page. ``stock`` int64[3] is updated: returned pages, the first page never used, all
-    pages. Raises IndexError for an index beyond ``rows``.
+    pages. ``write`` becomes the number of the last write of each row with a sample. Raises IndexError for an index
+    beyond ``rows``.
     """
     index = np.ascontiguousarray(columns[0], np.uint32)
     time, value = np.ascontiguousarray(columns[1], np.int64), np.ascontiguousarray(columns[2], np.float64)
@@ -93,4 +95,4 @@ def append(
         raise IndexError(f"a sample of series {int(index.max())}, and there are {len(rows)}")
     left = np.empty(len(time), np.int64)
     arrays = (one.ctypes.data for one in (stock, rows, index, time, value))
-    return left[: _APPEND(places, *arrays, len(time), keep_from, left.ctypes.data)]
+    return left[: _APPEND(places, *arrays, len(time), keep_from, write, left.ctypes.data)]

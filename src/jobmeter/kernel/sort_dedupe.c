@@ -152,3 +152,39 @@ EXPORTED void jobmeter_sort_repeat(const uint64_t *numbers, const int64_t *sizes
         for (int64_t row = 0; row < sizes[slot]; row++) *out++ = number;
     }
 }
+
+/* The samples in [start, end) of some runs in buckets of a step, run after run. starts: where each run begins among the
+   rows; run: int64[room], the run of each bucket; whole: int64[4][room], time, number of samples, first_time and
+   last_time; real: double[5][room], sum, minimum, maximum, first and last. Gives the number of buckets; -1 if the times
+   of a run do not ascend, or for more than room buckets. */
+EXPORTED int64_t jobmeter_sort_bucket(
+    int64_t runs, const int64_t *starts, const int64_t *counts, const int64_t *time, const double *value, int64_t start,
+    int64_t end, int64_t step, int64_t room, int64_t *run, int64_t *whole, double *real) {
+    int64_t at = -1;
+    for (int64_t one = 0; one < runs; one++) {
+        int64_t until = INT64_MIN;
+        for (int64_t row = starts[one]; row < starts[one] + counts[one]; row++) {
+            const int64_t when = time[row];
+            const double reading = value[row];
+            if (row > starts[one] && when <= time[row - 1]) return -1;
+            if (when < start || when >= end) continue;
+            if (when >= until) {
+                if (++at >= room) return -1;
+                run[at] = one;
+                whole[at] = when / step * step;
+                whole[room + at] = 0;
+                whole[2 * room + at] = when;
+                real[at] = 0;
+                real[room + at] = real[2 * room + at] = real[3 * room + at] = reading;
+                until = whole[at] + step;
+            }
+            whole[room + at]++;
+            whole[3 * room + at] = when;
+            real[at] += reading;
+            if (reading < real[room + at]) real[room + at] = reading;
+            if (reading > real[2 * room + at]) real[2 * room + at] = reading;
+            real[4 * room + at] = reading;
+        }
+    }
+    return at + 1;
+}

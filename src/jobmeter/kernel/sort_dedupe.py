@@ -3,7 +3,7 @@
 import ctypes
 import os
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ _PUT = bind("jobmeter_sort_place", [PLACE] * 2, SIZE)
 _SORT = bind("jobmeter_sort_rows", [PLACE, SIZE, PLACE], SIZE)
 _REPEAT = bind("jobmeter_sort_repeat", [PLACE, PLACE, SIZE, PLACE])
 _NUMBER = bind("jobmeter_sort_number", [PLACE, PLACE, SIZE, PLACE, PLACE, SIZE, PLACE, PLACE], SIZE)
+_BUCKET = bind("jobmeter_sort_bucket", [SIZE, *[PLACE] * 4, *[SIZE] * 4, *[PLACE] * 3], SIZE)
 _KEY = np.frombuffer(os.urandom(16), np.uint64) | np.uint64(1)
 
 
@@ -47,6 +48,43 @@ class Ordered(NamedTuple):
     time: Int64s
     value: Float64s
     origin: "NDArray[np.uint32] | None"
+
+
+class RunBuckets(NamedTuple):
+    """Statistics of each run (``owner`` int64[n]) and bucket (``time`` int64[n], its start) with samples.
+
+    ``samples`` (their number) ``first_time last_time`` int64[n], ``sum minimum maximum first last`` float64[n].
+    """
+
+    owner: NDArray[Any]
+    time: Int64s
+    samples: Int64s
+    first_time: Int64s
+    last_time: Int64s
+    sum: Float64s
+    minimum: Float64s
+    maximum: Float64s
+    first: Float64s
+    last: Float64s
+
+
+def bucketed(
+    starts: Int64s, counts: Int64s, time: Int64s, value: Float64s, span: tuple[int, int], step: int
+) -> RunBuckets | None:
+    """Return the samples in a span of some runs in buckets of ``step``, run after run.
+
+    ``starts`` int64[k]: the first row of each run; ``counts`` int64[k]: its rows, at least 1. ``time`` int64[n] from 0
+    on. None if the times of a run do not ascend. Raises IndexError for a run outside of the rows.
+    """
+    starts, counts, time, value = _contiguous(SeriesSlices(starts, counts, time, value))
+    if len(starts) and not (starts.min() >= 0 and (starts + counts).max() <= len(time) == len(value)):
+        raise IndexError(f"a run lies outside of {len(time)} rows")
+    low, high = np.maximum(time[starts], span[0]) // step, np.minimum(time[starts + counts - 1], span[1] - 1) // step
+    room = int(np.clip(high - low + 1, 0, counts).sum())
+    owner, whole, real = np.empty(room, np.int64), np.empty((4, room), np.int64), np.empty((5, room))
+    arrays = map(pointer, (starts, counts, time, value))
+    size = _BUCKET(len(starts), *arrays, *span, step, room, pointer(owner), pointer(whole), pointer(real))
+    return None if size < 0 else RunBuckets(owner[:size], *whole[:, :size], *real[:, :size])
 
 
 def sort_dedupe(sections: Sequence[SeriesSlices], slots: int, *, origin: bool) -> Ordered:

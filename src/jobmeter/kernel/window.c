@@ -3,59 +3,88 @@
 #include <string.h>
 
 #include "common.h"
+#include "marks.h"
 
 #define PAGE 64
 #define NEVER (-1)
+#define CHECKED 64 /* pages of a walk after which its mark is read again */
 
 enum Join { MEAN, SUM, MIN, MAX };
 
 /* A page holds up to PAGE samples of one series: a base time, and for each sample its distance from it and its value;
-   at least one of them is there. Pages of a series are chained; a series without one has first_page -1. */
+   at least one of them is there. Pages of a series are chained; a series without one has first_page -1. A writer in
+   another process may change all of it meanwhile: what is read is then of no use (marks.h), but stays within arrays. */
 struct Pages {
-    const int32_t *distance;
-    const double *value;
-    const int64_t *base;
-    const int32_t *next;
-    const int32_t *filled;
-    const int32_t *first_page;
-    const int64_t *since; /* by row: every sample at or after that time is there */
+    const _Atomic int32_t *distance;
+    const _Atomic double *value;
+    const _Atomic int64_t *base;
+    const _Atomic int32_t *next;
+    const _Atomic int32_t *filled;
+    const _Atomic int32_t *first_page;
+    const _Atomic int64_t *since; /* by row: every sample at or after that time is there */
+    const Mark *marks;
+    int64_t size; /* of pages */
 };
 
+/* Where a walk along the pages of a row is; page -1 at its end. */
 struct Place {
-    int32_t page;
-    int32_t at;
-    int32_t filled;
+    const Mark *mark;
+    uint64_t seen;
+    int32_t page, at, filled, steps;
 };
 
 static inline int64_t time_at(const struct Pages *pages, int32_t page, int32_t at) {
-    return pages->base[page] + pages->distance[(int64_t)page * PAGE + at];
+    return LOAD(pages->base[page]) + LOAD(pages->distance[(int64_t)page * PAGE + at]);
 }
 
-/* The first sample of a row at or after a time; page is -1 when there is none. */
-static struct Place seek(const struct Pages *pages, int64_t row, int64_t start) {
-    struct Place place = {pages->first_page[row], 0, 0};
-    while (place.page >= 0) {
-        place.filled = pages->filled[place.page];
-        if (time_at(pages, place.page, place.filled - 1) >= start) {
-            int32_t low = 0, high = place.filled - 1;
-            while (low < high) {
-                int32_t middle = (low + high) / 2;
-                if (time_at(pages, place.page, middle) >= start) high = middle;
-                else low = middle + 1;
-            }
-            place.at = low;
-            return place;
-        }
-        place.page = pages->next[place.page];
+/* Pages that are given to another series may lead in a circle: then the mark of the row has changed. */
+static inline void enter(const struct Pages *pages, struct Place *place, int32_t page) {
+    place->at = 0;
+    place->page = -1;
+    if (page < 0 || page >= pages->size) return;
+    if (++place->steps % CHECKED == 0 && LOAD(*place->mark) != place->seen) return;
+    place->filled = LOAD(pages->filled[page]);
+    if (place->filled >= 1 && place->filled <= PAGE) place->page = page;
+}
+
+/* The first page of a row; none where the row is being written. */
+static inline struct Place begin(const struct Pages *pages, int64_t row) {
+    struct Place place = {pages->marks + row / GROUP, 0, -1, 0, 0, 0};
+    place.seen = atomic_load_explicit(place.mark, memory_order_acquire);
+    if (place.seen % 2 == 0) enter(pages, &place, LOAD(pages->first_page[row]));
+    return place;
+}
+
+static inline void enter_next(const struct Pages *pages, struct Place *place) {
+    enter(pages, place, LOAD(pages->next[place->page]));
+}
+
+/* The first sample of the page at or after a time, from a place on; filled where there is none. */
+static inline int32_t first_at(const struct Pages *pages, const struct Place *place, int64_t time) {
+    const _Atomic int32_t *distance = pages->distance + (int64_t)place->page * PAGE;
+    int64_t limit = time - LOAD(pages->base[place->page]);
+    int32_t low = place->at, high = place->filled;
+    if (LOAD(distance[high - 1]) < limit) return high;
+    while (low < high) {
+        int32_t middle = (low + high) / 2;
+        if (LOAD(distance[middle]) >= limit) high = middle;
+        else low = middle + 1;
+    }
+    return low;
+}
+
+/* The first sample of a row at or after a time; page is -1 when there is none. In registers, where it is inlined. */
+static inline __attribute__((always_inline)) struct Place seek(const struct Pages *pages, int64_t row, int64_t start) {
+    struct Place place = begin(pages, row);
+    for (; place.page >= 0; enter_next(pages, &place)) {
+        place.at = first_at(pages, &place, start);
+        if (place.at < place.filled) break;
     }
     return place;
 }
 
 static inline void step_on(const struct Pages *pages, struct Place *place) {
-    if (++place->at < place->filled) return;
-    place->page = pages->next[place->page];
-    place->at = 0;
-    if (place->page >= 0) place->filled = pages->filled[place->page];
+    if (++place->at == place->filled) enter_next(pages, place);
 }
 
 /* How many samples the rows have in [start, end), and how many buckets of a step they make. */
@@ -90,19 +119,17 @@ EXPORTED int64_t jobmeter_window_read(
     for (int64_t series = 0; series < count && at < room; series++) {
         struct Place place = seek(pages, rows[series], series == 0 ? first : start);
         while (place.page >= 0 && at < room) {
-            const int32_t *distance = pages->distance + (int64_t)place.page * PAGE;
-            const double *own = pages->value + (int64_t)place.page * PAGE;
-            int64_t base = pages->base[place.page], limit = end - base, left = room - at;
+            const _Atomic int32_t *distance = pages->distance + (int64_t)place.page * PAGE;
+            const _Atomic double *own = pages->value + (int64_t)place.page * PAGE;
+            int64_t base = LOAD(pages->base[place.page]), limit = end - base, left = room - at;
             int32_t one = place.at, last = left < place.filled - one ? one + (int32_t)left : place.filled;
-            for (; one < last && distance[one] < limit; one++, at++) {
+            for (; one < last && LOAD(distance[one]) < limit; one++, at++) {
                 index[at] = (uint32_t)series;
-                time[at] = base + distance[one];
-                value[at] = own[one];
+                time[at] = base + LOAD(distance[one]);
+                value[at] = LOAD(own[one]);
             }
             if (one < place.filled) break;
-            place.page = pages->next[place.page];
-            place.at = 0;
-            if (place.page >= 0) place.filled = pages->filled[place.page];
+            enter_next(pages, &place);
         }
     }
     return at;
@@ -124,7 +151,7 @@ EXPORTED int64_t jobmeter_window_bucket(
         struct Place place = seek(pages, row, start);
         while (place.page >= 0) {
             int64_t when = time_at(pages, place.page, place.at);
-            double reading = pages->value[(int64_t)place.page * PAGE + place.at];
+            double reading = LOAD(pages->value[(int64_t)place.page * PAGE + place.at]);
             if (when >= end) break;
             if (++samples > most) return -1;
             if (when >= until) {
@@ -165,17 +192,16 @@ EXPORTED int64_t jobmeter_window_bucket(
 static double sum_until(const struct Pages *pages, struct Place *place, int64_t until, int64_t *number) {
     double sum = 0;
     while (place->page >= 0) {
-        const int32_t *distance = pages->distance + (int64_t)place->page * PAGE;
-        const double *value = pages->value + (int64_t)place->page * PAGE;
-        int64_t limit = until - pages->base[place->page];
+        const _Atomic int32_t *distance = pages->distance + (int64_t)place->page * PAGE;
+        /* Also one load, as LOAD is; but compilers take a detour for an atomic double, which costs a fifth here. */
+        const volatile double *value = (const volatile double *)pages->value + (int64_t)place->page * PAGE;
+        int64_t limit = until - LOAD(pages->base[place->page]);
         int32_t at = place->at;
-        for (; at < place->filled && distance[at] < limit; at++) sum += value[at];
+        for (; at < place->filled && LOAD(distance[at]) < limit; at++) sum += value[at];
         *number += at - place->at;
         place->at = at;
         if (at < place->filled) break;
-        place->page = pages->next[place->page];
-        place->at = 0;
-        if (place->page >= 0) place->filled = pages->filled[place->page];
+        enter_next(pages, place);
     }
     return sum;
 }
@@ -194,7 +220,7 @@ EXPORTED int64_t jobmeter_window_lines(
     double *total = (double *)block, *value = (double *)(block + 3 * cells);
     memset(members, 0, (size_t)cells * sizeof *members);
     for (int64_t series = 0; series < count; series++) {
-        if (rows[series] < 0 || pages->since[rows[series]] > start) return -2;
+        if (rows[series] < 0 || LOAD(pages->since[rows[series]]) > start) return -2;
     }
     for (int64_t series = 0; series < count; series++) {
         double *own = total + line[series] * width;
@@ -203,9 +229,10 @@ EXPORTED int64_t jobmeter_window_lines(
         struct Place place = seek(pages, rows[series], start);
         while (place.page >= 0) {
             int64_t when = time_at(pages, place.page, place.at), number = 0;
-            if (when >= end) break;
+            if (when < start || when >= end) break;
             int64_t bucket = floor_divide(when, step), until = (bucket + 1) * step;
             double sum = sum_until(pages, &place, until < end ? until : end, &number);
+            if (number == 0) break; /* the page changed meanwhile */
             read += number;
             if (read > most) return -1;
             double mean = sum / (double)number, *cell = own + (bucket - first);
@@ -236,16 +263,11 @@ EXPORTED void jobmeter_window_previous(
     for (int64_t series = 0; series < count; series++) {
         int64_t row = rows[series];
         time[series] = NEVER;
-        for (int32_t page = pages->first_page[row]; page >= 0; page = pages->next[page]) {
-            if (time_at(pages, page, 0) >= before) break;
-            int32_t low = 0, high = pages->filled[page] - 1; /* the last one below before */
-            while (low < high) {
-                int32_t middle = (low + high + 1) / 2;
-                if (time_at(pages, page, middle) < before) low = middle;
-                else high = middle - 1;
-            }
-            time[series] = time_at(pages, page, low);
-            value[series] = pages->value[(int64_t)page * PAGE + low];
+        for (struct Place place = begin(pages, row); place.page >= 0; enter_next(pages, &place)) {
+            int32_t low = first_at(pages, &place, before) - 1; /* the last one below before */
+            if (low < 0) break;
+            time[series] = time_at(pages, place.page, low);
+            value[series] = LOAD(pages->value[(int64_t)place.page * PAGE + low]);
         }
     }
 }

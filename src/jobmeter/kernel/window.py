@@ -1,6 +1,8 @@
 """Reads samples from pages (``jobmeter.store.window.pages``)."""
 
 import ctypes
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -27,18 +29,13 @@ Buckets = tuple[
 """The columns of ``jobmeter.model.batch.BucketColumns``, in their order."""
 
 
-def pages_of(
-    distance: NDArray[np.int32],
-    value: Float64s,
-    base: Int64s,
-    following: NDArray[np.int32],
-    filled: NDArray[np.int32],
-    first_page: NDArray[np.int32],
-    since: Int64s,
-) -> Pages:
-    """Return the addresses of the arrays in the library's order. The arrays must outlive them and must not move."""
-    arrays = (distance, value, base, following, filled, first_page, since)
-    return (ctypes.c_void_p * len(arrays))(*(array.ctypes.data for array in arrays))
+def pages_of(arrays: Sequence[NDArray[Any]], size: int) -> Pages:
+    """Return the addresses of arrays in the library's order, and the number of pages.
+
+    The order is distance, value, base, following page, filled, first page of a row, time since which a row is complete,
+    marks of rows. The arrays must outlive the addresses and must not move.
+    """
+    return (ctypes.c_void_p * (len(arrays) + 1))(*(array.ctypes.data for array in arrays), size)
 
 
 _ROWS = [PLACE, SIZE, PLACE]

@@ -328,7 +328,7 @@ class Executor:
             case SeriesQuestion():
                 if scope.grant is not None and (question.jobs is None or NO_JOB in question.jobs):
                     raise ForbiddenError(PART_ALONE)
-                found = series.find(self._store, question, scope, meter)
+                found = series.find(self._store, question, scope, meter, self.cache)
                 shown = permitted_series(self._registry, found.series, scope, self._clock.now_ms())
                 return replace(found, series=shown)
             case NamesQuestion():

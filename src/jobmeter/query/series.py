@@ -11,14 +11,17 @@ import numpy as np
 
 from jobmeter.access.principal import Scope
 from jobmeter.errors import LimitExceededError, NotFoundError
-from jobmeter.model.batch import BucketColumns, SampleColumns, SeriesKeys
+from jobmeter.model.batch import BucketColumns, References, SampleColumns, SeriesKeys
 from jobmeter.model.question import Question
 from jobmeter.model.series import NamePart, Series, job_key
-from jobmeter.model.time import SECOND, TimeRange
+from jobmeter.model.time import DAY, SECOND, TimeRange, floor_to
 from jobmeter.query.meter import Meter
-from jobmeter.query.source import Source, buckets, expected
+from jobmeter.query.source import RAW_IS_QUICK, Source, buckets, expected
 from jobmeter.store.base import SeriesSelector, Store
+from jobmeter.store.cache import Cache
 
+_SERIES_BYTES = 1_000
+"""Memory of a series, about."""
 _SAMPLES_A_POINT = 4
 """Raw samples that a query may hold in memory per point that an answer may have."""
 
@@ -108,14 +111,20 @@ class LastQuestion(msgspec.Struct, Question[Samples], frozen=True, kw_only=True)
     since_ms: int = 0
 
 
-def find(store: Store, question: SeriesQuestion, scope: Scope, meter: Meter) -> FoundSeries:
-    """Answer a ``SeriesQuestion``. Raises LimitExceededError if more series match than a question may read."""
+def find(store: Store, question: SeriesQuestion, scope: Scope, meter: Meter, cache: Cache) -> FoundSeries:
+    """Answer a ``SeriesQuestion``. Raises LimitExceededError if more series match than a question may read.
+
+    Lists of the series of jobs are cached per revision of the store.
+    """
     jobs = question.jobs
     if scope.job is not None:
         own = _own(scope)
         jobs = own if jobs is None else tuple(set(own) & set(jobs))
     limits = meter.limits
     since = None if question.since_ms is None else max(question.since_ms - limits.future_seconds * SECOND, 0)
+    revision = store.revision(jobs) if jobs else None
+    if since is not None and revision is not None:
+        since = floor_to(since, DAY)  # so that the next question finds this list
     selector = SeriesSelector(
         projects=scope.projects,
         jobs=jobs,
@@ -124,7 +133,13 @@ def find(store: Store, question: SeriesQuestion, scope: Scope, meter: Meter) -> 
         since=since,
         limit=limits.query_series,
     )
-    return FoundSeries(tuple(store.find(selector)), milliseconds(meter))
+    name = (SeriesQuestion, selector)
+    found: tuple[Series, ...] | None = None if revision is None else cache.get(name, revision)
+    if found is None:
+        found = tuple(store.find(selector))
+        if revision is not None:
+            cache.put(name, revision, found, _SERIES_BYTES * len(found))
+    return FoundSeries(found, milliseconds(meter))
 
 
 def names(store: Store, question: NamesQuestion, scope: Scope) -> list[str]:
@@ -140,6 +155,10 @@ def samples(store: Store, question: SamplesQuestion, scope: Scope, meter: Meter)
     most = _SAMPLES_A_POINT * meter.limits.query_points
     parts: list[SampleColumns] = []
     keys = SeriesKeys.of(question.series)
+    recent = _in_memory(store, keys, question.range)
+    if recent is not None:
+        meter.count(len(recent), None)
+        return Samples(recent, milliseconds(meter))
     budget = meter.budget(expected(keys, question.range))
     for block in store.read(keys, question.range, budget) if question.series else ():
         meter.count(len(block), None)
@@ -149,6 +168,15 @@ def samples(store: Store, question: SamplesQuestion, scope: Scope, meter: Meter)
                 f"a query may read {most} samples at a time: narrow its range, or use longer steps", "range"
             )
     return Samples(SampleColumns.joined(parts), milliseconds(meter))
+
+
+def _in_memory(store: Store, keys: SeriesKeys, span: TimeRange) -> SampleColumns | None:
+    """Return the samples of a range if memory has all of them: buckets of a millisecond have one sample each."""
+    if store.memory is None or not len(keys) or span.length_ms > RAW_IS_QUICK:
+        return None
+    gauges = np.zeros(len(keys), np.bool_)
+    found = store.memory.buckets(keys, span, 1, gauges, References.none(len(keys)))
+    return None if found is None else SampleColumns(found.index, found.time, found.first)
 
 
 def in_steps(source: Source, question: BucketsQuestion, scope: Scope, meter: Meter) -> Buckets:

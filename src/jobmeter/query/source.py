@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.batch import NEVER, Bools, BucketColumns, References, SampleColumns, SeriesKeys
-from jobmeter.model.time import HOUR, SECOND, TimeRange
+from jobmeter.model.time import HOUR, SECOND, TimeRange, whole_steps
 from jobmeter.query.meter import Meter
 from jobmeter.query.plan import Segment, hours_around, segments
 from jobmeter.query.reduce import bucket, coarsen, growth, merge
@@ -24,6 +24,9 @@ RAW_IS_QUICK = 2 * HOUR
 
 Last = tuple[Bools, References]
 """Counter flags of the series, and the last sample of each."""
+
+Closed = tuple[Sequence[TimeRange], Hashable | None]
+"""Hours that are rolled up, and the revision for which this holds."""
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -78,9 +81,7 @@ class Source:
                 meter.count(int(recent.count.sum()), None)
                 yield Piece(segment.span, None, recent)
             elif segment.tier is None:
-                for block in self._raw(keys, segment.span, rolled, revision, meter):
-                    meter.count(len(block), None)
-                    yield Piece(segment.span, None, block)
+                yield from self._unrolled(keys, segment.span, step_ms, last, (rolled, revision), meter)
             else:
                 around = next(part for part in rolled if part.intersect(segment.span) is not None)
                 trusted = None if revision is None else Trusted(around, revision)
@@ -92,10 +93,35 @@ class Source:
         memory = self.store.memory
         return None if last is None or memory is None else memory.buckets(keys, span, step_ms, *last)
 
-    def _raw(
-        self, keys: SeriesKeys, span: TimeRange, rolled: Sequence[TimeRange], revision: Hashable | None, meter: Meter
-    ) -> Iterator[SampleColumns]:
+    def _unrolled(
+        self, keys: SeriesKeys, span: TimeRange, step_ms: int, last: Last | None, closed: Closed, meter: Meter
+    ) -> Iterator[Piece]:
+        """Yield the samples of a span: its imported hours as buckets if they are in memory, the rest raw."""
+        middle, columns = self._imported(keys, span, step_ms, last)
+        for part in (TimeRange(span.start_ms, middle.start_ms), TimeRange(middle.end_ms, span.end_ms)):
+            for block in self._raw(keys, part, closed, meter) if part.length_ms else ():
+                meter.count(len(block), None)
+                yield Piece(part, None, block)
+            if columns is not None:
+                meter.count(int(columns.count.sum()), None)
+                yield Piece(middle, None, columns)
+                columns = None
+
+    def _imported(
+        self, keys: SeriesKeys, span: TimeRange, step_ms: int, last: Last | None
+    ) -> tuple[TimeRange, BucketColumns | None]:
+        """Return a part of the span and its buckets; an empty part at its start if they are not in memory."""
+        # Increases of counters need the sample before each bucket.
+        if last is not None and not last[0].any():
+            for part in dict.fromkeys((span, whole_steps(span, HOUR))):
+                found = self.store.imported_buckets(keys, part, step_ms) if part.length_ms else None
+                if found is not None:
+                    return part, found
+        return TimeRange(span.start_ms, span.start_ms), None
+
+    def _raw(self, keys: SeriesKeys, span: TimeRange, closed: Closed, meter: Meter) -> Iterator[SampleColumns]:
         """Read raw samples. In rolled-up hours they change only with the revision, so those are cached."""
+        rolled, revision = closed
         whole = stretch(keys, span)
         over = span.end_ms <= whole.end_ms and any(
             part.start_ms <= whole.start_ms and whole.end_ms <= part.end_ms for part in rolled

@@ -24,6 +24,8 @@ _log = logging.getLogger("jobmeter.server")
 BACKLOG = 1024
 _ACCEPTED = 64
 """Connections that are accepted in one go, before other work continues."""
+_SHARED_SECONDS = 0.001
+"""Pause after a connection in which other processes that share the socket can accept the next one."""
 _FULL = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
@@ -33,11 +35,21 @@ class HttpServer:
     The event loop has its own thread, so that the main thread can always handle signals.
     """
 
-    def __init__(self, application: Application, bound: socket.socket, connections: Connections, clock: Clock) -> None:
+    def __init__(
+        self,
+        application: Application,
+        bound: socket.socket,
+        connections: Connections,
+        clock: Clock,
+        *,
+        is_shared: bool = False,
+    ) -> None:
+        """``is_shared``: other processes accept connections on the same socket, and each should get some."""
         self._clock = clock
         self._application = application
         self._bound = bound
         self._connections = connections
+        self._is_shared = is_shared
         self._date = b""
         self._context: ssl.SSLContext | None = None
 
@@ -88,7 +100,7 @@ class HttpServer:
             one.cut()
 
     def _accept(self) -> None:
-        for _ in range(_ACCEPTED):
+        for _ in range(1 if self._is_shared else _ACCEPTED):
             try:
                 accepted, _address = self._bound.accept()
             except BlockingIOError:
@@ -99,6 +111,8 @@ class HttpServer:
                     return
                 continue  # the client is already gone
             self._take(accepted)
+            if self._is_shared:
+                self._pause(_SHARED_SECONDS)
 
     def _take(self, accepted: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -125,9 +139,12 @@ class HttpServer:
     def _rest(self, error: OSError) -> None:
         """Pause accepting: the process has no file descriptor left."""
         _log.error("connections cannot be accepted, retrying in a second: %s", error.strerror)
+        self._pause(1.0)
+
+    def _pause(self, seconds: float) -> None:
         loop = asyncio.get_running_loop()
         loop.remove_reader(self._bound)
-        loop.call_later(1.0, self._resume)
+        loop.call_later(seconds, self._resume)
 
     def _resume(self) -> None:
         if self._bound.fileno() >= 0:

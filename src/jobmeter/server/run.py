@@ -34,6 +34,7 @@ def run(
     require()
     clock = SystemClock()
     tls_files(settings)
+    _ = settings.worker_processes  # a wrong value is an error before anything starts
     descriptors = allow_descriptors()
     with ExitStack() as stack:
         stopping = stack.enter_context(Stopping(settings.grace_seconds))

@@ -1,7 +1,6 @@
 """Serve from a locked data folder until the last answer."""
 
 import asyncio
-import gc
 import logging
 import socket
 from collections.abc import Callable
@@ -16,22 +15,23 @@ from jobmeter.access.keys import create_key
 from jobmeter.access.principal import Role
 from jobmeter.model.time import Clock
 from jobmeter.server.address import bind, tls_files, url_of
-from jobmeter.server.app import build
+from jobmeter.server.app import Application, build
 from jobmeter.server.folder import ADMIN_KEY, noted, write_private
 from jobmeter.server.http.limits import MOST_GRPC, MOST_HTTP, MOST_TELNET, RESERVED, share
 from jobmeter.server.listen import HttpServer
+from jobmeter.server.memory import spare_collections
 from jobmeter.server.missing import Recreate
 from jobmeter.server.opening import Opening
 from jobmeter.server.services import Services
 from jobmeter.server.stopping import Stopping
 from jobmeter.server.telnet import TelnetServer
+from jobmeter.server.workers.frames import Setup
+from jobmeter.server.workers.pool import WorkerPool
 from jobmeter.settings import Settings
 
 if TYPE_CHECKING:
     from jobmeter.server.otlp_grpc import GrpcServer
 
-_COLLECTED = (20_000, 20, 20)
-"""Garbage collector thresholds: new objects before a young collection, and collections of the older generations."""
 _log = logging.getLogger("jobmeter.server")
 
 
@@ -64,6 +64,7 @@ def serve(start: Start, announce: Callable[[str], None]) -> None:
         grpc = _grpc(settings, share(descriptors, MOST_GRPC))
         if grpc is not None:
             stack.callback(grpc.stop)
+        pool = _workers(settings, bound, stack, share(descriptors, MOST_HTTP))
         application = build(settings, clock, start.recreate, start.opening)
         stack.callback(application.close)
         services = application.services
@@ -97,9 +98,35 @@ def serve(start: Start, announce: Callable[[str], None]) -> None:
         def finished() -> bool:
             return 0 < start.idle_exit <= services.telemetry.idle_seconds()
 
-        connections = services.telemetry.connections("http", share(descriptors, MOST_HTTP), RESERVED)
-        HttpServer(application.edge, bound, connections, clock).serve(settings, stopping, listening, finished)
+        _serve_http(start, application, pool, listening, finished)
         _log.info("stopping")
+
+
+def _workers(settings: Settings, bound: socket.socket, stack: ExitStack, most: int) -> WorkerPool | None:
+    """Start the worker processes, which end with the stack; None if the server is one process."""
+    count = settings.worker_processes
+    if not count:
+        return None
+    pool = WorkerPool(bound, Setup(settings, most), count)
+    stack.callback(pool.close)
+    return pool
+
+
+def _serve_http(
+    start: Start,
+    application: Application,
+    pool: WorkerPool | None,
+    listening: Callable[[], None],
+    finished: Callable[[], bool],
+) -> None:
+    telemetry, stopping = application.services.telemetry, start.stopping
+    if pool is not None:
+        telemetry.count_workers(pool)
+        pool.serve(application.edge, stopping, listening, finished, partial(telemetry.closed, "http"))
+        return
+    connections = telemetry.connections("http", share(start.descriptors, MOST_HTTP), RESERVED)
+    server = HttpServer(application.edge, start.bound, connections, start.clock)
+    server.serve(start.settings, stopping, listening, finished)
 
 
 def _admin_key(services: Services) -> Path:
@@ -119,16 +146,6 @@ def _signed_in(services: Services, key: Path) -> str:
     """Return the page path that signs in with the administrator's key."""
     holder = msgspec.json.decode(key.read_bytes(), type=_AdminKey)
     return f"/#/open?code={services.sessions.link(holder.access_key_id)[0]}"
-
-
-def spare_collections() -> None:
-    """Exempt existing objects from garbage collection: they live as long as the process.
-
-    The few garbage objects among them stay too: finding them takes longer than a first request should wait.
-    """
-    gc.freeze()
-    gc.set_threshold(*_COLLECTED)
-    gc.enable()
 
 
 def _telnet(services: Services, bound: socket.socket, stack: ExitStack, most: int) -> TelnetServer:

@@ -1,9 +1,10 @@
 """Jobmeter's own metrics in Prometheus text format. No label names a project, a job or a key."""
 
+import resource
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import accumulate
 
@@ -25,6 +26,7 @@ from jobmeter.ingest.receipt import Receipt
 from jobmeter.kernel.library import KERNEL
 from jobmeter.model.time import Clock
 from jobmeter.server.http.limits import Connections
+from jobmeter.server.workers.pool import WorkerPool
 
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
@@ -105,8 +107,42 @@ class _Scraped(Collector):
         return self._collect()
 
 
+class _Processes(Collector):
+    """Resources of this process and its workers, summed."""
+
+    _SUMMED = frozenset(
+        {
+            "process_cpu_seconds_total",
+            "process_resident_memory_bytes",
+            "process_virtual_memory_bytes",
+            "process_open_fds",
+        }
+    )
+
+    workers: Callable[[], Sequence[int]] | None = None
+    """Process numbers of the workers; None if this process has none."""
+
+    def collect(self) -> Iterable[Metric]:
+        families = list(ProcessCollector(registry=None).collect())
+        if self.workers is None:
+            return families
+        children = resource.getrusage(resource.RUSAGE_CHILDREN)  # workers that have ended
+        sums = dict.fromkeys(self._SUMMED, 0.0)
+        sums["process_cpu_seconds_total"] = children.ru_utime + children.ru_stime
+        for pid in self.workers():
+            for family in ProcessCollector(pid=partial(int, pid), registry=None).collect():
+                for one in family.samples:
+                    sums[one.name] = sums.get(one.name, 0.0) + one.value
+        for family in families:
+            family.samples = [
+                one._replace(value=one.value + sums[one.name]) if one.name in self._SUMMED else one
+                for one in family.samples
+            ]
+        return families
+
+
 class Telemetry:
-    """Counts of this process. Thread-safe."""
+    """Counts of the server. Thread-safe."""
 
     grpc_port: int | None = None
     """Port of OTLP over gRPC; None without it."""
@@ -120,7 +156,8 @@ class Telemetry:
         self._in_flight = 0
         self.requests = RequestFigures()
         self._collectors.register(self.requests)
-        ProcessCollector(registry=self._collectors)
+        self._processes = _Processes()
+        self._collectors.register(self._processes)
         self.rolled_until_ms: int | None = None
         counter, gauge = partial(Counter, registry=self._collectors), partial(Gauge, registry=self._collectors)
         self._accepted = counter("jobmeter_ingest_samples_accepted", "Samples accepted.")
@@ -162,9 +199,19 @@ class Telemetry:
 
     def connections(self, port: str, bound: int, reserved: int = 0) -> Connections:
         """Create the connection list of a port; open, closed and refused connections are counted."""
-        made = Connections(port, bound, lambda *labels: self._closed.labels(*labels).inc(), time.monotonic, reserved)
+        made = Connections(port, bound, self.closed, time.monotonic, reserved)
         self._connections.labels(port).set_function(lambda: len(made))
         return made
+
+    def closed(self, port: str, reason: str) -> None:
+        """Count a connection that the server closed or refused."""
+        self._closed.labels(port, reason).inc()
+
+    def count_workers(self, pool: WorkerPool) -> None:
+        """Count the connections and resources of workers too."""
+        self._connections.labels("http").set_function(lambda: pool.connections)
+        self._processes.workers = lambda: pool.pids
+        self.register(pool.metrics)
 
     def register(self, collect: Callable[[], Iterable[Metric]]) -> None:
         """Register metrics that are read at each scrape."""

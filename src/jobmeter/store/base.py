@@ -307,6 +307,13 @@ class SampleStore(Protocol):
         """Return roll-up rows whose bucket start lies in ``span``. Only ``rolled_up_ranges`` are reliable."""
         ...
 
+    def imported_buckets(self, keys: SeriesKeys, span: TimeRange, step_ms: int) -> BucketColumns | None:
+        """Return all samples of a span in buckets of ``step_ms``, without the increases of counters.
+
+        For series whose samples were all imported lately, before their roll-up; None for any other series.
+        """
+        ...
+
     def previous(self, keys: SeriesKeys, before_ms: int, budget: ReadBudget) -> SampleColumns:
         """Return for each series its last sample before that time; series without such a sample are left out."""
         ...

@@ -16,16 +16,16 @@ NOW = 1_795_300_000_000
 
 
 def test_a_node_measures_each_series_once_under_names_of_the_catalogue():
-    fleet = Fleet(nodes=20, gpus=2, metrics=60)
+    fleet = Fleet(nodes=20, gpus=2, metrics=200)
     node = Node(fleet, 13)
     (first,), (second,) = (decode(node.measure(NOW + turn)).batches for turn in range(2))
-    assert len(first.series) == len(set(first.series)) == len(first.value) == 120 == fleet.series
+    assert len(first.series) == len(set(first.series)) == len(first.value) == 400 == fleet.series
     assert {(one.job, one.replica, one.node) for one in first.series} == {("soak-0001", "worker-5", "node-00013")}
     assert {one.device for one in first.series} == {"gpu0", "gpu1"}
     assert set(second.time.tolist()) == {NOW + 1}
     grew = [b > a for a, b in zip(first.value.tolist(), second.value.tolist(), strict=True)]
     kinds = [metric.kind for one in first.series if (metric := find(one.metric)) is not None]
-    assert len(kinds) == 120
+    assert len(kinds) == 400
     assert all(up for up, kind in zip(grew, kinds, strict=True) if kind is Kind.COUNTER)
     assert {one.metric for one in first.series} >= {"gpu.utilization", "gpu.energy", "app.figure.0"}
 

@@ -44,11 +44,12 @@ def test_throttling_begins_when_it_lasts_and_ends_once():
     assert "0.50 s in each second" in events[0].message
 
 
-def test_errors_of_a_device_name_it():
-    device = PLACE.of_device("gpu.ecc.uncorrected", "gpu0")
+@pytest.mark.parametrize("name", ["gpu", "npu"])
+def test_errors_of_a_device_name_it(name):
+    device = PLACE.of_device(f"{name}.ecc.uncorrected", f"{name}0")
     [event] = ticks(device, 0.0, 1.0)
     assert (event.reason, event.subject, event.job, event.source) == (
-        "EccUncorrected", "device gpu0", "", EventSource.NODE,
+        "EccUncorrected", f"device {name}0", "", EventSource.NODE,
     )  # fmt: skip
     assert reasons(ticks(PLACE.of_device("gpu.remapped.rows.failed", "gpu0"), 0.0, 1.0, 1.0, 0.0, 1.0)) == [
         ("RemapFailed", 1),

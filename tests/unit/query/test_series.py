@@ -9,10 +9,11 @@ from jobmeter.access.principal import Scope
 from jobmeter.errors import LimitExceededError, NotFoundError
 from jobmeter.model.batch import SampleBatch
 from jobmeter.model.series import NamePart, Series
-from jobmeter.model.time import DAY, MINUTE, TimeRange
+from jobmeter.model.time import DAY, HOUR, MINUTE, TimeRange
 from jobmeter.query.execute import Executor
 from jobmeter.query.series import BucketsQuestion, LastQuestion, NamesQuestion, SamplesQuestion, SeriesQuestion
 from jobmeter.settings import Limits
+from jobmeter.store.window.store import WindowedStore
 
 ALL = Scope(None)
 LAB, OTHER = Scope(frozenset({"lab"})), Scope(frozenset({"other"}))
@@ -41,6 +42,52 @@ def store():
 
 def run(store, question, scope=ALL, **limits):
     return Executor(store, FakeRegistry(), SetClock(), Limits(**limits)).run(question, scope)
+
+
+def test_lists_of_a_job_are_cached_until_its_revision_changes(store):
+    revision, searches = [1], []
+
+    class Counting(MemoryStore):
+        def revision(self, jobs):
+            return revision[0]
+
+        def find(self, selector):
+            searches.append(selector)
+            return super().find(selector)
+
+    store.__class__ = Counting
+    executor = Executor(store, FakeRegistry(), SetClock(), Limits())
+
+    def listed(jobs, scope=ALL, since=NOW - MINUTE):
+        return set(executor.run(SeriesQuestion(jobs=jobs, since_ms=since), scope).series)
+
+    assert listed((MINE.job_key,)) == listed((MINE.job_key,), since=NOW - MINUTE + 1) == {MINE}
+    assert len(searches) == 1
+    assert listed((FOREIGN.job_key,)) == {FOREIGN}
+    assert listed((FOREIGN.job_key,), LAB) == set(), "a caller with another scope has another list"
+    revision[0] = 2
+    assert listed((MINE.job_key,)) == {MINE}
+    assert len(searches) == 4
+    assert listed(None) == listed(None) == {MINE, SECOND, NODE, FOREIGN}
+    assert len(searches) == 6, "lists of every job are not cached"
+
+
+@pytest.mark.parametrize("length", [MINUTE + 1, 5 * MINUTE, 9 * MINUTE])
+def test_samples_come_from_memory_where_it_has_all(store, length):
+    clock = SetClock()
+    engine = MemoryStore()
+    windowed = WindowedStore(engine, clock, length_ms=HOUR, bound=1 << 24)
+    times = np.arange(NOW - 10 * MINUTE, NOW, 7_000)
+    for series in (SECOND, MINE):
+        windowed.append(SampleBatch([series], np.zeros(len(times), np.uint32), times, np.sin(times)))
+    question = SamplesQuestion(series=(SECOND, MINE), range=TimeRange(NOW - length, NOW))
+    wanted = run(engine, question).columns
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(windowed, "read", None)
+        columns = run(windowed, question).columns
+    assert len(columns) > 10
+    for name in ("index", "time", "value"):
+        assert np.array_equal(getattr(columns, name), getattr(wanted, name))
 
 
 def found(store, scope, **parts):

@@ -1,7 +1,8 @@
 """Receive datagrams on a Unix socket, with the process number of each sender from the kernel.
 
 ``SO_PASSCRED`` (unix(7)) attaches the sender's process number, as this process's namespace numbers it: no sender can
-claim another one. A process outside this namespace has the number 0.
+claim another one. A process outside this namespace has the number 0. Only root with CAP_SYS_ADMIN may send another
+number.
 """
 
 import contextlib
@@ -16,6 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
 
+from jobmeter.collect.budget import MeasuringBudget
+from jobmeter.collect.reports.settings import BURST_SECONDS, SHARE
 from jobmeter.errors import ConflictError
 from jobmeter.wire.program import places
 
@@ -78,8 +81,12 @@ class DatagramSocket:
     Raises OSError if the socket cannot be made, ConflictError if another process receives there.
     """
 
-    def __init__(self, place: str, take: Callable[[int, bytes], None]) -> None:
-        """``place`` is a value of ``JOBMETER_SOCKET``."""
+    def __init__(self, place: str, take: Callable[[int, bytes], None], budget: MeasuringBudget | None = None) -> None:
+        """``place`` is a value of ``JOBMETER_SOCKET``. ``budget`` bounds the CPU time; the default is ``SHARE``.
+
+        While it is overdrawn nothing is read. The kernel's queue fills, and senders count what they cannot send.
+        """
+        self._budget = budget or MeasuringBudget(SHARE, BURST_SECONDS)
         self.place = place
         self._take = take
         self._address = places.address(place)
@@ -129,11 +136,15 @@ class DatagramSocket:
         while True:
             ready = {descriptor for descriptor, _ in poll.poll()}
             stopping = self._reader in ready
+            self._budget.begin()
             for _ in range(_LAST_READS if stopping else 64):
                 if not self._read():
                     break
+            pause = self._budget.end()
             if stopping:
                 return
+            if pause:
+                select.select([self._reader], [], [], pause)
 
     def _read(self) -> bool:
         try:

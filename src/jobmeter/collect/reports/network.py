@@ -2,19 +2,22 @@
 
 import logging
 import socket
+import struct
 import zlib
 from collections import defaultdict
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import BoundedSemaphore, Thread
+from threading import BoundedSemaphore, Event, Lock, Thread
 from typing import Any
 
 import msgspec
 
+from jobmeter.collect.budget import MeasuringBudget
 from jobmeter.collect.clock import SampleClock
 from jobmeter.collect.reports.ports import PortOwners
 from jobmeter.collect.reports.receiver import ProgramReports, ReportSource
 from jobmeter.collect.reports.reporter import ReportedPoint
+from jobmeter.collect.reports.settings import BURST_SECONDS, SHARE
 from jobmeter.collect.reports.statsd import STEP_TAG
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.time import NS_PER_MS
@@ -28,6 +31,10 @@ _LONGEST_DATAGRAM = 65_536
 _REQUEST_SECONDS = 10
 _PATH = "/v1/metrics"
 _BUFFER = 4 * 2**20
+_SO_RXQ_OVFL = 40
+"""Option that attaches the number of dropped datagrams to each message: socket(7)."""
+_COUNT = struct.Struct("=I")
+_ANCILLARY = socket.CMSG_SPACE(_COUNT.size)
 
 _log = logging.getLogger(__name__)
 
@@ -35,17 +42,28 @@ _log = logging.getLogger(__name__)
 class StatsdPort:
     """UDP socket for StatsD. ``port`` 0: the system chooses. Raises OSError if the port is taken."""
 
-    def __init__(self, port: int, owners: PortOwners, take: Callable[[int, bytes], None]) -> None:
+    def __init__(
+        self,
+        port: int,
+        owners: PortOwners,
+        take: Callable[[int, bytes], None],
+        budget: MeasuringBudget | None = None,
+    ) -> None:
+        """``budget`` bounds the CPU time, by default to ``SHARE``. While it is overdrawn the kernel drops datagrams."""
+        self.lost = 0
+        """Datagrams that the kernel dropped because they were not read in time."""
+        self._budget = budget or MeasuringBudget(SHARE, BURST_SECONDS)
         self._owners = owners
         self._take = take
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         try:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
+            self._socket.setsockopt(socket.SOL_SOCKET, _SO_RXQ_OVFL, 1)
             self._socket.bind((LOOPBACK, port))
         except OSError:
             self._socket.close()
             raise
-        self._stopping = False
+        self._stopping = Event()
         self._thread = Thread(target=self._run, name="statsd", daemon=True)
 
     @property
@@ -61,7 +79,7 @@ class StatsdPort:
 
     def stop(self) -> None:
         """Take what has arrived, and close the port."""
-        self._stopping = True
+        self._stopping.set()
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
             own.sendto(b"", self._socket.getsockname())
         if self._thread.ident is not None:
@@ -70,17 +88,23 @@ class StatsdPort:
 
     def _run(self) -> None:
         own = self._socket.getsockname()[1]
-        while True:
+        pause = 0.0
+        while not (pause and self._stopping.wait(pause)):
             try:
-                data, sender = self._socket.recvfrom(_LONGEST_DATAGRAM)
+                data, ancillary, _, sender = self._socket.recvmsg(_LONGEST_DATAGRAM, _ANCILLARY)
             except OSError:
                 return
-            if not data and self._stopping:
+            if not data and self._stopping.is_set():
                 return
+            for level, kind, content in ancillary:
+                if (level, kind) == (socket.SOL_SOCKET, _SO_RXQ_OVFL) and len(content) >= _COUNT.size:
+                    self.lost = _COUNT.unpack_from(content)[0]
+            self._budget.begin()
             try:
                 self._take(self._owners.find("udp", sender, own) or 0, data)
             except Exception:  # noqa: BLE001 - a message must not stop the others
                 _log.exception("a StatsD message cannot be taken")
+            pause = self._budget.end()
 
 
 class _MetricsServer(ThreadingHTTPServer):
@@ -157,7 +181,17 @@ class _MetricsHandler(BaseHTTPRequestHandler):
 class OtlpPort:
     """HTTP server for OpenTelemetry's metrics. ``port`` 0: the system chooses. Raises OSError if the port is taken."""
 
-    def __init__(self, port: int, owners: PortOwners, reports: ProgramReports, clock: SampleClock) -> None:
+    def __init__(
+        self,
+        port: int,
+        owners: PortOwners,
+        reports: ProgramReports,
+        clock: SampleClock,
+        budget: MeasuringBudget | None = None,
+    ) -> None:
+        """``budget`` bounds the CPU time of all requests; the default is ``SHARE``. Others are refused (429)."""
+        self._budget = budget or MeasuringBudget(SHARE, BURST_SECONDS)
+        self._turn = Lock()
         self._owners = owners
         self._reports = reports
         self._clock = clock
@@ -184,6 +218,17 @@ class OtlpPort:
         self._server.server_close()
 
     def _take(self, sender: tuple[str, int], body: bytes, json: bool) -> tuple[int, str]:
+        with self._turn:
+            self._budget.begin()
+            try:
+                if self._budget.left < 0:
+                    self._reports.refused += 1
+                    return 429, "too much is reported here: the agent has used its share of the CPU; report less often"
+                return self._taken(sender, body, json=json)
+            finally:
+                self._budget.end()
+
+    def _taken(self, sender: tuple[str, int], body: bytes, *, json: bool) -> tuple[int, str]:
         process = self._owners.find("tcp", sender, self._server.server_address[1])
         reporter = self._reports.reporter(process) if process else None
         if reporter is None:

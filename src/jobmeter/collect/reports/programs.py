@@ -52,7 +52,12 @@ class ProgramReceiver:
     @property
     def dropped(self) -> dict[str, int]:
         """Messages that were dropped, by reason; reasons without any are absent."""
-        counts = {"report.unattributed": self.reports.unattributed, "report.damaged": self.reports.damaged}
+        counts = {
+            "report.unattributed": self.reports.unattributed,
+            "report.damaged": self.reports.damaged,
+            "report.refused": self.reports.refused,
+            "report.lost": sum(one.lost for one in self._open if isinstance(one, StatsdPort)),
+        }
         return {reason: count for reason, count in counts.items() if count}
 
     def read_line(self, owner: Owner, time_ns: int, line: str) -> None:

@@ -105,6 +105,8 @@ class ProgramReports:
         """Messages of processes that belong to no job that is measured here."""
         self.damaged = 0
         """Messages that could not be read."""
+        self.refused = 0
+        """Messages that were refused because too many arrived."""
         self.is_closed = False
         """True once no report arrives any more, so that a collection returns all values."""
         self._place = place

@@ -2,6 +2,12 @@
 
 from dataclasses import dataclass
 
+SHARE, BURST_SECONDS = 0.1, 1.0
+"""Share of a core that each place may use, and CPU seconds that it may use at once after a pause.
+
+A flood of reports cannot take more: the place stops reading until its share is even.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class ProgramSettings:

@@ -33,6 +33,8 @@ UNREAD_BYTES = 64 * 1024
 """Bytes of a body that may wait for the application before reading from the connection pauses."""
 LINGER_SECONDS = 5.0
 """Time in seconds to read and drop further data from a refused client, so that it can read the refusal."""
+EOF_SECONDS = 0.05
+"""Time in seconds for an answer after the client has sent its last byte. Later it counts as disconnected."""
 PIPELINED = 16
 """Requests that may wait while one is answered. The connection closes after them if a client sends more."""
 _BODY = frozenset({b"content-length", b"transfer-encoding"})
@@ -45,7 +47,7 @@ _BUSY_HEADERS = [
     (b"retry-after", b"1"),
     (b"connection", b"close"),
 ]
-_FAILED_HEADERS = [(b"content-length", b"0"), (b"connection", b"close")]
+FAILED_HEADERS = [(b"content-length", b"0"), (b"connection", b"close")]
 
 
 class _RefusedError(Exception):
@@ -150,6 +152,17 @@ class Connection(asyncio.Protocol):
             if self._head_bytes > HEAD_BYTES:
                 self._refuse(_RefusedError(431))
         self._begin_early()
+
+    def eof_received(self) -> bool:
+        """Leave an answer that is under way a moment: a client may end its own direction after its request."""
+        if self._active is None or self._address["scheme"] == "https":
+            return False
+        self._loop.call_later(EOF_SECONDS, self._close_after_eof)
+        return True
+
+    def _close_after_eof(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
 
     def pause_writing(self) -> None:
         """Pause writing until the client has read more."""
@@ -344,7 +357,7 @@ class Connection(asyncio.Protocol):
             return self._application(cycle.scope, cycle.receive, cycle.send)
         except Exception:  # noqa: BLE001 - a client that waits must get an answer
             _log.exception("a request failed before the application accepted it")
-            return Reply(500, _FAILED_HEADERS, b"", cycle.send)
+            return Reply(500, FAILED_HEADERS, b"", cycle.send)
 
     def _begin_early(self) -> None:
         """Begin to answer a request before its body is complete, because its headers may refuse it.

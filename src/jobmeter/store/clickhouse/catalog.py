@@ -126,10 +126,21 @@ class Catalog:
         with self._lock:
             self._forget_old()
             found = [self._missing_of(batch, keep_days) for batch in batches]
-            for one in found:
-                if one is not None:
-                    self._note(one.ids)
-            return MissingDescriptors(found, self._generation)
+            ids = [one.ids for one in found if one is not None]
+            new = np.concatenate([self._new(some) for some in ids]) if ids else np.empty(0, np.uint64)
+            for some in ids:
+                self._note(some)
+            return MissingDescriptors(found, self._generation, new)
+
+    def _new(self, ids: Uint64s) -> Uint64s:
+        """Return the series that certainly have no samples; see ``lacks_descriptor``."""
+        if not self._is_alone():
+            return ids[:0]
+        if self._all is None and not self._countless:
+            self._read_all()
+        if self._all is None or self._nameless_until_ms:
+            return ids[:0]
+        return ids[self._all.older(ids, np.zeros(len(ids), np.int64))]
 
     def note(self, written: "MissingDescriptors") -> None:
         """Record that these are durable, unless some were deleted since."""
@@ -224,16 +235,20 @@ class Catalog:
             self._clear()
 
     def _clear(self) -> None:
-        self._written.clear()
+        self._written = WrittenDays()
         self._generation += 1
         self._since = self._clock.monotonic()
 
 
 class MissingDescriptors(NamedTuple):
-    """The descriptors that each batch brings, and the number of times that the catalog's cache was emptied before."""
+    """The descriptors that each batch brings, and the number of times that the catalog's cache was emptied before.
+
+    ``new``: ids of the series among them that certainly have no samples.
+    """
 
     descriptors: Sequence[Descriptors | None]
     generation: int
+    new: Uint64s
 
 
 def _last_days(batch: SampleBatch) -> Int64s:

@@ -7,6 +7,7 @@ from typing import Protocol
 from clickhouse_connect.driver.client import Client
 
 from jobmeter.kernel.decimals import Decimals
+from jobmeter.model.batch import Uint64s
 from jobmeter.store.clickhouse.descriptors import blocks
 from jobmeter.store.clickhouse.failures import translated
 from jobmeter.store.clickhouse.native import Column, encode, parts
@@ -46,6 +47,14 @@ class CommitLog(Protocol):
         """
         ...
 
+    def begin(self, ids: Uint64s) -> None:
+        """Note series without any samples, before their first samples are appended."""
+        ...
+
+    def forget(self) -> None:
+        """Forget which series began lately."""
+        ...
+
     def statistics(self) -> dict[str, int]:
         """Return the sizes for ``StoreStatistics.journal``."""
         ...
@@ -75,6 +84,12 @@ class DirectInserts:
 
     def flush(self, before_ms: int | None = None) -> None:
         """Do nothing: every row is already in the engine."""
+
+    def begin(self, ids: Uint64s) -> None:
+        """Do nothing: other processes may write to the same series."""
+
+    def forget(self) -> None:
+        """Do nothing: no series are noted."""
 
     def statistics(self) -> dict[str, int]:
         """Return no sizes: there is no journal."""

@@ -10,7 +10,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from jobmeter.errors import JobmeterError
-from jobmeter.model.batch import SampleBatch, SeriesKeys
+from jobmeter.model.batch import BucketColumns, SampleBatch, SeriesKeys
 from jobmeter.model.retention import Retention
 from jobmeter.model.time import Clock, TimeRange
 from jobmeter.store.base import (
@@ -83,6 +83,7 @@ class ClickHouseStore:
         self._lock = FolderLock(target.path) if target.path is not None else None
         self._sharing: Sharing | None = None
         self._closing = threading.Lock()
+        self._beginning = threading.Lock()
         self._pools: list[Pool] = []
         self.commit_log: CommitLog | None = None
         try:
@@ -164,7 +165,7 @@ class ClickHouseStore:
         self.read = self.reader.read
         lookup = self._lookup
         self.read_buckets, self.previous, self.last_times = lookup.read_buckets, lookup.previous, lookup.last_times
-        self.rolled_up_ranges, self.roll_up = self.rollup_job.rolled_up_ranges, self.rollup_job.roll_up
+        self.rolled_up_ranges = self.rollup_job.rolled_up_ranges
         maintenance = self.maintenance
         self.delete_job, self.erase = maintenance.delete_job, maintenance.erase
         self.backup, self.restore = maintenance.backup, maintenance.restore
@@ -220,9 +221,12 @@ class ClickHouseStore:
             self._append(batches, retention, self.commit_log)
 
     def _append(self, batches: Sequence[SampleBatch], retention: Retention, log: CommitLog) -> None:
-        missing = self.catalog.missing(batches, retention)
-        group = [SampleRuns.of(*one, retention) for one in zip(batches, missing.descriptors, strict=True)]
         intent = self.rollup_state.intent()
+        with self._beginning:  # no other call stores samples of a new series before it is noted
+            missing = self.catalog.missing(batches, retention)
+            if len(missing.new) and any(batch.span[0] < intent for batch in batches):
+                log.begin(missing.new)
+        group = [SampleRuns.of(*one, retention) for one in zip(batches, missing.descriptors, strict=True)]
         hours = _late_hours(group, intent)
         before = self.rollup_state.mark_before(hours)
         log.append(group)
@@ -239,6 +243,17 @@ class ClickHouseStore:
             with suppress(JobmeterError):
                 self.commit_log.flush()
         return self.catalog.live(since_ms, most, place)
+
+    def imported_buckets(self, keys: SeriesKeys, span: TimeRange, step_ms: int) -> BucketColumns | None:
+        """Return all samples of series that were imported lately in buckets; None if they are not in memory."""
+        return self._pending().buckets(keys, span, step_ms)
+
+    def roll_up(self, until_ms: int) -> int:
+        """Compute missing roll-ups up to a time, and marked hours. Return the number of hours."""
+        hours = self.rollup_job.roll_up(until_ms)
+        if self.commit_log is not None and not self.rollup_state.any_marked:
+            self.commit_log.forget()
+        return hours
 
     def revision(self, jobs: Sequence[int]) -> None:
         """Return None: this engine does not count changes, and others may write to the same samples."""

@@ -26,7 +26,9 @@ from pathlib import Path
 from time import monotonic
 
 from jobmeter.errors import JobmeterError, ThrottledError, UnavailableError
+from jobmeter.model.batch import Uint64s
 from jobmeter.model.time import DAY, MAX_TIME_MS
+from jobmeter.store.clickhouse import imported
 from jobmeter.store.clickhouse.failures import unavailable
 from jobmeter.store.clickhouse.pending import Pending
 from jobmeter.store.clickhouse.recovery import SeriesNames, recover
@@ -74,6 +76,8 @@ class Journal:
         self._writing = threading.Lock()  # its holder moves rows both to a segment and to the queue
         self._changed = threading.Condition()  # guards the following fields
         self._waiting: list[JournalBlock] = []
+        self._imported = imported.NOTHING
+        self._forgotten = 0  # how often ``forget`` was called
         self._rows = 0
         self._bytes = 0
         self._fresh = 0  # rows that no flush has started on
@@ -122,7 +126,18 @@ class Journal:
     def pending(self) -> Pending:
         """Return the durable rows that may not be in the engine yet."""
         with self._changed:
-            return Pending(tuple(self._waiting))
+            return Pending(tuple(self._waiting), self._imported)
+
+    def begin(self, ids: Uint64s) -> None:
+        """Note series without any samples, before their first samples are appended."""
+        with self._changed:
+            self._imported = self._imported.begin(ids)
+
+    def forget(self) -> None:
+        """Forget which series began lately: samples were deleted, or questions need this no longer."""
+        with self._changed:
+            self._imported = imported.NOTHING
+            self._forgotten += 1
 
     def flush(self, before_ms: int | None = None) -> None:
         """Return when earlier rows are in the engine.
@@ -208,12 +223,14 @@ class Journal:
         with self._writing, self._changed:
             paths = self.segments.seal()
             sections = list(self._waiting)
+            before, forgotten = self._imported, self._forgotten
             self._fresh = 0
             self._span = (MAX_TIME_MS, 0)
         try:
             self._remove()
             if sections:
                 self._insert([section.rows for section in sections])
+            stored = before.stored(sections)
         except Exception as error:
             self._note_failure(error)
             raise
@@ -222,6 +239,9 @@ class Journal:
         with self._changed:
             # Rows are only ever added behind these.
             del self._waiting[: len(sections)]
+            # Series that began after ``forget`` may be among these rows, too.
+            same = forgotten == self._forgotten
+            self._imported = self._imported.without(before, stored) if same else imported.NOTHING
             self._rows -= sum(len(section.rows) for section in sections)
             self._bytes -= sum(section.rows.bytes for section in sections)
             self._failed = None

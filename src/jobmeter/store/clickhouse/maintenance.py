@@ -57,6 +57,7 @@ class Maintenance:
                         "SETTINGS mutations_sync = 0"
                     )
             self._catalog.forget()
+            self._commit_log.forget()
 
     def erase(self) -> None:
         """Delete everything, and start as on the first start."""
@@ -66,6 +67,7 @@ class Maintenance:
                 with translated("erase its tables"), self.pool.client() as client:
                     client.command(f"TRUNCATE TABLE {self._stored(table)}{on_cluster(self.target)}")
             self._catalog.forget()
+            self._commit_log.forget()
             self._rollup_state.reload()
 
     def statistics(self) -> StoreStatistics:
@@ -125,6 +127,7 @@ class Maintenance:
             for name, names in present.items():
                 self._run("restore", "RESTORE", "FROM", folder / name, names)
             self._catalog.forget()
+            self._commit_log.forget()
             self._rollup_state.write_marks()
             self._rollup_state.reload()
 

@@ -7,8 +7,9 @@ import numpy as np
 
 from jobmeter.kernel import sort_dedupe as kernel
 from jobmeter.kernel.sort_dedupe import SeriesSlices
-from jobmeter.model.batch import SampleColumns, SeriesKeys
+from jobmeter.model.batch import BucketColumns, SampleColumns, SeriesKeys
 from jobmeter.model.time import TimeRange
+from jobmeter.store.clickhouse import imported
 from jobmeter.store.clickhouse.descriptors import Descriptors
 from jobmeter.store.clickhouse.order import last_of_each
 from jobmeter.store.clickhouse.rows import JournalBlock, descriptors_of
@@ -20,12 +21,20 @@ PIECE_ROWS = 65_536
 class Pending:
     """A snapshot of the rows that may not be in the engine, in the order in which they were stored."""
 
-    def __init__(self, sections: Sequence[JournalBlock]) -> None:
+    def __init__(
+        self, sections: Sequence[JournalBlock], imported_series: imported.ImportedSeries = imported.NOTHING
+    ) -> None:
         self._sections = sections
+        self._imported = imported_series
 
     def descriptors(self) -> list[Descriptors]:
         """Return the descriptors of series that the engine may not have yet."""
         return descriptors_of([section.rows for section in self._sections])
+
+    def buckets(self, keys: SeriesKeys, span: TimeRange, step_ms: int) -> BucketColumns | None:
+        """Return all samples of some series in buckets, also those in the engine; see ``ImportedSeries.buckets``."""
+        sections = [section for section in self._sections if section.meets(span)]
+        return self._imported.buckets(sections, keys, span, step_ms)
 
     def samples(self, keys: SeriesKeys, span: TimeRange) -> SampleColumns:
         """Return the samples of some series in a span, sorted by (index, time), each once."""

@@ -135,6 +135,12 @@ class RollupState:
                     if not standing:
                         del self._standing[mark.job, mark.hour]
 
+    @property
+    def any_marked(self) -> bool:
+        """True if this process made marks that still stand."""
+        with self._lock:
+            return bool(self._standing)
+
     def marked(self, jobs: Sequence[int]) -> set[JobHour]:
         """Return the marked hours of some jobs."""
         if not self._is_alone():

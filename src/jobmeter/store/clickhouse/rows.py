@@ -9,7 +9,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from jobmeter.kernel.sort_dedupe import SeriesSlices
+from jobmeter.kernel.sort_dedupe import RunBuckets, SeriesSlices, bucketed
 from jobmeter.model.batch import Float64s, Int64s, SampleBatch, SeriesKeys, Uint64s
 from jobmeter.model.retention import Retention
 from jobmeter.model.time import DAY, HOUR, TimeRange
@@ -135,6 +135,17 @@ class JournalBlock:
         slots = np.repeat(np.arange(len(keys)), hits)
         found = SeriesSlices(slots, count, *gathered(rows.time, rows.value, rows.starts()[chosen], count))
         return found if span.start_ms <= self.start_ms and self.end_ms <= span.end_ms else _within(found, span)
+
+    def bucketed(self, runs: Positions, span: tuple[int, int], step_ms: int) -> RunBuckets | None:
+        """Return the rows of some runs in a span in buckets; None if the times of a run do not ascend."""
+        rows = self.rows
+        return bucketed(rows.starts()[runs], rows.count[runs], rows.time, rows.value, span, step_ms)
+
+    def buckets(self, keys: SeriesKeys, span: TimeRange, step_ms: int) -> RunBuckets | None:
+        """Return the rows of some series in buckets, by position in ``keys``; None as for ``bucketed``."""
+        chosen, hits = self._runs_of(keys)
+        found = self.bucketed(chosen, (span.start_ms, span.end_ms), step_ms)
+        return found and found._replace(owner=np.repeat(np.arange(len(keys)), hits)[found.owner])
 
     def count(self, keys: SeriesKeys) -> int:
         """Count the rows of some series, at any time."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from jobmeter.errors import JobmeterError, UnavailableError
-from jobmeter.model.batch import SeriesKeys
+from jobmeter.model.batch import SeriesKeys, Uint64s
 from jobmeter.store.clickhouse.catalog import Catalog
 from jobmeter.store.clickhouse.commit import DirectInserts, Flusher
 from jobmeter.store.clickhouse.journal import Journal
@@ -72,6 +72,12 @@ class SharedLog:
         """Return when earlier rows are in the node."""
         if self._journal is not None:
             self._journal.flush(before_ms)
+
+    def begin(self, ids: Uint64s) -> None:
+        """Do nothing: other servers may begin to write to the same series."""
+
+    def forget(self) -> None:
+        """Do nothing: no series are noted."""
 
     def statistics(self) -> dict[str, int]:
         """Return the sizes of the journal."""

@@ -31,21 +31,22 @@ def merge(pages: Pages, rows: SeriesRows, own: Int64s, index: Int64s, time: Int6
         index, time, value = index[chosen], time[chosen], value[chosen]
         starts = page_starts(index, time)
 
-    behind = np.full(len(own), NO_PAGE, np.int32)
-    behind[position] = pages.following[written]  # of several pages of a chain the last one wins
-    pages.give_back(written[written != begin[position]])
-    whose = index[starts]
-    head = _heads(whose)
-    tail = np.roll(head, -1)
-    into = np.where(head, begin[whose], NO_PAGE)
-    fresh = into == NO_PAGE
-    into[fresh] = pages.take(int(np.count_nonzero(fresh)))
-    pages.store(into, starts, time, value)
-    pages.following[into] = np.where(tail, behind[whose], np.roll(into, -1))
-    rows.first_page[own[whose[head & fresh]]] = into[head & fresh]
-    newest = tail & (behind[whose] == NO_PAGE)
-    rows.last_page[own[whose[newest]]] = into[newest]
-    rows.last[own] = np.maximum(rows.last[own], latest)
+    with rows.marks.writing(own[fits]):
+        behind = np.full(len(own), NO_PAGE, np.int32)
+        behind[position] = pages.following[written]  # of several pages of a chain the last one wins
+        pages.give_back(written[written != begin[position]])
+        whose = index[starts]
+        head = _heads(whose)
+        tail = np.roll(head, -1)
+        into = np.where(head, begin[whose], NO_PAGE)
+        fresh = into == NO_PAGE
+        into[fresh] = pages.take(int(np.count_nonzero(fresh)))
+        pages.store(into, starts, time, value)
+        pages.following[into] = np.where(tail, behind[whose], np.roll(into, -1))
+        rows.first_page[own[whose[head & fresh]]] = into[head & fresh]
+        newest = tail & (behind[whose] == NO_PAGE)
+        rows.last_page[own[whose[newest]]] = into[newest]
+        rows.last[own] = np.maximum(rows.last[own], latest)
     return own[~fits]
 
 

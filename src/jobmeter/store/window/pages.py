@@ -4,20 +4,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jobmeter.kernel import samples as kernel
+from jobmeter.kernel.marks import GROUP, Marks
+from jobmeter.kernel.series_table import Allocate, SeriesTable
 from jobmeter.kernel.window import PAGE
-from jobmeter.model.batch import Float64s, Int64s, SampleColumns, SeriesKeys, Uint64s
+from jobmeter.model.batch import Bools, Float64s, Int64s, SampleColumns, SeriesKeys, Uint64s
 
 Int32s = NDArray[np.int32]
 
 PAGE_BYTES = PAGE * 12 + 20
 """Bytes of a page with everything that is cached about it."""
 ROW_BYTES = 150
-"""Memory of a series besides its samples: its columns, and its dictionary entry."""
-_FIRST = 1024
+"""Memory of a series besides its samples: its columns, and its slots in the table."""
 _NEVER = -(2**62)
 NO_PAGE = NO_ROW = -1
 FURTHEST = 2**31 - 1
 """Most milliseconds from the base time of a page to its last sample."""
+
+
+def pages_within(bound: int) -> int:
+    """Return the number of pages of a window of ``bound`` bytes."""
+    return max(bound // PAGE_BYTES, 4)
+
+
+def rows_within(bound: int) -> int:
+    """Return the most rows of a window of ``bound`` bytes."""
+    return bound // ROW_BYTES + 1
 
 
 class Pages:
@@ -28,13 +39,13 @@ class Pages:
     takes none. Not safe for several threads.
     """
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, allocate: Allocate = np.zeros) -> None:
         self.size = size
-        self.distance = np.empty(size * PAGE, np.int32)
-        self.value = np.empty(size * PAGE, np.float64)
-        self.base = np.empty(size, np.int64)
-        self.filled = np.empty(size, np.int32)
-        self.following = np.empty(size, np.int32)
+        self.distance: Int32s = allocate(size * PAGE, np.int32)
+        self.value: Float64s = allocate(size * PAGE, np.float64)
+        self.base: Int64s = allocate(size, np.int64)
+        self.filled: Int32s = allocate(size, np.int32)
+        self.following: Int32s = allocate(size, np.int32)
         self.free = np.empty(size, np.int32)
         # Number of returned pages (in ``free``), the first page never used, and the number of all pages.
         self.stock = np.array([0, 0, size], np.int64)
@@ -122,34 +133,41 @@ class Pages:
 
 
 class SeriesRows:
-    """Rows of series. Not safe for several threads.
+    """At most ``most`` rows of series. Not safe for several threads.
 
     Columns, by row: ``job`` uint64, the job key. ``since`` int64 ms: the row has every sample of the series at or after
     that time. ``last`` int64 ms: the time of the newest sample that it has ever had, long ago without one.
-    ``first_page`` and ``last_page`` int32. ``generation`` changes when a series gets or loses its row.
+    ``written`` int64: the number of the last write. ``first_page`` and ``last_page`` int32. ``generation`` changes when
+    a series gets or loses its row. ``marks`` are set around each change of a row, for readers in other processes.
     """
 
-    def __init__(self) -> None:
-        self.generation = 0
-        self._places: dict[int, int] = {}
+    def __init__(self, most: int, allocate: Allocate = np.zeros) -> None:
+        self._generation: memoryview = allocate(1, np.int64).data  # quicker than an array to read a number from
+        self._table = SeriesTable(most, allocate)
         self._free: list[int] = []
         self._end = 0
-        self.series = np.empty(_FIRST, np.uint64)
-        self.job = np.empty(_FIRST, np.uint64)
-        self.since = np.empty(_FIRST, np.int64)
-        self.last = np.empty(_FIRST, np.int64)
-        self.first_page = np.empty(_FIRST, np.int32)
-        self.last_page = np.empty(_FIRST, np.int32)
-        self.written = np.zeros(_FIRST, np.int64)
-        self._there = np.zeros(_FIRST, np.bool_)
+        self.series: Uint64s = allocate(most, np.uint64)
+        self.job: Uint64s = allocate(most, np.uint64)
+        self.since: Int64s = allocate(most, np.int64)
+        self.last: Int64s = allocate(most, np.int64)
+        self.first_page: Int32s = allocate(most, np.int32)
+        self.last_page: Int32s = allocate(most, np.int32)
+        self.written: Int64s = allocate(most, np.int64)
+        self._there: Bools = allocate(most, np.bool_)
+        self.mark: Uint64s = allocate(most // GROUP + 1, np.uint64)
+        self.marks = Marks(self.mark, self.series, self._there)
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._table)
+
+    @property
+    def generation(self) -> int:
+        """Return a number that changes when a series gets or loses its row."""
+        return self._generation[0]
 
     def find(self, keys: SeriesKeys) -> Int64s:
         """Return the row of each series, -1 without one, int64[k]."""
-        places = self._places
-        return np.array([places.get(one, -1) for one in keys.series.tolist()], np.int64)
+        return self._table.find(keys.series)
 
     def all(self) -> Int64s:
         """Return every row in use."""
@@ -171,48 +189,43 @@ class SeriesRows:
         del self._free[len(self._free) - len(again) :]
         fresh = range(self._end, self._end + count - len(again))
         self._end += len(fresh)
-        while self._end > len(self.job):
-            self._grow()
-        numbers = [*again, *fresh]
-        self._places.update(zip(series.tolist(), numbers, strict=True))
-        rows = np.array(numbers, np.int64)
-        self.series[rows], self.job[rows] = series, job
-        self.since[rows], self.last[rows] = since_ms, _NEVER
-        self.first_page[rows] = self.last_page[rows] = NO_PAGE
-        self._there[rows] = True
-        self.generation += count
+        rows = np.array([*again, *fresh], np.int64)
+        with self.marks.writing(rows):
+            self.series[rows], self.job[rows] = series, job
+            self.since[rows], self.last[rows] = since_ms, _NEVER
+            self.first_page[rows] = self.last_page[rows] = NO_PAGE
+            self._there[rows] = True
+        self._table.put(series, rows)
+        self._generation[0] += count
         return rows
 
     def remove(self, rows: Int64s) -> None:
         """Remove these series; the caller returns their pages."""
-        for series in self.series[rows].tolist():
-            del self._places[series]
+        self._table.remove(self.series[rows])
         self._free += rows.tolist()
-        self._there[rows] = False
-        self.generation += len(rows)
-
-    def _grow(self) -> None:
-        for name in ("series", "job", "since", "last", "first_page", "last_page", "written", "_there"):
-            column = getattr(self, name)
-            setattr(self, name, np.concatenate([column, np.zeros_like(column)]))
+        with self.marks.writing(rows):
+            self._there[rows] = False
+        self._generation[0] += len(rows)
 
 
 class PageWriter:
-    """Appends to pages. It is bound to the current arrays of ``rows``: when they grow, make a new one."""
+    """Appends to pages."""
 
     def __init__(self, pages: Pages, rows: SeriesRows) -> None:
-        self.first_page = rows.first_page
         self._stock = pages.stock
         self._at = kernel.places_of(
             [
                 *(pages.distance, pages.value, pages.base, pages.following, pages.filled, pages.free),
-                *(rows.first_page, rows.last_page, rows.last, rows.since),
+                *(rows.first_page, rows.last_page, rows.last, rows.since, rows.written, rows.mark),
             ]
-        )  # the arrays keep their addresses while this object is used
+        )  # the arrays never move
 
-    def append(self, row_numbers: Int64s, columns: SampleColumns, keep_from: int) -> SampleColumns:
-        """Append samples to their rows (``row_numbers`` by index, -1 for none). Return the others."""
+    def append(self, row_numbers: Int64s, columns: SampleColumns, keep_from: int, write: int) -> SampleColumns:
+        """Append samples to their rows (``row_numbers`` by index, -1 for none). Return the others.
+
+        ``write`` becomes the number of the last write of every row that has a sample.
+        """
         left = kernel.append(
-            self._at, self._stock, row_numbers, (columns.index, columns.time, columns.value), keep_from
+            self._at, self._stock, row_numbers, (columns.index, columns.time, columns.value), keep_from, write
         )
         return columns.where(left)

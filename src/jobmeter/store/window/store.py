@@ -2,7 +2,7 @@
 
 import itertools
 import threading
-from collections.abc import Collection, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -27,8 +27,6 @@ from jobmeter.store.meter import BudgetMeter
 from jobmeter.store.window.window import Window
 
 _DEFAULT = Retention()
-_MOST_REVISIONS = 100_000
-"""Most jobs with a revision of their own."""
 _SERIES_BYTES = 600
 """Memory of a series in a list, about."""
 _TOGETHER = 1_024
@@ -59,7 +57,8 @@ class WindowedStore:
         self.logs, self.spans, self.outbox = engine.logs, engine.spans, engine.outbox
         self.lacks_descriptor, self.live, self.names = engine.lacks_descriptor, engine.live, engine.names
         self.read_buckets, self.last_times = engine.read_buckets, engine.last_times
-        self.damaged, self.backup, self.close = engine.damaged, engine.backup, engine.close
+        self.imported_buckets = engine.imported_buckets
+        self.damaged, self.backup = engine.damaged, engine.backup
         self._clock = clock
         self.window = Window(length_ms, bound)
         self.sharing = engine.sharing
@@ -69,10 +68,7 @@ class WindowedStore:
         self._swept_ms = 0
         self._immutable_ms = self._rolled_until()
         self._adopts_after = clock.monotonic()
-        self._numbers = itertools.count(1)
-        self._common_revision = 0
         self._unfilled: SeriesPage | None = SeriesPage(_NO_SERIES, NEWEST)
-        self._revisions: dict[int, int] = {}
         if engine.sharing is not None:
             engine.sharing.watch(self._use_alone)
 
@@ -97,11 +93,15 @@ class WindowedStore:
                 return
             self._is_alone = alone
             self.window.clear()
-            self._common_revision = next(self._numbers)
-            self._revisions.clear()
+            self.window.revisions.raise_all()
             self._unfilled = SeriesPage(_NO_SERIES, NEWEST) if alone else None
             if alone:
                 self._immutable_ms = max(self._immutable_ms, self._rolled_until())
+
+    def close(self) -> None:
+        """Close the engine. Other processes see that the window has ended."""
+        self.window.close()
+        self._engine.close()
 
     def append(self, batch: SampleBatch, retention: Retention = _DEFAULT) -> None:
         """Store samples and their series. On return they are durable."""
@@ -118,7 +118,7 @@ class WindowedStore:
             # Sweep stale series first: a series that returns after a day is new here, and its descriptors too.
             self._sweep()
             changed = late | self._take_in(batches)
-            self._raise_revision(changed)
+            self.window.revisions.raise_some(changed)
             try:
                 self._engine.append_all(batches, retention)
             except BaseException:
@@ -130,7 +130,7 @@ class WindowedStore:
                 if self._immutable_ms != immutable_ms:
                     changed |= _late_jobs(batches, self._immutable_ms)
                 # Again: a reader may meanwhile have found some of it, and not the rest.
-                self._raise_revision(changed)
+                self.window.revisions.raise_some(changed)
             now_ms = self._clock.now_ms()
             self.window.write_all(batches, now_ms)
 
@@ -243,11 +243,7 @@ class WindowedStore:
 
         It changes after every roll-up, after samples of hours that may be rolled up, and after new series of a job.
         """
-        if not self._is_alone:
-            return None
-        # The jobs first: if all revisions restart meanwhile, the common number has already changed.
-        own = [self._revisions.get(job, 0) for job in jobs]
-        return self._common_revision, *own
+        return self.window.revisions.of(jobs) if self._is_alone else None
 
     def roll_up(self, until_ms: int) -> int:
         """Compute missing roll-ups up to a time, and marked hours. Return the number of hours."""
@@ -259,7 +255,7 @@ class WindowedStore:
             hours = self._engine.roll_up(until_ms)
         finally:
             if hours:
-                self._common_revision = next(self._numbers)
+                self.window.revisions.raise_all()
         return hours
 
     def delete_job(self, job: int) -> None:
@@ -268,7 +264,7 @@ class WindowedStore:
             try:
                 self._engine.delete_job(job)
             finally:
-                self._raise_revision({job})
+                self.window.revisions.raise_some({job})
                 self.window.drop_job(job)
 
     def statistics(self) -> StoreStatistics:
@@ -280,7 +276,7 @@ class WindowedStore:
     def restore(self, directory: Path) -> None:
         """Restore a backup into an empty store."""
         self._engine.restore(directory)
-        self._common_revision = next(self._numbers)
+        self.window.revisions.raise_all()
 
     def _take_in(self, batches: Sequence[SampleBatch]) -> set[int]:
         """Add series that are not in the window, with their samples in the engine. Return their jobs.
@@ -330,14 +326,6 @@ class WindowedStore:
                 # A single series with too many samples stays outside: queries about it go to the engine.
                 half = len(some) // 2
                 parts += [some.where(slice(half)), some.where(slice(half, None))] if half else []
-
-    def _raise_revision(self, jobs: Collection[int]) -> None:
-        """Invalidate the data that was read about these jobs' series and roll-ups."""
-        if len(self._revisions) + len(jobs) > _MOST_REVISIONS:
-            self._common_revision = next(self._numbers)
-            self._revisions.clear()
-        for job in jobs:
-            self._revisions[job] = next(self._numbers)
 
     def _sweep(self) -> None:
         now = self._clock.now_ms()

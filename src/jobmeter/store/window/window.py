@@ -1,68 +1,74 @@
 """The newest samples of many series, found by their keys, bounded in time and in bytes."""
 
 import threading
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from jobmeter.kernel import window as kernel
 from jobmeter.kernel.window import PAGE
-from jobmeter.model.batch import (
-    Bools,
-    BucketColumns,
-    Float64s,
-    Int64s,
-    References,
-    SampleBatch,
-    SampleColumns,
-    SeriesKeys,
-)
-from jobmeter.model.time import DAY, MINUTE, TimeRange
+from jobmeter.model.batch import Float64s, Int64s, SampleBatch, SampleColumns, SeriesKeys
+from jobmeter.model.time import DAY, MINUTE
+from jobmeter.store.window.arena import Arena, HeaderField
 from jobmeter.store.window.merge import in_order, merge
-from jobmeter.store.window.pages import NO_PAGE, NO_ROW, PAGE_BYTES, ROW_BYTES, Pages, PageWriter, SeriesRows
-from jobmeter.store.window.read import PageReader
+from jobmeter.store.window.pages import (
+    NO_PAGE,
+    NO_ROW,
+    PAGE_BYTES,
+    ROW_BYTES,
+    Pages,
+    PageWriter,
+    SeriesRows,
+    pages_within,
+    rows_within,
+)
+from jobmeter.store.window.read import FoundRows, WindowReads
+from jobmeter.store.window.revisions import Revisions
+
+T = TypeVar("T")
 
 _SHORTEST_MS = MINUTE
 _NEARLY_FULL, _FULL = 0.85, 0.95
 """Shares of the memory bound above which the window shrinks: the next batch needs room before its size is known."""
-MOST_SAMPLES = 1_000_000
-"""Samples that are put in buckets while writers wait, some milliseconds; more samples are copied in parts."""
+_INCOMPLETE_MS = 2**62
+"""Time since which a row is complete while its first samples are missing."""
 _SWEPT = 65_536
 """Rows that are swept at a time, which bounds the wait of other threads."""
 _MERGED = 1_024
 """Rows that late samples are merged into at a time: some MiB of arrays."""
 
 
-class _Found(NamedTuple):
-    """The rows of a list of keys, valid for one ``generation`` of the rows."""
-
-    generation: int
-    rows: Int64s
-    whole: bool
-    place: int
-    """Address of ``rows``, for the kernel."""
-
-
-class Window:
+class Window(WindowReads):
     """The newest ``length_ms`` of every recently written series, in at most ``bound`` bytes.
 
     If the bytes do not suffice, the window shrinks for all series, and ``length_ms`` with it. If even a minute of all
     series is too much, the least recently written series are dropped. Safe for several threads: a thread holds the lock
-    only while samples are copied.
+    only while samples are copied. Other processes read it without the lock, by ``descriptor``: ``SharedWindow``.
     """
 
     def __init__(self, length_ms: int, bound: int) -> None:
         self.length_ms = length_ms
         self._configured_ms = length_ms
         self._bound = bound
-        self._pages = Pages(max(bound // PAGE_BYTES, 4))
-        self._rows = SeriesRows()
-        self._reads = PageReader(self._pages, self._rows)
+        self._arena = Arena.create(bound)
+        self.revisions = Revisions(self._arena.take)
+        super().__init__(Pages(pages_within(bound), self._arena.take), SeriesRows(rows_within(bound), self._arena.take))
         self._appends = PageWriter(self._pages, self._rows)
         self._lock = threading.Lock()
         self._writes = 0
+
+    @property
+    def descriptor(self) -> int | None:
+        """Return the descriptor of the window's memory, for ``SharedWindow.open`` in another process.
+
+        None where the system has no memory with a descriptor.
+        """
+        return self._arena.descriptor
+
+    def close(self) -> None:
+        """Tell other processes that nothing is written to the window any more."""
+        self._arena.header[HeaderField.CLOSED] = 1
 
     @property
     def bytes(self) -> int:
@@ -85,7 +91,7 @@ class Window:
     def missing(self, keys: SeriesKeys) -> NDArray[np.bool_]:
         """Return bool[k]: the series that are not here."""
         with self._lock:
-            return self._find(keys) < 0
+            return self._look_up(keys).rows < 0
 
     def adopt(self, keys: SeriesKeys, columns: SampleColumns, since_ms: int, now_ms: int | None = None) -> None:
         """Add series that are not here, with every sample that they have at or after ``since_ms``.
@@ -101,12 +107,13 @@ class Window:
                 self._shrink(now_ms, int(needed[-1]))
             new = new[self.bytes + needed <= self._bound]
             rows = np.full(len(keys), NO_ROW)
-            rows[new] = self._rows.add_all(keys.job[new], keys.series[new], since_ms)
-            self._writes += 1
-            self._rows.written[rows[new]] = self._writes
+            added = rows[new] = self._rows.add_all(keys.job[new], keys.series[new], _INCOMPLETE_MS)
             of = rows[columns.index]
             there = of != NO_ROW
             self._write(of[there], columns.time[there], columns.value[there])
+            self._writes += 1
+            with self._rows.marks.writing(added):
+                self._rows.since[added], self._rows.written[added] = since_ms, self._writes
 
     def write_all(self, batches: Sequence[SampleBatch], now_ms: int) -> None:
         """Add samples, in any order, to the series that are here. Of two samples at one time the later row wins.
@@ -114,100 +121,32 @@ class Window:
         Samples before the window are dropped; their series are then complete from the window's start on.
         """
         with self._lock:
-            founds = [self._find(batch.keys) for batch in batches]
             if len(batches) == 1 or not all(batch.single for batch in batches):
-                for batch, found in zip(batches, founds, strict=True):
+                for batch in batches:
+                    # Looked up one by one: a batch may cost the series of the next one their rows.
+                    found = self._look_up(batch.keys).rows
                     self._append(found, SampleColumns(batch.index, batch.time, batch.value), now_ms)
                 return
-            rows = np.concatenate(founds)
+            rows = np.concatenate([self._look_up(batch.keys).rows for batch in batches])
             time, value = (np.concatenate(one) for one in zip(*((b.time, b.value) for b in batches), strict=True))
             self._append(rows, SampleColumns(np.arange(len(rows), dtype=np.uint32), time, value), now_ms)
 
     def _append(self, rows_found: Int64s, columns: SampleColumns, now_ms: int) -> None:
         keep_from = now_ms - self.length_ms
         self._writes += 1
-        self._rows.written[rows_found[rows_found >= 0]] = self._writes
-        if self._appends.first_page is not self._rows.first_page:
-            self._appends = PageWriter(self._pages, self._rows)  # the rows grew, and moved
-        rest = self._appends.append(rows_found, columns, keep_from)
+        rest = self._appends.append(rows_found, columns, keep_from, self._writes)
         if len(rest):
             self._write_any(rows_found, rest, keep_from)
+            # Another number: a reader may have found the number before these samples.
+            self._writes += 1
+            late = rows_found[rest.index]
+            with self._rows.marks.writing(late):
+                self._rows.written[late] = self._writes
         self._shrink(now_ms)
 
-    def read(
-        self,
-        keys: SeriesKeys,
-        span: TimeRange,
-        *,
-        first: int = 0,
-        first_ms: int | None = None,
-        most: int = MOST_SAMPLES,
-    ) -> SampleColumns | None:
-        """Return the first samples of those series in a span, series after series, at most ``most``.
-
-        They begin with the series at position ``first``, and in that series at ``first_ms``. The index is a position in
-        ``keys``. None if any series from there on may have samples that are not here.
-        """
+    def _consistent(self, keys: SeriesKeys, answer: Callable[[FoundRows], T | None]) -> T | None:
         with self._lock:
-            begin_ms = span.start_ms if first_ms is None else first_ms
-            found = self._look_up(keys)
-            rows = found.rows[first:]
-            if not len(rows):
-                return SampleColumns.empty()
-            since = self._rows.since
-            if not found.whole or int(since[rows[0]]) > begin_ms:
-                return None
-            if len(rows) > 1 and int(since[rows[1:]].max()) > span.start_ms:
-                return None
-            columns = self._reader().samples(rows, span, begin_ms, most)
-        return SampleColumns(columns.index + np.uint32(first), columns.time, columns.value) if first else columns
-
-    def buckets(
-        self,
-        keys: SeriesKeys,
-        span: TimeRange,
-        step_ms: int,
-        counters: Bools,
-        references: References,
-        most: int | None = None,
-    ) -> BucketColumns | None:
-        """Return the samples in buckets; see ``Memory.buckets``. ``most`` is ``MOST_SAMPLES`` by default."""
-        with self._lock:
-            rows = self._inside(keys, span.start_ms)
-            if rows is None:
-                return None
-            moved = references.copy()
-            found = self._reader().buckets(rows, span, step_ms, counters, moved, MOST_SAMPLES if most is None else most)
-        if found is not None:
-            references.become(moved)
-        return found
-
-    def lines(
-        self, keys: SeriesKeys, grid: kernel.WindowGrid, span: TimeRange, step_ms: int, most: int
-    ) -> kernel.LineColumns | None:
-        """Return the means of gauges in buckets, joined by line; see ``Memory.lines``."""
-        if span.start_ms == span.end_ms:
-            return None
-        with self._lock:
-            place = self._look_up(keys).place
-            return kernel.lines(self._reader().at, place, grid, (span.start_ms, span.end_ms), step_ms, most)
-
-    def write_revision(self, keys: SeriesKeys) -> int | None:
-        """Return the number of the last write to these series, at any time; None if any of them is not here."""
-        with self._lock:
-            found = self._look_up(keys)
-            return int(self._rows.written[found.rows].max()) if found.whole and len(found.rows) else None
-
-    def previous(self, keys: SeriesKeys, before_ms: int) -> SampleColumns | None:
-        """Return each series' last sample before a time; None if any of them may not be here."""
-        with self._lock:
-            rows = self._inside(keys, before_ms)
-            if rows is None:
-                return None
-            time, value = self._reader().previous(rows, before_ms)
-            if not np.all(time >= self._rows.since[rows]):
-                return None
-        return SampleColumns(np.arange(len(rows), dtype=np.uint32), time, value)
+            return answer(self._look_up(keys))
 
     def drop(self, keys: SeriesKeys) -> None:
         """Drop these series."""
@@ -242,35 +181,6 @@ class Window:
             if self.bytes < self._bound // 2:
                 self.length_ms = min(self._configured_ms, self.length_ms * 2)
 
-    def _inside(self, keys: SeriesKeys, start_ms: int) -> Int64s | None:
-        """Return the rows of those series if each has every sample since then; else None."""
-        found = self._look_up(keys)
-        rows, whole = found.rows, found.whole
-        if len(rows) and (not whole or int(self._rows.since[rows].max()) > start_ms):
-            return None
-        return rows
-
-    def _reader(self) -> PageReader:
-        if self._reads.first_page is not self._rows.first_page:
-            self._reads = PageReader(self._pages, self._rows)  # the rows grew, and moved
-        return self._reads
-
-    def _find(self, keys: SeriesKeys) -> Int64s:
-        """Return the rows of those series, -1 for none."""
-        return self._look_up(keys).rows
-
-    def _look_up(self, keys: SeriesKeys) -> _Found:
-        """Return the rows of those series, -1 for none, and True if there is one of each.
-
-        Entries live as long as their keys, which decoders and queries use again.
-        """
-        found: _Found | None = keys.derived.get(self)
-        if found is None or found.generation != self._rows.generation:
-            rows = self._rows.find(keys)
-            whole = not len(rows) or int(rows.min()) >= 0
-            found = keys.derived[self] = _Found(self._rows.generation, rows, whole, rows.ctypes.data)
-        return found
-
     def _write_any(self, rows_found: Int64s, columns: SampleColumns, keep_from: int) -> None:
         """Write samples of any age and order; ``rows_found``: the rows of their series, -1 for none."""
         index, time, value, since = columns.index, columns.time, columns.value, self._rows.since
@@ -279,7 +189,8 @@ class Window:
             old = np.zeros(len(rows_found), np.bool_)
             old[index[~recent]] = True
             stale = rows_found[old & (rows_found >= 0)]
-            since[stale] = np.maximum(since[stale], keep_from)
+            with self._rows.marks.writing(stale):
+                since[stale] = np.maximum(since[stale], keep_from)
             index, time, value = index[recent], time[recent], value[recent]
         rows = rows_found[index]
         keep = (rows >= 0) & (time >= since[rows])
@@ -306,9 +217,10 @@ class Window:
             newest = pages.newest(page)
             old = newest < keep_from_ms
             rows, page = rows[old], page[old]
-            rows_found.since[rows] = np.maximum(rows_found.since[rows], newest[old] + 1)
-            rows_found.first_page[rows] = pages.following[page]
-            rows_found.last_page[rows[pages.following[page] < 0]] = NO_PAGE
+            with rows_found.marks.writing(rows):
+                rows_found.since[rows] = np.maximum(rows_found.since[rows], newest[old] + 1)
+                rows_found.first_page[rows] = pages.following[page]
+                rows_found.last_page[rows[pages.following[page] < 0]] = NO_PAGE
             pages.give_back(page)
 
     def _remove(self, rows: Int64s) -> None:

@@ -2,6 +2,7 @@
 
 import gzip
 import http.client
+import itertools
 import os
 import socket
 import sys
@@ -11,6 +12,7 @@ from tests.otlp import add, as_json, metric, request
 from tests.unit.collect.reports.test_receiver import PID, make, values
 from tests.waiting import wait_until
 
+from jobmeter.collect.budget import MeasuringBudget
 from jobmeter.collect.clock import SampleClock
 from jobmeter.collect.reports.network import MOST_BODY, OtlpPort, StatsdPort
 from jobmeter.collect.reports.ports import PortOwners
@@ -79,6 +81,37 @@ def test_a_sender_of_no_job_is_refused():
     connection.close()
     port.stop()
     assert reports.unattributed == 1
+
+
+def test_requests_beyond_the_share_of_the_cpu_are_refused(reports):
+    spent = itertools.count()
+    budget = MeasuringBudget(0.1, 0.5, lambda: 0.0, lambda: float(next(spent)))
+    port = OtlpPort(0, PortOwners(lambda: [PID]), reports, SampleClock(SystemClock()), budget)
+    port.start()
+    connection = http.client.HTTPConnection(port.environment["OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"].split("/")[2])
+    connection.request("POST", "/v1/metrics", b"{}", {"Content-Type": JSON})
+    reply = connection.getresponse()
+    assert (reply.status, b"report less often" in reply.read()) == (429, True)
+    connection.close()
+    port.stop()
+    assert reports.refused == 1
+
+
+def test_datagrams_that_the_kernel_drops_are_counted(reports):
+    spent = itertools.count()
+    budget = MeasuringBudget(1.0, 0.0, cpu=lambda: next(spent) * 1e-3)
+    port = StatsdPort(0, PortOwners(lambda: [PID]), reports.receive, budget)
+    port.start()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        there = port.environment["STATSD_HOST"], int(port.environment["STATSD_PORT"])
+
+        def is_lost():
+            for _ in range(1_000):
+                sender.sendto(b"x" * 1_000, there)
+            return port.lost
+
+        wait_until(is_lost)
+    port.stop()
 
 
 def test_datagrams_are_attributed_by_the_port_of_their_sender(reports):

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.waiting import wait_until
 
 from jobmeter.collect.base import NodeIdentity, Owner
+from jobmeter.collect.budget import MeasuringBudget
 from jobmeter.collect.clock import SampleClock, elapsed_ns
 from jobmeter.collect.discover.member import Member, MembershipSource
 from jobmeter.collect.reports import datagrams, receiver, statsd
@@ -326,6 +327,36 @@ def test_every_peak_has_a_source():
 @pytest.fixture
 def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("p")
+
+
+def test_a_flood_takes_no_more_than_the_share_of_the_cpu(folder):
+    """Each message takes a second here, by a clock that stands still: the receiver stops after its burst."""
+    spent = [0.0]
+
+    def take(_pid, _data):
+        spent[0] += 1.0
+
+    path = str(folder / "s")
+    receiving = DatagramSocket(path, take, MeasuringBudget(0.01, 1.0, lambda: 0.0, lambda: spent[0]))
+    receiving.start()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+        sender.connect(path)
+        sender.setblocking(False)
+
+        def is_full():
+            try:
+                while True:
+                    sender.send(b"x")
+            except BlockingIOError:
+                return spent[0] > 1.0
+
+        wait_until(is_full)
+        for _ in range(10):
+            assert is_full()
+        taken = spent[0]
+        assert taken <= 128  # batches of 64
+    receiving.stop()
+    assert spent[0] > taken, "what has arrived is taken at the end"
 
 
 def test_the_kernel_says_who_sends_and_nobody_can_say_otherwise(folder):

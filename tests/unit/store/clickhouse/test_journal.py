@@ -39,6 +39,7 @@ class Engine:
         self.stored = {}
         self.inserts = []
         self.fails = None
+        self.on_insert = lambda: None
 
     def __call__(self, group):
         rows = in_table(sort_dedupe(group))
@@ -48,6 +49,7 @@ class Engine:
             raise self.fails
         self.inserts.append(len(rows))
         self.stored.update({(series, time): value for _, series, time, value, _ in rows})
+        self.on_insert()
 
 
 class Names:

@@ -237,5 +237,3 @@ def test_many_stored_series_make_the_table_grow():
     assert len(written) == 60_000
     assert not len(written.older(ids, np.full(60_000, 9)))
     assert len(written.older(ids, np.full(60_000, 10))) == 60_000
-    written.clear()
-    assert len(written.older(ids[:10], np.zeros(10, np.int64))) == 10

@@ -40,7 +40,7 @@ def content(pages, rows, row):
 @given(WRITES, st.sampled_from([400, 9]))
 @example([[(0, 0, 1, 64)], [(0, 1, 5, 1)], [(0, -1, 1, 1)], [(0, 30, 1, 1)]], 400)
 def test_every_series_has_what_was_written_last_or_is_given_up_as_a_whole(writes, size):
-    pages, rows = Pages(size), SeriesRows()
+    pages, rows = Pages(size), SeriesRows(SERIES)
     numbers = np.arange(SERIES, dtype=np.uint64)
     every = rows.add_all(numbers, numbers, 0)
     expected = [dict[int, float]() for _ in every]

@@ -1,0 +1,97 @@
+"""A number for each series, for thousands of series at once (``series_table.c``)."""
+
+import ctypes
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jobmeter.kernel.bind import PLACE, SIZE, bind
+from jobmeter.kernel.library import pointer
+
+Int64s = NDArray[np.int64]
+Uint64s = NDArray[np.uint64]
+Allocate = Callable[[int, Any], NDArray[Any]]
+"""Returns an array of zeros: how many, and of which type."""
+
+_FIRST = 1_024
+_SPARSE = 2
+"""Slots for each series, at least."""
+_FEW = 4_000
+"""Most series that a short call looks up."""
+_FIND = bind("jobmeter_series_find", [PLACE, PLACE, SIZE, PLACE])
+_FIND_FEW = bind("jobmeter_series_find", [PLACE, PLACE, SIZE, PLACE], short=True)
+_PUT = bind("jobmeter_series_put", [PLACE, PLACE, PLACE, SIZE], SIZE)
+_REMOVE = bind("jobmeter_series_remove", [PLACE, PLACE, SIZE], SIZE)
+_MOVE = bind("jobmeter_series_move", [PLACE, PLACE])
+
+
+class _Slots(ctypes.Structure):
+    """``struct Slots`` of the library."""
+
+    _fields_ = (
+        ("series", ctypes.c_void_p),
+        ("number", ctypes.c_void_p),
+        ("key", ctypes.c_uint64),
+        ("count", ctypes.c_int64),
+    )
+
+
+class SeriesTable:
+    """Numbers from 0 to 2**31 - 2 by series. One thread writes, and none reads meanwhile.
+
+    Arrays of ``allocate`` have room for ``most`` series and never move. Another process that has the same arrays may
+    read while this one writes: it may miss a series, or find the number of another one. Without ``most`` the arrays
+    grow.
+    """
+
+    def __init__(self, most: int = 0, allocate: Allocate = np.zeros) -> None:
+        slots = _slots_for(most)
+        self._state: Uint64s = allocate(2, np.uint64)
+        self._series: Uint64s = allocate(2 * slots, np.uint64)
+        self._number: NDArray[np.int32] = allocate(2 * slots, np.int32)
+        if not self._state[0]:  # else another process has begun the table
+            self._state[:] = _FIRST, int.from_bytes(os.urandom(8))
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def find(self, series: Uint64s) -> Int64s:
+        """Return the number of each series, int64[k]; -1 for an unknown series."""
+        numbers = np.empty(len(series), np.int64)
+        find = _FIND_FEW if len(series) <= _FEW else _FIND
+        find(ctypes.byref(self._slots()), pointer(np.ascontiguousarray(series)), len(series), pointer(numbers))
+        return numbers
+
+    def put(self, series: Uint64s, numbers: Int64s) -> None:
+        """Store the numbers of series; the last number of a series stays."""
+        while _SPARSE * (self._count + len(series)) > int(self._state[0]):
+            self._grow()
+        series, numbers = np.ascontiguousarray(series), np.ascontiguousarray(numbers, np.int64)
+        self._count += int(_PUT(ctypes.byref(self._slots()), pointer(series), pointer(numbers), len(series)))
+
+    def remove(self, series: Uint64s) -> None:
+        """Remove the series that are here."""
+        series = np.ascontiguousarray(series)
+        self._count -= int(_REMOVE(ctypes.byref(self._slots()), pointer(series), len(series)))
+
+    def _slots(self) -> _Slots:
+        count, key = self._state.tolist()
+        return _Slots(self._series.ctypes.data, self._number.ctypes.data, key, count)
+
+    def _grow(self) -> None:
+        """Double the slots. The larger table lies behind the old one, which readers may still have."""
+        old, before = self._slots(), (self._series, self._number)
+        if 4 * old.count > len(self._series):
+            self._series, self._number = np.zeros(4 * old.count, np.uint64), np.zeros(4 * old.count, np.int32)
+        larger = _Slots(self._series.ctypes.data, self._number.ctypes.data, old.key, 2 * old.count)
+        _MOVE(ctypes.byref(old), ctypes.byref(larger))
+        self._state[0] = larger.count
+        del before  # until here the library reads these arrays
+
+
+def _slots_for(series: int) -> int:
+    return max(_FIRST, 1 << (_SPARSE * series - 1).bit_length())

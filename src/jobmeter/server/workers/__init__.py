@@ -1,0 +1,1 @@
+"""Worker processes: they speak HTTP, and the storage process answers (docs/decisions/0050-processes.md)."""

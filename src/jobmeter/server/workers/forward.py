@@ -1,0 +1,143 @@
+"""Calls of a worker: forwarded to the storage process as they arrive, and answered as it says."""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable
+from itertools import count
+
+from jobmeter.server.exchange import AsgiScope, Receive, Send
+from jobmeter.server.workers.frames import (
+    PIECE_BYTES,
+    PUSHED_BYTES,
+    AnswerStart,
+    BodyPart,
+    Channel,
+    ClientGone,
+    End,
+    Head,
+    Part,
+    Taken,
+    Want,
+)
+
+Answering = Want | AnswerStart | Part | End
+
+
+class _ForwardedCall:
+    """Call that waits for messages of the storage process."""
+
+    __slots__ = ("_messages", "_waiter", "reading")
+
+    def __init__(self) -> None:
+        self._messages: deque[Answering] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self.reading: asyncio.Task[None] | None = None
+        """Task that reads the next part of the body, or waits for the disconnect."""
+
+    def take(self, message: Answering) -> None:
+        self._messages.append(message)
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    async def next(self) -> Answering:
+        while not self._messages:
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        return self._messages.popleft()
+
+
+class Forwarder:
+    """ASGI application that has every call answered by the storage process."""
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+        self._numbers = count()
+        self._calls: dict[int, _ForwardedCall] = {}
+
+    def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> Awaitable[None]:
+        """Answer a request."""
+        return self._forward(scope, receive, send)
+
+    def take(self, message: Answering) -> None:
+        """Take a message of the storage process. A message for a call that has ended is dropped."""
+        call = self._calls.get(message.call)
+        if call is not None:
+            call.take(message)
+
+    async def _forward(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        await self.channel.drain()
+        number, call = next(self._numbers), _ForwardedCall()
+        self._calls[number] = call
+        is_pushed = _is_pushed(scope)
+        self.channel.send(_head(number, scope, is_pushed=is_pushed))
+        is_over = False
+        try:
+            if is_pushed:
+                self._read(number, call, receive)
+            while not is_over:
+                message = await call.next()
+                if isinstance(message, Want | AnswerStart) and message.authenticated:
+                    scope["extensions"]["jobmeter.call"]["authenticated"]()
+                if isinstance(message, Want):
+                    self._read(number, call, receive)
+                elif isinstance(message, End):
+                    is_over = True
+                else:
+                    is_over = await self._send(number, message, send)
+        finally:
+            del self._calls[number]
+            if not is_over:
+                self.channel.send(ClientGone(number))
+            if call.reading is not None:
+                call.reading.cancel()
+
+    async def _send(self, number: int, message: AnswerStart | Part, send: Send) -> bool:
+        """Send a part of the answer. True if the call is over."""
+        is_over = False
+        if isinstance(message, AnswerStart):
+            await send({"type": "http.response.start", "status": message.status, "headers": message.headers})
+            is_over = message.is_over
+        await send({"type": "http.response.body", "body": message.body, "more_body": message.more})
+        if not is_over:
+            self.channel.send(Taken(number, len(message.body)))
+        return is_over
+
+    def _read(self, number: int, call: _ForwardedCall, receive: Receive) -> None:
+        call.reading = asyncio.get_running_loop().create_task(self._read_part(number, call, receive))
+
+    async def _read_part(self, number: int, call: _ForwardedCall, receive: Receive) -> None:
+        message = await receive()
+        if message["type"] != "http.request":
+            self.channel.send(ClientGone(number))
+            call.take(End(number))
+            return
+        body, more = message.get("body", b""), message.get("more_body", False)
+        for at in range(0, max(len(body), 1), PIECE_BYTES):
+            is_cut = at + PIECE_BYTES < len(body)
+            await self.channel.drain()
+            self.channel.send(BodyPart(number, body[at : at + PIECE_BYTES], more or is_cut, is_cut))
+
+
+def _is_pushed(scope: AsgiScope) -> bool:
+    """True if a small body follows its headers without waiting for leave (``Expect``)."""
+    size = b""
+    for name, value in scope["headers"]:
+        if name == b"content-length" and not size:
+            size = value
+        elif name == b"expect":
+            return False
+    return size.isdigit() and 0 < int(size) <= PUSHED_BYTES
+
+
+def _head(number: int, scope: AsgiScope, *, is_pushed: bool) -> Head:
+    return Head(
+        number,
+        scope["method"],
+        scope["raw_path"],
+        scope["query_string"],
+        scope["headers"],
+        scope["scheme"],
+        scope["client"],
+        is_pushed,
+    )

@@ -1,0 +1,214 @@
+"""Messages between a worker and the storage process: msgpack, each after its length in four bytes.
+
+A number identifies a call on its connection, so calls run beside each other.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from jobmeter.settings import Settings
+
+PIECE_BYTES = 256 * 1024
+"""Most bytes of a body in one message."""
+WINDOW_BYTES = 4 * PIECE_BYTES
+"""Most bytes of one answer that are sent before the client's connection took earlier ones."""
+PUSHED_BYTES = 64 * 1024
+"""Largest announced body that a worker sends without a request for it."""
+_MOST_BYTES = 4 * PIECE_BYTES
+"""Limit on a message, beyond which it is unreadable: headers are bounded, bodies are cut into pieces."""
+_UNSENT_BYTES = 4 * 2**20
+"""Unsent bytes of a connection beyond which its writers wait."""
+LENGTH_BYTES = 4
+
+Headers = list[tuple[bytes, bytes]]
+
+
+class Setup(msgspec.Struct, tag=0, array_like=True, frozen=True):
+    """First message to a worker. ``bound`` limits its HTTP connections."""
+
+    settings: Settings
+    bound: int
+
+
+class Want(msgspec.Struct, tag=1, array_like=True, frozen=True):
+    """Request for the next part of a call's body, or for its client's disconnect."""
+
+    call: int
+    authenticated: bool
+
+
+class AnswerStart(msgspec.Struct, tag=2, array_like=True, frozen=True):
+    """Begin of an answer, with the first part of its body. ``is_over``: no ``End`` follows."""
+
+    call: int
+    status: int
+    headers: Headers
+    body: bytes
+    more: bool
+    authenticated: bool
+    is_over: bool = False
+
+
+class Part(msgspec.Struct, tag=3, array_like=True, frozen=True):
+    """Further part of an answer."""
+
+    call: int
+    body: bytes
+    more: bool
+
+
+class End(msgspec.Struct, tag=4, array_like=True, frozen=True):
+    """End of a call. The worker cuts the client off if its answer is incomplete."""
+
+    call: int
+
+
+class Stop(msgspec.Struct, tag=5, array_like=True, frozen=True):
+    """Request to accept nothing more, and to end after the last answer."""
+
+
+class Ready(msgspec.Struct, tag=0, array_like=True, frozen=True):
+    """A worker accepts connections."""
+
+
+class Head(msgspec.Struct, tag=1, array_like=True, frozen=True):
+    """Begin of a call. ``is_pushed``: the first part of its body follows without a request."""
+
+    call: int
+    method: str
+    path: bytes
+    query: bytes
+    headers: Headers
+    scheme: str
+    client: tuple[str, int] | None
+    is_pushed: bool
+
+
+class BodyPart(msgspec.Struct, tag=2, array_like=True, frozen=True):
+    """Part of a call's body; ``more`` follow. ``is_cut``: the next one follows without a request."""
+
+    call: int
+    body: bytes
+    more: bool
+    is_cut: bool
+
+
+class ClientGone(msgspec.Struct, tag=3, array_like=True, frozen=True):
+    """The client of a call has disconnected."""
+
+    call: int
+
+
+class Taken(msgspec.Struct, tag=4, array_like=True, frozen=True):
+    """Size of a part of an answer that the client's connection took."""
+
+    call: int
+    size: int
+
+
+class Figures(msgspec.Struct, tag=5, array_like=True, frozen=True):
+    """Number of open HTTP connections of a worker."""
+
+    connections: int
+
+
+class Closed(msgspec.Struct, tag=6, array_like=True, frozen=True):
+    """A worker closed or refused a connection, for a reason of ``Connections``."""
+
+    reason: str
+
+
+ToWorker = Setup | Want | AnswerStart | Part | End | Stop
+ToStorage = Ready | Head | BodyPart | ClientGone | Taken | Figures | Closed
+
+
+def _plain(value: object) -> str:
+    return str(value)
+
+
+def _path(kind: type, value: Any) -> Any:  # noqa: ANN401 - msgspec's
+    return Path(value) if issubclass(kind, Path) else value
+
+
+_ENCODER = msgspec.msgpack.Encoder(enc_hook=_plain)
+READ_BY_WORKER = msgspec.msgpack.Decoder(ToWorker, dec_hook=_path)
+READ_BY_STORAGE = msgspec.msgpack.Decoder(ToStorage, dec_hook=_path)
+
+
+class Channel(asyncio.Protocol):
+    """Connection between a worker and the storage process. Belongs to an event loop.
+
+    ``received`` gets each message in order, ``lost`` is called once at the end. An unreadable message ends it.
+    """
+
+    def __init__(
+        self, decoder: msgspec.msgpack.Decoder[Any], received: Callable[[Any], None], lost: Callable[[], None]
+    ) -> None:
+        self._decoder = decoder
+        self._received = received
+        self._lost = lost
+        self._data = bytearray()
+        self._transport: asyncio.Transport | None = None
+        self._drained = asyncio.Event()
+        self._drained.set()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Bound what waits to be sent."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(_UNSENT_BYTES)
+
+    def data_received(self, data: bytes) -> None:
+        """Take the messages that are complete."""
+        buffer = self._data
+        buffer += data
+        at, size = 0, len(buffer)
+        try:
+            with memoryview(buffer) as view:
+                while size - at >= LENGTH_BYTES:
+                    length = int.from_bytes(view[at : at + LENGTH_BYTES], "little")
+                    if size - at - LENGTH_BYTES < min(length, _MOST_BYTES):
+                        break
+                    at += LENGTH_BYTES + length
+                    self._received(self._decoder.decode(view[at - length : at]))
+        except msgspec.DecodeError:
+            self.cut()
+            raise
+        del buffer[:at]
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's
+        """Release the writers that wait."""
+        self._transport = None
+        self._drained.set()
+        self._lost()
+
+    def pause_writing(self) -> None:
+        """Have writers wait."""
+        self._drained.clear()
+
+    def resume_writing(self) -> None:
+        """Release the writers that wait."""
+        self._drained.set()
+
+    def send(self, message: ToWorker | ToStorage) -> None:
+        """Send a message; does nothing when the other process is gone."""
+        if self._transport is not None:
+            data = bytearray(LENGTH_BYTES)
+            _ENCODER.encode_into(message, data, LENGTH_BYTES)
+            data[:LENGTH_BYTES] = (len(data) - LENGTH_BYTES).to_bytes(LENGTH_BYTES, "little")
+            self._transport.write(data)
+
+    async def drain(self) -> None:
+        """Wait until the other process has read enough."""
+        if not self._drained.is_set():
+            await self._drained.wait()
+
+    def cut(self) -> None:
+        """Close at once."""
+        if self._transport is not None:
+            with suppress(OSError):
+                self._transport.abort()

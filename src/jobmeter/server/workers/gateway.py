@@ -1,0 +1,197 @@
+"""Calls of a worker in the storage process: each is given to the ASGI application, as a connection does."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+from jobmeter.server.exchange import AsgiScope, Message, Reply
+from jobmeter.server.http.connection import FAILED_HEADERS, Application
+from jobmeter.server.workers.frames import (
+    PIECE_BYTES,
+    READ_BY_STORAGE,
+    WINDOW_BYTES,
+    AnswerStart,
+    BodyPart,
+    Channel,
+    ClientGone,
+    Closed,
+    End,
+    Figures,
+    Head,
+    Headers,
+    Part,
+    Taken,
+    ToStorage,
+    Want,
+)
+
+_log = logging.getLogger("jobmeter.server")
+_DISCONNECT: Message = {"type": "http.disconnect"}
+
+
+class _ReceivedCall:
+    """Call of a worker. Its application uses ``receive`` and ``send``."""
+
+    def __init__(self, head: Head, channel: Channel) -> None:
+        self._channel = channel
+        self._is_gone = False
+        self._head = head
+        self._chunks: deque[BodyPart] = deque()
+        self._wants = head.is_pushed
+        """True while the next part of the body is on its way."""
+        self._waiter: asyncio.Future[None] | None = None
+        self._start: tuple[int, Headers] | None = None
+        self._untaken = 0
+        """Bytes of the answer that the client's connection did not take yet."""
+        self._is_authenticated = False
+
+    def scope(self) -> AsgiScope:
+        """Build the ASGI scope of the request."""
+        head = self._head
+        return {
+            "method": head.method,
+            "raw_path": head.path,
+            "query_string": head.query,
+            "headers": head.headers,
+            "scheme": head.scheme,
+            "client": head.client,
+            "extensions": {"jobmeter.call": {"authenticated": self._authenticated}},
+        }
+
+    def _authenticated(self) -> None:
+        self._is_authenticated = True
+
+    def take(self, message: BodyPart | Taken | ClientGone) -> None:
+        """Take a message of the worker."""
+        if isinstance(message, BodyPart):
+            self._chunks.append(message)
+            self._wants = message.is_cut
+        elif isinstance(message, Taken):
+            self._untaken -= message.size
+        else:
+            self._is_gone = True
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    async def _wait(self) -> None:
+        if self._waiter is None or self._waiter.done():
+            self._waiter = asyncio.get_running_loop().create_future()
+        await asyncio.shield(self._waiter)
+
+    async def receive(self) -> Message:
+        """Return the next ASGI message: parts of the body, then the disconnect."""
+        while not self._chunks:
+            if self._is_gone:
+                return _DISCONNECT
+            if not self._wants:
+                self._wants = True
+                self._channel.send(Want(self._head.call, self._is_authenticated))
+            await self._wait()
+        part = self._chunks.popleft()
+        return {"type": "http.request", "body": part.body, "more_body": part.more}
+
+    async def send(self, message: Message) -> None:
+        """Send an ASGI message: the headers, then the body."""
+        if message["type"] == "http.response.start":
+            self._start = message["status"], message["headers"]
+            return
+        body, more = message.get("body", b""), message.get("more_body", False)
+        for at in range(0, max(len(body), 1), PIECE_BYTES):
+            piece = body[at : at + PIECE_BYTES]
+            await self._send(piece, more=more or at + PIECE_BYTES < len(body))
+
+    async def _send(self, piece: bytes, *, more: bool) -> None:
+        number = self._head.call
+        if self._start is None:
+            self._channel.send(Part(number, piece, more))
+        else:
+            status, headers = self._start
+            self._start = None
+            self._channel.send(AnswerStart(number, status, headers, piece, more, self._is_authenticated))
+        self._untaken += len(piece)
+        while more and self._untaken > WINDOW_BYTES and not self._is_gone:
+            await self._wait()
+        await self._channel.drain()
+
+    def answer(self, reply: Reply) -> None:
+        """Send a complete answer, which ends the call."""
+        number, status, flag = self._head.call, reply.status, self._is_authenticated
+        start = AnswerStart(number, status, reply.headers, reply.body, more=False, authenticated=flag, is_over=True)
+        self._channel.send(start)
+
+
+class WorkerGateway:
+    """Storage process's end of the connection with one worker."""
+
+    def __init__(
+        self,
+        application: Application,
+        ready: Callable[[], None],
+        closed: Callable[[str], None],
+        lost: Callable[[], None],
+    ) -> None:
+        """``ready`` is called once the worker accepts connections, ``lost`` once at the end.
+
+        ``closed`` gets the reason of each connection that the worker closed or refused.
+        """
+        self.channel = Channel(READ_BY_STORAGE, self._take, self._lost)
+        self.ready = asyncio.Event()
+        """Set once the worker accepts connections."""
+        self.connections = 0
+        """HTTP connections that the worker had open a second ago or later."""
+        self._application = application
+        self._on_ready = ready
+        self._closed = closed
+        self._on_loss = lost
+        self._calls: dict[int, _ReceivedCall] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def _take(self, message: ToStorage) -> None:
+        if isinstance(message, Head):
+            self._begin(message)
+        elif isinstance(message, BodyPart | Taken | ClientGone):
+            call = self._calls.get(message.call)
+            if call is not None:  # else the call has ended
+                call.take(message)
+        elif isinstance(message, Figures):
+            self.connections = message.connections
+        elif isinstance(message, Closed):
+            self._closed(message.reason)
+        else:
+            self.ready.set()
+            self._on_ready()
+
+    def _begin(self, head: Head) -> None:
+        call = _ReceivedCall(head, self.channel)
+        try:
+            work = self._application(call.scope(), call.receive, call.send)
+        except Exception:  # noqa: BLE001 - a client that waits must get an answer
+            _log.exception("a request failed before the application accepted it")
+            work = Reply(500, FAILED_HEADERS, b"", call.send)
+        if isinstance(work, Reply) and len(work.body) <= PIECE_BYTES:
+            call.answer(work)
+            return
+        self._calls[head.call] = call
+        task = asyncio.ensure_future(_ended(work))
+        self._tasks.add(task)
+        task.add_done_callback(lambda task: self._over(head.call, task))
+
+    def _over(self, number: int, task: asyncio.Task[None]) -> None:
+        del self._calls[number]
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            _log.error("an answer failed", exc_info=error)
+        self.channel.send(End(number))
+
+    def _lost(self) -> None:
+        self.connections = 0
+        for number, call in self._calls.items():
+            call.take(ClientGone(number))
+        self._on_loss()
+
+
+async def _ended(work: Awaitable[None]) -> None:
+    await work

@@ -1,0 +1,97 @@
+"""A worker process: accepts connections and has the storage process answer."""
+
+import asyncio
+import logging
+import os
+import socket
+import sys
+import time
+
+from jobmeter.model.time import SystemClock
+from jobmeter.server import LOG_FORMAT
+from jobmeter.server.http.limits import RESERVED, Connections, allow_descriptors
+from jobmeter.server.listen import HttpServer
+from jobmeter.server.memory import spare_collections
+from jobmeter.server.stopping import Stopping
+from jobmeter.server.workers.forward import Forwarder
+from jobmeter.server.workers.frames import (
+    LENGTH_BYTES,
+    READ_BY_WORKER,
+    Channel,
+    Closed,
+    Figures,
+    Ready,
+    Setup,
+    Stop,
+    ToWorker,
+)
+
+
+class HttpWorker:
+    """Worker process until its end. It ends with the storage process."""
+
+    def __init__(self, connection: socket.socket, bound: socket.socket) -> None:
+        self._connection = connection
+        self._bound = bound
+        self._setup = _read_setup(connection)
+        self._channel = Channel(READ_BY_WORKER, self._take, _leave)
+        self._forwarder = Forwarder(self._channel)
+        self._connections = Connections("http", self._setup.bound, self._closed, time.monotonic, RESERVED)
+        self._stopping = Stopping(self._setup.settings.grace_seconds)
+        self._attaching: asyncio.Task[object] | None = None
+
+    def run(self) -> None:
+        """Serve until the storage process says to stop."""
+        with self._stopping:
+            server = HttpServer(self._forwarder, self._bound, self._connections, SystemClock(), is_shared=True)
+            server.serve(self._setup.settings, self._stopping, self._listening, self._finished)
+
+    def _listening(self) -> None:
+        self._attaching = asyncio.get_running_loop().create_task(self._attach())
+        spare_collections()
+
+    async def _attach(self) -> None:
+        await asyncio.get_running_loop().create_connection(lambda: self._channel, sock=self._connection)
+        self._channel.send(Ready())
+
+    def _finished(self) -> bool:
+        self._channel.send(Figures(len(self._connections)))
+        return False
+
+    def _closed(self, _: str, reason: str) -> None:
+        self._channel.send(Closed(reason))
+
+    def _take(self, message: ToWorker) -> None:
+        if isinstance(message, Stop):
+            self._stopping.begin()
+        elif not isinstance(message, Setup):
+            self._forwarder.take(message)
+
+
+def _read_setup(connection: socket.socket) -> Setup:
+    length = int.from_bytes(connection.recv(LENGTH_BYTES, socket.MSG_WAITALL), "little")
+    if not length:
+        _leave()  # the server did not start
+    setup = READ_BY_WORKER.decode(connection.recv(length, socket.MSG_WAITALL))
+    if not isinstance(setup, Setup):
+        raise TypeError(f"the storage process begins with {type(setup).__name__}")
+    return setup
+
+
+def _leave() -> None:
+    # Nobody answers any more, and nothing is left to write.
+    os._exit(1)
+
+
+def main() -> None:
+    """Run the worker whose descriptors (connection, listening socket) and log level are the arguments."""
+    connection, bound, level = map(int, sys.argv[1:])
+    logging.basicConfig(level=logging.WARNING, format=LOG_FORMAT)
+    logging.getLogger("jobmeter").setLevel(level)
+    logging.captureWarnings(capture=True)
+    allow_descriptors()
+    HttpWorker(socket.socket(fileno=connection), socket.socket(fileno=bound)).run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,199 @@
+"""Worker processes of a server: started, replaced when they die, and ended."""
+
+import asyncio
+import logging
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import uvloop
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from jobmeter.errors import UnavailableError
+from jobmeter.server.http.connection import Application
+from jobmeter.server.stopping import Stopping
+from jobmeter.server.workers.frames import Setup, Stop
+from jobmeter.server.workers.gateway import WorkerGateway
+
+_log = logging.getLogger("jobmeter.server")
+
+_START_SECONDS = 60.0
+"""Longest time in seconds until the workers of a starting server accept connections."""
+_STEADY_SECONDS = 60.0
+"""Life of a worker in seconds after which its end counts as its first one again."""
+_FIRST_DELAY, _LONGEST_DELAY = 0.1, 10.0
+"""Seconds until a dead worker is replaced; each further end of a short life doubles them."""
+
+
+_Connected = Callable[[Callable[[], None]], WorkerGateway]
+
+
+class WorkerProcess:
+    """Process with one end of a socket pair. It inherits the other end, and the listening socket."""
+
+    def __init__(self, bound: socket.socket) -> None:
+        self.started = time.monotonic()
+        self.socket, theirs = socket.socketpair()
+        level = logging.getLogger("jobmeter").getEffectiveLevel()
+        inherited = (theirs.fileno(), bound.fileno())
+        try:
+            # -P: a file of the working directory must not stand in for a module.
+            command = [sys.executable, "-P", "-m", "jobmeter.server.workers.main", *map(str, (*inherited, level))]
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=inherited)
+        except BaseException:
+            self.socket.close()
+            raise
+        finally:
+            theirs.close()
+
+    def end(self) -> None:
+        """Kill the process unless it has ended. Workers hold nothing that was acknowledged."""
+        self.socket.close()
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(1.0)  # without its connection it ends by itself
+        self.process.kill()
+        self.process.wait()
+
+
+class WorkerPool:
+    """Worker processes that accept connections on one socket, and whose calls an ASGI application answers."""
+
+    def __init__(self, bound: socket.socket, setup: Setup, count: int) -> None:
+        """Start ``count`` workers; they wait for ``serve``."""
+        self._bound = bound
+        self._setup = setup
+        self._restarts = 0
+        self._gateways: set[WorkerGateway] = set()
+        self._stop = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._workers: set[WorkerProcess] = set()
+        try:
+            for _ in range(count):
+                self._workers.add(WorkerProcess(bound))
+        except BaseException:
+            self.close()
+            raise
+
+    def serve(
+        self,
+        application: Application,
+        stopping: Stopping,
+        listening: Callable[[], None],
+        finished: Callable[[], bool],
+        closed: Callable[[str], None],
+    ) -> None:
+        """Serve as ``HttpServer.serve`` does. Raises UnavailableError when no worker starts.
+
+        ``closed`` gets the reason of each HTTP connection that a worker closed or refused.
+        """
+
+        def connected(lost: Callable[[], None]) -> WorkerGateway:
+            return WorkerGateway(application, self._changed.set, closed, lost)
+
+        with ThreadPoolExecutor(1, "jobmeter-workers") as aside:
+            aside.submit(lambda: uvloop.run(self._serve(connected, stopping, listening, finished))).result()
+
+    def close(self) -> None:
+        """Kill the workers that are left."""
+        for worker in tuple(self._workers):
+            worker.end()
+        self._workers.clear()
+
+    @property
+    def connections(self) -> int:
+        """Open HTTP connections of all workers, a second ago."""
+        return sum(gateway.connections for gateway in tuple(self._gateways))
+
+    @property
+    def pids(self) -> list[int]:
+        """Process numbers of the workers."""
+        return [worker.process.pid for worker in tuple(self._workers)]
+
+    def metrics(self) -> Iterator[Metric]:
+        """Return metrics about the workers."""
+        running = sum(gateway.ready.is_set() for gateway in tuple(self._gateways))
+        yield GaugeMetricFamily("jobmeter_workers", "Worker processes that accept connections.", running)
+        yield CounterMetricFamily("jobmeter_worker_restarts", "Worker processes that died.", self._restarts)
+
+    async def _serve(
+        self,
+        connected: _Connected,
+        stopping: Stopping,
+        listening: Callable[[], None],
+        finished: Callable[[], bool],
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        lives = [loop.create_task(self._maintain(connected, worker)) for worker in tuple(self._workers)]
+        await self._started(len(lives))
+        listening()
+        stopping.then(lambda: loop.call_soon_threadsafe(self._stop.set))
+        while not self._stop.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stop.wait(), 1.0)
+            if finished():
+                stopping.begin()
+        self._bound.close()
+        for gateway in self._gateways:
+            gateway.channel.send(Stop())
+        await asyncio.wait(lives, timeout=stopping.seconds_left())
+        for gateway in self._gateways:
+            gateway.channel.cut()
+        await asyncio.wait(lives)
+
+    async def _started(self, count: int) -> None:
+        """Wait until all workers accept connections, or one at least once the time is over."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_START_SECONDS):
+                while sum(gateway.ready.is_set() for gateway in self._gateways) < count:
+                    self._changed.clear()
+                    await self._changed.wait()
+        if not any(gateway.ready.is_set() for gateway in self._gateways):
+            raise UnavailableError(f"no worker process accepts connections after {_START_SECONDS:g} seconds")
+
+    async def _maintain(self, connected: _Connected, worker: WorkerProcess) -> None:
+        """Serve the calls of a worker, and of those that replace it."""
+        delay = _FIRST_DELAY
+        while True:
+            await self._live(connected, worker)
+            if self._stop.is_set():
+                return
+            self._restarts += 1
+            if time.monotonic() - worker.started >= _STEADY_SECONDS:
+                delay = _FIRST_DELAY
+            _log.error(
+                "worker process %d ended with status %s; another one starts in %g seconds",
+                worker.process.pid,
+                worker.process.returncode,
+                delay,
+            )
+            replacement = None
+            while replacement is None:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._stop.wait(), delay)
+                if self._stop.is_set():
+                    return
+                delay = min(2 * delay, _LONGEST_DELAY)
+                try:
+                    replacement = WorkerProcess(self._bound)
+                except OSError as error:
+                    _log.error("a worker process cannot start, retrying in %g seconds: %s", delay, error)
+            worker = replacement
+            self._workers.add(worker)
+
+    async def _live(self, connected: _Connected, worker: WorkerProcess) -> None:
+        """Serve the calls of a worker until its end."""
+        loop, lost = asyncio.get_running_loop(), asyncio.Event()
+        gateway = connected(lost.set)
+        await loop.create_connection(lambda: gateway.channel, sock=worker.socket)
+        self._gateways.add(gateway)
+        gateway.channel.send(self._setup)
+        if self._stop.is_set():
+            gateway.channel.send(Stop())
+        await lost.wait()
+        self._gateways.discard(gateway)
+        await loop.run_in_executor(None, worker.end)
+        self._workers.discard(worker)

@@ -1,0 +1,151 @@
+"""Statistics of imported samples by hour, for questions that come before the roll-up.
+
+The journal computes them when it inserts the samples of a series that has no others in the engine. So the first
+question after an import need not read the samples again.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from jobmeter.kernel.sort_dedupe import RunBuckets
+from jobmeter.model.batch import Bools, BucketColumns, SeriesKeys, Uint64s
+from jobmeter.model.time import HOUR, MAX_TIME_MS, TimeRange
+from jobmeter.store.clickhouse.order import Positions
+from jobmeter.store.clickhouse.rows import JournalBlock
+
+_MOST_HOURS = 1 << 18
+"""Most hours of series that are stored, 20 MiB."""
+_MOST_SERIES = 1 << 16
+_ALWAYS = 0, MAX_TIME_MS + 1
+_NO_HOURS = RunBuckets(np.empty(0, np.uint64), *(np.empty(0, np.int64),) * 4, *(np.empty(0),) * 5)
+
+
+class ImportedSeries(msgspec.Struct, frozen=True, eq=False):
+    """Series that began lately, and the hours of all their samples that the engine has.
+
+    ``ids`` uint64[k], sorted. ``hours``: sorted by series and time; ``owner`` has the series ids. A series without
+    hours has no samples in the engine.
+    """
+
+    ids: Uint64s
+    hours: RunBuckets
+
+    def begin(self, ids: Uint64s) -> "ImportedSeries":
+        """Add series that have no samples yet. Past the bound all series are forgotten."""
+        ids = np.union1d(self.ids, ids)
+        return NOTHING if len(ids) > _MOST_SERIES else ImportedSeries(ids, self.hours)
+
+    def has(self, ids: Uint64s) -> Bools:
+        """Return bool[k]: the series among ``ids`` whose hours are complete."""
+        return np.isin(ids, self.ids)
+
+    def stored(self, sections: Sequence[JournalBlock]) -> "ImportedSeries":
+        """Add the samples that the engine has got. Forget series whose samples of an hour may have been replaced."""
+        if not len(self.ids):
+            return self
+        parts, lost = [self.hours], np.empty(0, np.uint64)
+        for section in sections:
+            ours = np.flatnonzero(self.has(section.rows.series))
+            found = section.bucketed(ours, _ALWAYS, HOUR)
+            if found is None:
+                lost = np.append(lost, section.rows.series[ours])
+            else:
+                parts.append(found._replace(owner=section.rows.series[ours][found.owner]))
+        joined = _joined(parts)
+        if len(joined.time) > _MOST_HOURS:
+            return NOTHING
+        hours, clashing = _merged(joined, HOUR)
+        lost = np.append(lost, joined.owner[clashing])
+        return ImportedSeries(np.setdiff1d(self.ids, lost), _where(hours, ~np.isin(hours.owner, lost)))
+
+    def without(self, other: "ImportedSeries", left: "ImportedSeries") -> "ImportedSeries":
+        """Return these series with the hours of ``left``, less those series that ``left`` lacks of ``other``."""
+        return ImportedSeries(np.setdiff1d(self.ids, np.setdiff1d(other.ids, left.ids)), left.hours)
+
+    def buckets(
+        self, sections: Sequence[JournalBlock], keys: SeriesKeys, span: TimeRange, step_ms: int
+    ) -> BucketColumns | None:
+        """Return the samples of some series in buckets, without the increases of counters.
+
+        ``sections`` have the samples that the engine may lack. None unless all other samples of the series are in whole
+        hours here, and their buckets have whole hours.
+        """
+        if not self.has(keys.series).all():
+            return None
+        order = np.argsort(keys.series)
+        place = np.searchsorted(keys.series, self.hours.owner, sorter=order)
+        here = place < len(keys)
+        here[here] = keys.series[order[place[here]]] == self.hours.owner[here]
+        here &= (self.hours.last_time >= span.start_ms) & (self.hours.first_time < span.end_ms)
+        hours = _where(self.hours._replace(owner=place), here)
+        cut = (hours.first_time < span.start_ms) | (hours.last_time >= span.end_ms)
+        if cut.any() or (len(hours.time) and step_ms % HOUR):
+            return None
+        parts = [hours._replace(owner=order[hours.owner])]
+        for section in sections:
+            part = section.buckets(keys, span, step_ms)
+            if part is None:
+                return None
+            parts.append(part)
+        merged, clashing = _merged(_joined(parts), step_ms)
+        return None if clashing.any() else _columns(merged)
+
+
+NOTHING = ImportedSeries(np.empty(0, np.uint64), _NO_HOURS)
+
+
+def _joined(parts: Sequence[RunBuckets]) -> RunBuckets:
+    return RunBuckets(*map(np.concatenate, zip(*parts, strict=True)))
+
+
+def _where(rows: RunBuckets, chosen: Bools | Positions) -> RunBuckets:
+    return RunBuckets._make(column[chosen] for column in rows)
+
+
+def _merged(rows: RunBuckets, step_ms: int) -> tuple[RunBuckets, Bools]:
+    """Merge rows into buckets of ``step_ms``. Also return bool[n]: the rows that overlap another row in time.
+
+    Their samples may replace each other, so their buckets are wrong.
+    """
+    rows = rows._replace(time=rows.time // step_ms * step_ms)
+    order = np.lexsort((rows.first_time, rows.time, rows.owner))
+    clashing = np.zeros(len(order), np.bool_)
+    if not len(order):
+        return rows, clashing
+    rows = _where(rows, order)
+    again = (rows.owner[1:] == rows.owner[:-1]) & (rows.time[1:] == rows.time[:-1])
+    clashing[order[1:]] = again & (rows.first_time[1:] <= rows.last_time[:-1])
+    starts = np.flatnonzero(np.append(True, ~again))
+    ends = np.append(starts[1:], len(order)) - 1
+    merged = RunBuckets(
+        owner=rows.owner[starts],
+        time=rows.time[starts],
+        samples=np.add.reduceat(rows.samples, starts),
+        first_time=rows.first_time[starts],
+        last_time=rows.last_time[ends],
+        sum=np.add.reduceat(rows.sum, starts),
+        minimum=np.minimum.reduceat(rows.minimum, starts),
+        maximum=np.maximum.reduceat(rows.maximum, starts),
+        first=rows.first[starts],
+        last=rows.last[ends],
+    )
+    return merged, clashing
+
+
+def _columns(rows: RunBuckets) -> BucketColumns:
+    return BucketColumns(
+        index=rows.owner.astype(np.uint32),
+        time=rows.time,
+        count=rows.samples.astype(np.uint64),
+        sum=rows.sum,
+        minimum=rows.minimum,
+        maximum=rows.maximum,
+        first=rows.first,
+        first_time=rows.first_time,
+        last=rows.last,
+        last_time=rows.last_time,
+        increase=np.zeros(len(rows.time)),
+        elapsed=np.zeros(len(rows.time), np.int64),
+    )

@@ -1,0 +1,80 @@
+"""Memory with the arrays of a window, which other processes can map."""
+
+import fcntl
+import mmap
+import os
+import weakref
+from enum import IntEnum
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jobmeter.kernel.library import interface
+
+_FIXED_BYTES = 16 * 2**20
+_ALIGNED = 64
+"""Arrays begin at whole lines of the processor's caches."""
+
+
+class HeaderField(IntEnum):
+    """Places of the header: the library's interface, the window's bound in bytes, its process, 1 once it has ended."""
+
+    ABI, BOUND, PROCESS, CLOSED = range(4)
+
+
+class Arena:
+    """Arrays of zeros, one behind the other, in a mapping that takes memory only where it is written.
+
+    Writer and readers take the same arrays in the same order, so that these lie at the same places. ``descriptor`` is
+    the file of the mapping, None where the system has no such files: then there are no readers.
+    """
+
+    def __init__(self, memory: mmap.mmap, descriptor: int | None) -> None:
+        self._memory = memory
+        self._end = 0
+        self.descriptor = descriptor
+        self.header: NDArray[np.int64] = self.take(len(HeaderField), np.int64)
+
+    @classmethod
+    def create(cls, bound: int) -> Self:
+        """Create the arena of a window with ``bound`` bytes of pages, and of rows."""
+        size = 3 * bound + _FIXED_BYTES
+        descriptor = _create_file(size)
+        arena = cls(mmap.mmap(-1 if descriptor is None else descriptor, size), descriptor)
+        if descriptor is not None:
+            weakref.finalize(arena, os.close, descriptor)
+        arena.header[:] = interface(), bound, os.getpid(), 0
+        return arena
+
+    @classmethod
+    def open(cls, descriptor: int) -> Self:
+        """Map the arena of another process, for reading. Raises ValueError if another version wrote it."""
+        arena = cls(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ), None)
+        if int(arena.header[HeaderField.ABI]) != interface():
+            raise ValueError("the window belongs to a process of another version: start both from one installation")
+        return arena
+
+    def take(self, count: int, kind: Any) -> NDArray[Any]:  # noqa: ANN401 - as NumPy's own
+        """Return the next array. Raises ValueError if it does not fit."""
+        array = np.frombuffer(self._memory, kind, count, self._end)
+        self._end += -(-array.nbytes // _ALIGNED) * _ALIGNED
+        return array
+
+
+def _create_file(size: int) -> int | None:
+    """Create a file in memory that keeps its size. None where the system or its limits forbid it."""
+    if not hasattr(os, "memfd_create"):
+        return None
+    try:
+        descriptor = os.memfd_create("jobmeter-window", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    except OSError:
+        return None
+    try:
+        os.ftruncate(descriptor, size)
+        # Nobody may cut off what others have mapped.
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor

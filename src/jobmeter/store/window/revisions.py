@@ -1,0 +1,38 @@
+"""Numbers that change when the data of a job may have changed, for every process that caches such data."""
+
+from collections.abc import Collection, Hashable, Iterable
+
+import numpy as np
+
+from jobmeter.kernel.series_table import Allocate
+
+SLOTS = 1 << 16
+"""Keys that share a slot are raised together."""
+
+
+class Revisions:
+    """A number for each slot of 64-bit keys, and one for all of them. One process raises them, any number read them.
+
+    Keys are digests, of jobs or of other things. Two keys may share a slot: then both are raised. Take a revision
+    before reading what it stands for.
+    """
+
+    def __init__(self, allocate: Allocate = np.zeros) -> None:
+        self._numbers = allocate(SLOTS + 1, np.int64).data
+        self._last = 0
+
+    def of(self, keys: Iterable[int]) -> Hashable:
+        """Return a value that changes when any of these keys is raised."""
+        numbers = self._numbers
+        return (numbers[SLOTS], *(numbers[key % SLOTS] for key in keys))
+
+    def raise_all(self) -> None:
+        """Change the revision of every key."""
+        self._last += 1
+        self._numbers[SLOTS] = self._last
+
+    def raise_some(self, keys: Collection[int]) -> None:
+        """Change the revisions of these keys."""
+        for key in keys:
+            self._last += 1
+            self._numbers[key % SLOTS] = self._last

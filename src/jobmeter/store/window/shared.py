@@ -1,0 +1,78 @@
+"""Reads the window of another process, without a lock and without a copy."""
+
+import os
+import select
+from collections.abc import Callable
+from time import monotonic
+from typing import Self, TypeVar
+
+from jobmeter.model.batch import SeriesKeys
+from jobmeter.store.window.arena import Arena, HeaderField
+from jobmeter.store.window.pages import Pages, SeriesRows, pages_within, rows_within
+from jobmeter.store.window.read import FoundRows, WindowReads
+from jobmeter.store.window.revisions import Revisions
+
+T = TypeVar("T")
+
+_FEWEST_ATTEMPTS = 3
+_SETTLED_SECONDS = 0.005
+"""Time in which rows must settle: a write of a few series takes microseconds, one of late samples a millisecond."""
+
+
+class SharedWindow(WindowReads):
+    """The window of another process, which answers as ``Window`` does.
+
+    Each row belongs to a group with a mark that the writer moves around every change. An answer counts only if the
+    marks of its rows stayed the same; otherwise it is read again. None if a series is not in the window, and if the
+    rows do not settle within ``_SETTLED_SECONDS``, as after the death of the writer in the middle of a write.
+
+    ``revisions`` are the numbers that the writer raises: take one before reading what is cached under it. ``owner`` is
+    a descriptor that becomes readable when the writer has ended. Safe for several threads.
+    """
+
+    def __init__(self, arena: Arena, owner: int) -> None:
+        self._arena = arena
+        self.owner = owner
+        self.revisions = Revisions(arena.take)
+        bound = int(arena.header[HeaderField.BOUND])
+        super().__init__(Pages(pages_within(bound), arena.take), SeriesRows(rows_within(bound), arena.take))
+
+    @classmethod
+    def open(cls, descriptor: int) -> Self:
+        """Open the window by the descriptor of its memory (``Window.descriptor``), which may be closed afterwards.
+
+        Raises ValueError if the memory is that of another version, ProcessLookupError if its process has ended.
+        """
+        arena = Arena.open(descriptor)
+        return cls(arena, os.pidfd_open(int(arena.header[HeaderField.PROCESS])))
+
+    @property
+    def ended(self) -> bool:
+        """True if the writer has closed the window or has died: nothing is written to it any more."""
+        return bool(self._arena.header[HeaderField.CLOSED]) or bool(select.select([self.owner], [], [], 0)[0])
+
+    def close(self) -> None:
+        """Close the descriptor. The memory is unmapped with this object."""
+        os.close(self.owner)
+
+    def _consistent(self, keys: SeriesKeys, answer: Callable[[FoundRows], T | None]) -> T | None:
+        marks, header = self._rows.marks, self._arena.header
+        attempts, until = 0, 0.0
+        while not header[HeaderField.CLOSED]:
+            found = self._look_up(keys)
+            if not found.whole:
+                return None
+            before = marks.begin_read(found.place, found.series_place, len(found.rows))
+            if before is not None:
+                made = answer(found)
+                if marks.end_read(found.place, before):
+                    return made
+            else:
+                # A write is under way, or a row went to another series.
+                keys.derived.pop(self, None)
+            attempts += 1
+            until = until or monotonic() + _SETTLED_SECONDS
+            if attempts >= _FEWEST_ATTEMPTS and monotonic() > until:
+                return None
+            os.sched_yield()
+        return None

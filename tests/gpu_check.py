@@ -1,0 +1,153 @@
+"""`make test-gpu`: compares the readings of NVIDIA's GPUs with nvidia-smi, and writes a recording of both.
+
+``python -m tests.gpu_check --load COMMAND`` compares while a command computes. The status is 0 if all readings agree, 1
+if one differs, and 2 without a GPU or without a reading to compare.
+"""
+
+import argparse
+import json
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from jobmeter.collect.accelerators.collector import AcceleratorCollector
+from jobmeter.collect.accelerators.names import DeviceNames
+from jobmeter.collect.accelerators.nvidia.vendor import VENDOR
+from jobmeter.collect.base import NodeIdentity
+from jobmeter.collect.discover.member import Member
+from jobmeter.collect.machine import Machine
+from jobmeter.model.time import SystemClock
+
+_SECONDS = 60.0
+_UNKNOWN = ("[N/A]", "[Not Supported]", "N/A", "[Unknown Error]", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Field of nvidia-smi and its metric: a number times ``scale``.
+
+    Readings that agree differ by at most ``most`` or by that share.
+    """
+
+    field: str
+    metric: str
+    scale: float = 1.0
+    share: float = 0.0
+    most: float = 0.0
+
+
+FIELDS = (
+    Compared("memory.total", "gpu.memory.limit", 2.0**20, most=2.0**20),
+    Compared("memory.used", "gpu.memory.usage", 2.0**20, share=0.05, most=64 * 2.0**20),
+    Compared("power.draw", "gpu.power", share=0.3, most=30),
+    Compared("enforced.power.limit", "gpu.power.limit", most=1),
+    Compared("temperature.gpu", "gpu.temperature", most=5),
+    Compared("temperature.memory", "gpu.temperature.memory", most=5),
+    Compared("clocks.sm", "gpu.clock.sm", 1e6, share=0.25, most=100e6),
+    Compared("clocks.mem", "gpu.clock.memory", 1e6, share=0.25, most=100e6),
+    Compared("clocks.max.sm", "gpu.clock.sm.limit", 1e6, most=1),
+    Compared("utilization.gpu", "gpu.utilization", 0.01, most=0.3),
+    Compared("pcie.link.gen.current", "gpu.pcie.generation"),
+    Compared("pcie.link.width.current", "gpu.pcie.width"),
+    Compared("ecc.errors.uncorrected.volatile.total", "gpu.ecc.uncorrected"),
+    Compared("ecc.errors.corrected.volatile.total", "gpu.ecc.corrected"),
+)
+
+
+class _NoJobs:
+    """No processes of jobs."""
+
+    def member_of(self, pid: int) -> Member | None:
+        return None
+
+    def members(self) -> list[Member]:
+        return []
+
+
+def read_tool(tool: str) -> list[dict[str, str]]:
+    """Return the fields of each GPU by nvidia-smi, in its order. Raises OSError if it fails."""
+    command = [tool, f"--query-gpu={','.join(one.field for one in FIELDS)}", "--format=csv,noheader,nounits"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode:
+        raise OSError(f"nvidia-smi failed: {(done.stderr or done.stdout).strip()[:500]}")
+    rows = [line.split(",") for line in done.stdout.splitlines() if line.strip()]
+    return [dict(zip((one.field for one in FIELDS), (cell.strip() for cell in row), strict=True)) for row in rows]
+
+
+def differences(tool: Sequence[Mapping[str, str]], own: Mapping[tuple[str, str], float]) -> tuple[list[str], int]:
+    """Return a line for each reading that differs, and the number of compared ones. ``own``: by metric and device."""
+    found: list[str] = []
+    count = 0
+    for index, row in enumerate(tool):
+        for one in FIELDS:
+            text, value = row.get(one.field, ""), own.get((one.metric, f"gpu{index}"))
+            if text in _UNKNOWN or value is None:
+                continue
+            expected = float(text) * one.scale
+            count += 1
+            if abs(value - expected) > max(one.most, one.share * abs(expected)):
+                found.append(f"gpu{index} {one.metric}: {value:g}, nvidia-smi's {one.field} says {expected:g}")
+    return found, count
+
+
+def _measured(seconds: float) -> list[dict[tuple[str, str], float]]:
+    """Read all GPUs each second, and return the readings of each look."""
+    clock = SystemClock()
+    driver = VENDOR.open(clock, Machine(), 30.0)
+    names = DeviceNames((VENDOR,), Machine()).of(VENDOR)
+    collector = AcceleratorCollector(NodeIdentity("here"), names, driver, _NoJobs(), patience=10.0)
+    looks: list[dict[tuple[str, str], float]] = []
+    end = clock.monotonic() + seconds
+    while not looks or clock.monotonic() < end:
+        samples = collector.collect(clock.now_ms())
+        looks.append({(one.series.metric, one.series.device): one.value for one in samples})
+        if clock.monotonic() < end:
+            time.sleep(1)
+    collector.release()
+    return looks
+
+
+def check(tool: str | None, seconds: float, load: str, recording: Path) -> int:
+    """Compare, print, and return the status."""
+    if tool is None:
+        print("No nvidia-smi is here, so nothing was compared. Run this on a machine with an NVIDIA GPU.")
+        return 2
+    running = subprocess.Popen(shlex.split(load)) if load else None
+    try:
+        looks = _measured(seconds)
+        rows = read_tool(tool)
+        looks += _measured(0.0)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        print(f"Nothing was compared: {error}")
+        return 2
+    finally:
+        if running:
+            running.terminate()
+            running.wait()
+    own = {**looks[0], **looks[-2], **looks[-1]} if len(looks) > 1 else looks[0]
+    found, count = differences(rows, own)
+    written = [{f"{metric} {device}": value for (metric, device), value in look.items()} for look in looks]
+    recording.write_text(json.dumps({"nvidia-smi": rows, "readings": written}, indent=1))
+    print(*found, sep="\n", end="\n" if found else "")
+    print(f"{len(rows)} GPUs, {count} readings compared, {len(found)} differ; the recording is {recording}")
+    return 1 if found else 0 if count else 2
+
+
+def main() -> int:
+    """Run the command."""
+    parser = argparse.ArgumentParser(description="Compare the readings of NVIDIA's GPUs with nvidia-smi.")
+    parser.add_argument("--load", default="", help="command that computes on the GPUs meanwhile")
+    parser.add_argument("--seconds", type=float, default=_SECONDS)
+    parser.add_argument("--recording", type=Path, default=Path("build/gpu-recording.json"))
+    given = parser.parse_args()
+    given.recording.parent.mkdir(parents=True, exist_ok=True)
+    return check(shutil.which("nvidia-smi"), given.seconds, given.load, given.recording)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

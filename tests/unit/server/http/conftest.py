@@ -1,0 +1,9 @@
+"""Each test of HTTP runs twice: with the application in the process, and behind a worker's border."""
+
+import pytest
+from tests import http_wire
+
+
+@pytest.fixture(autouse=True, params=["one-process", "worker"])
+def border(request, monkeypatch):
+    monkeypatch.setattr(http_wire, "behind_worker", request.param == "worker")
