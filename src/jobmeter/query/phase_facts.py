@@ -10,7 +10,7 @@ import numpy as np
 from jobmeter.errors import LimitExceededError, QueryTimeoutError
 from jobmeter.model.batch import Int64s, SeriesKeys
 from jobmeter.model.catalog import Aggregate
-from jobmeter.model.event import REASONS, Event, EventFilter, EventType
+from jobmeter.model.event import Event, EventFilter, EventType
 from jobmeter.model.job import Job, JobView
 from jobmeter.model.log import LogLine
 from jobmeter.model.question import Question
@@ -130,4 +130,4 @@ def _of_events(events: Iterable[Event]) -> Iterable[Saying]:
 
 
 def _says(event: Event, text: str) -> bool:
-    return _WORD in text.lower() and event.reason not in REASONS[EventType.FINDING]
+    return _WORD in text.lower() and event.type not in {EventType.FINDING, EventType.ALERT}
