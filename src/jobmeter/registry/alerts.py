@@ -34,15 +34,12 @@ class AlertTable:
         self._database = database
         self._drop = drop
 
-    def all(self) -> list[Alert]:
-        """Return every alert, by the time at which it started."""
-        return sorted(self._read(alerts, Alert), key=lambda one: (one.started, one.fingerprint))
-
-    def changed_since(self, time_ms: int) -> list[Alert]:
-        """Return the alerts that were stored at or after a time, in any order."""
-        changed = sa.select(alerts.c.body).where(alerts.c.updated >= time_ms)
+    def all(self, since: int = 0) -> list[Alert]:
+        """Return the alerts that were stored at or after ``since``, epoch ms, by the time at which they started."""
+        changed = sa.select(alerts.c.body).where(alerts.c.updated >= since)
         with self._database.read(SHORT_SECONDS) as connection:
-            return [msgspec.json.decode(body, type=Alert) for body in connection.scalars(changed)]
+            found = [msgspec.json.decode(body, type=Alert) for body in connection.scalars(changed)]
+        return sorted(found, key=lambda one: (one.started, one.fingerprint))
 
     def put(self, changed: Iterable[Alert], removed: Collection[str] = ()) -> None:
         """Store alerts, and delete others by their fingerprints.

@@ -185,9 +185,7 @@ class Alerting:
         check_posted(posted)
         now_ms = self._clock.now_ms()
         with self._posting:
-            found = self._every()
-            every = self._registry.alerts.all() if found is None else found
-            old = {one.fingerprint: one for one in every if one.rule == POSTED}
+            old = {one.fingerprint: one for one in self.alerts() if one.rule == POSTED}
             changed = merge_posted(old, posted, project, now_ms, self.config.resolve_ms)
             self._registry.alerts.put(changed.values())
             self._take_posted(changed)
@@ -204,7 +202,7 @@ class Alerting:
         with self._posting:
             if self._lease is not None and not now_ms <= self._next_posted <= now_ms + _POSTED_MS:
                 since = self._next_posted - _POSTED_MS - MINUTE
-                stored = self._registry.alerts.changed_since(since)
+                stored = self._executor.run(StoredAlertsQuestion(since), EVERYTHING)
                 own = (self._alerts or {}).get(POSTED, {})
                 newer = {
                     one.fingerprint: one
