@@ -12,7 +12,7 @@ from jobmeter.errors import ForbiddenError
 from jobmeter.model.answers import LatestValue
 from jobmeter.model.batch import SeriesKeys
 from jobmeter.model.catalog import METRICS, with_derived
-from jobmeter.model.event import EventFilter, EventPage
+from jobmeter.model.event import EventFilter, EventPage, EventType
 from jobmeter.model.job import (
     Job,
     JobFilter,
@@ -405,7 +405,10 @@ class Executor:
         projects, jobs = visible
         if scope.grant is not None:
             projects = projects_of_named(self._registry, projects, jobs, scope, self._clock.now_ms())
-        return self._registry.events(msgspec.structs.replace(question, projects=projects, jobs=jobs))
+        # Holders of a link may see the job, but no alerts.
+        without = question.without if scope.job is None else question.without | {EventType.ALERT}
+        visible_part = msgspec.structs.replace(question, projects=projects, jobs=jobs, without=without)
+        return self._registry.events(visible_part)
 
     def _newest_of_job(self, job: Job) -> TimeRange:
         """Range around a job's newest sample; if all samples are of devices without a job, around its end or now."""
