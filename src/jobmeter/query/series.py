@@ -149,12 +149,22 @@ def names(store: Store, question: NamesQuestion, scope: Scope) -> list[str]:
     return store.names(selector, question.part, question.prefix)
 
 
-def samples(store: Store, question: SamplesQuestion, scope: Scope, meter: Meter) -> Samples:
+def keys_of(series: tuple[Series, ...], cache: Cache) -> SeriesKeys:
+    """Return the keys of series: the identical object for equal series, because caches identify keys by the object."""
+    name = (SeriesKeys, series)
+    found: SeriesKeys | None = cache.get(name, None)
+    if found is None:
+        found = SeriesKeys.of(series)
+        cache.put(name, None, found, _SERIES_BYTES * len(series))
+    return found
+
+
+def samples(store: Store, question: SamplesQuestion, scope: Scope, meter: Meter, cache: Cache) -> Samples:
     """Answer a ``SamplesQuestion``. Raises LimitExceededError or QueryTimeoutError."""
     check_series(question.series, scope)
     most = _SAMPLES_A_POINT * meter.limits.query_points
     parts: list[SampleColumns] = []
-    keys = SeriesKeys.of(question.series)
+    keys = keys_of(question.series, cache)
     recent = _in_memory(store, keys, question.range)
     if recent is not None:
         meter.count(len(recent), None)
@@ -179,13 +189,12 @@ def _in_memory(store: Store, keys: SeriesKeys, span: TimeRange) -> SampleColumns
     return None if found is None else SampleColumns(found.index, found.time, found.first)
 
 
-def in_steps(source: Source, question: BucketsQuestion, scope: Scope, meter: Meter) -> Buckets:
+def in_steps(source: Source, question: BucketsQuestion, scope: Scope, meter: Meter, cache: Cache) -> Buckets:
     """Answer a ``BucketsQuestion``. Raises LimitExceededError or QueryTimeoutError."""
     check_series(question.series, scope)
     is_counter = np.zeros(len(question.series), np.bool_)
-    columns = buckets(
-        source, SeriesKeys.of(question.series), is_counter, question.range, question.step_ms, owned_ms=0, meter=meter
-    )
+    keys = keys_of(question.series, cache)
+    columns = buckets(source, keys, is_counter, question.range, question.step_ms, owned_ms=0, meter=meter)
     return Buckets(columns, meter.rows, milliseconds(meter))
 
 
