@@ -329,7 +329,7 @@ class Executor:
                     raise ForbiddenError(PART_ALONE)
                 found = series.find(self._store, question, scope, meter, self.cache)
                 shown = permitted_series(self._registry, found.series, scope, self._clock.now_ms())
-                return replace(found, series=shown)
+                return found if shown is found.series else series.FoundSeries(shown, found.milliseconds)
             case NamesQuestion():
                 return series.names(self._store, question, scope)
             case SamplesQuestion():
