@@ -194,7 +194,7 @@ def record_answers(store: Store, registry: Registry, clock: Clock, subjects: Sub
         UsageQuestion: lambda question, scope: registry.usage.calls(question.month, scope.projects),
         RetentionQuestion: lambda question, scope: retentions(registry, question, scope),
         ShippersQuestion: lambda _, scope: shippers(registry, scope),
-        StoredAlertsQuestion: lambda _, __: registry.alerts.all(),
+        StoredAlertsQuestion: lambda question, _: registry.alerts.all(question.since),
         ReportedGroupsQuestion: lambda _, __: registry.alerts.groups(),
         WaitingMessagesQuestion: lambda _, __: registry.alerts.waiting(),
         StoredSilencesQuestion: lambda _, __: registry.alerts.silences(),

@@ -187,9 +187,7 @@ class Alerting:
         with self._posting:
             if self._lease is not None:
                 self._read_posted(now_ms)
-            found = self._every()
-            every = self._registry.alerts.all() if found is None else found
-            old = {one.fingerprint: one for one in every if one.rule == POSTED}
+            old = {one.fingerprint: one for one in self.alerts() if one.rule == POSTED}
             changed = merge_posted(old, posted, project, now_ms, self.config.resolve_ms)
             self._registry.alerts.put(changed.values())
             self._take_posted(changed)
@@ -215,7 +213,8 @@ class Alerting:
     def _read_posted(self, now_ms: int) -> None:
         """Take over the alerts of other programs that other servers stored since the last time."""
         own = self._posted()
-        stored = self._registry.alerts.changed_since(self._next_posted - _POSTED_MS - MINUTE)
+        since = self._next_posted - _POSTED_MS - MINUTE
+        stored = self._executor.run(StoredAlertsQuestion(max(since, 0)), EVERYTHING)
         newer = {
             one.fingerprint: one
             for one in stored

@@ -151,6 +151,38 @@ def test_for_survives_a_restart(tmp_path):
     first.application.close()
 
 
+def test_an_alert_about_a_job_is_an_event_of_the_job_once(tmp_path):
+    first = start(tmp_path, alert_shipped="off")
+    forward(first, 1, 9.0)
+    forward(first, 61, 9.0)
+    fired = first.clock.now_ms()
+    options = {"alert_rules": str(tmp_path / "rules.yml"), "alert_shipped": "off"}
+    second = serving(tmp_path / "data", first.application.services.store, **options)
+    second.clock.time_ms = fired
+    for seconds, value in ((10, 9.0), (10, 1.0), (10, 1.0)):
+        forward(second, seconds, value)
+    path = "/api/jobmeter/v1/jobs/busy"
+    found = get(second, f"{path}/events", type="alert")["events"]
+    assert [(one["time"], one["reason"], one["level"], one["replica"], one["message"]) for one in found] == [
+        (fired, "AlertFiring", "info", "worker-0", "Loaded (page): busy has 9"),
+        (fired + 20 * SECOND, "AlertResolved", "info", "worker-0", "Loaded (page): busy has 9"),
+    ]
+    (fingerprint,) = [
+        one.fingerprint for one in second.application.services.registry.alerts.all() if one.name == "Loaded"
+    ]
+    assert {(one["object"]["kind"], one["object"]["name"]) for one in found} == {("alert", fingerprint)}
+    shown = [(one["time"], one["name"]) for one in get(second, f"{path}/timeline")]
+    assert {(one["time"], one["reason"]) for one in found} <= set(shown)
+    link = json.loads(second.raw(
+        "POST", f"{path}/links", b"{}", headers={"Authorization": f"Bearer {second.admin.token}"}
+    ).body)["token"]  # fmt: skip
+    assert get(second, f"{path}/events", token=link, type="alert")["events"] == []
+    assert get(second, f"{path}/events", token=link)["events"] != []
+    assert not [one for one in get(second, f"{path}/timeline", token=link) if "Alert" in one["name"]]
+    second.application.services.registry.close()
+    first.application.close()
+
+
 def test_alerts_of_a_removed_rule_are_deleted(tmp_path):
     first = start(tmp_path, alert_shipped="off")
     forward(first, 1, 9.0)
