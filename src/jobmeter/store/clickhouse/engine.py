@@ -227,7 +227,8 @@ class ClickHouseStore:
     def _append(self, batches: Sequence[SampleBatch], retention: Retention, log: CommitLog) -> None:
         intent = self.rollup_state.intent()
         with self._beginning:  # no other call stores samples of a new series before it is noted
-            missing = self.catalog.missing(batches, retention)
+            # The log of a node does not use new series, and commits do not wait for a node that is away.
+            missing = self.catalog.missing(batches, retention, seeks_new=self.sharing is None)
             if len(missing.new) and any(batch.span[0] < intent for batch in batches):
                 log.begin(missing.new)
         group = [SampleRuns.of(*one, retention) for one in zip(batches, missing.descriptors, strict=True)]
