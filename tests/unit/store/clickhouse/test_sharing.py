@@ -437,7 +437,5 @@ def test_a_look_that_takes_long_confirms_its_beginning(world, tmp_path):
 @pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="the system has no clock that goes on while it sleeps")
 def test_the_clock_goes_on_while_the_machine_sleeps(world, tmp_path, monkeypatch):
     server = Server(world, tmp_path / "a")
-    used = set()
-    monkeypatch.setattr(time, "clock_gettime", lambda clock: used.add(clock) or 0.0)
+    monkeypatch.setattr(time, "clock_gettime", {time.CLOCK_BOOTTIME: 0.0}.__getitem__)
     Sharing(world, server, None).join(0.0)
-    assert used == {time.CLOCK_BOOTTIME}
