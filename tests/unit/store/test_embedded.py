@@ -37,7 +37,7 @@ class TestEmbedded(StoreTests):
             reads.append(1)
             raise UnavailableError("the engine is out of memory")
 
-        reads = []
+        reads: list[int] = []
         chdb_store.catalog.forget()
         monkeypatch.setattr(chdb_store.catalog, "_read_all", fail)
         one, other = slot.gauge("worker-0"), slot.gauge("worker-1")
