@@ -2,8 +2,10 @@
 
 import http.server
 import json
+import math
 import ssl
 import threading
+import traceback
 
 import pytest
 from hypothesis import given
@@ -177,7 +179,14 @@ def polled(poller, clock, seconds):
     return poller.poll()
 
 
-@given(st.lists(st.tuples(st.floats(60, 600), st.one_of(st.none(), st.floats(0, 5000))), max_size=12))
+@given(
+    st.lists(
+        st.tuples(
+            st.floats(60, 600), st.one_of(st.sampled_from([None, 0.0, -1.0, math.nan, math.inf]), st.floats(1, 5000))
+        ),
+        max_size=12,
+    )
+)
 def test_power_adds_up_by_trapezoids_without_long_pauses(readings):
     clock, watts = Clock(), [0.0]
     poller = PowerPoller("ipmi", lambda: watts[0], clock)
@@ -186,7 +195,7 @@ def test_power_adds_up_by_trapezoids_without_long_pauses(readings):
         watts[0] = power
         at += seconds
         given_now = polled(poller, clock, seconds)
-        if power is None:
+        if power is None or not 0 < power < math.inf:
             assert given_now is None
             continue
         if last is not None and at - last[1] <= 300:
@@ -216,7 +225,10 @@ def test_a_source_that_fails_is_absent_and_one_that_hangs_holds_up_nothing(caplo
 
 ANSWERS = {
     "/redfish/v1/Chassis": json.dumps(
-        {"Members": [{"@odata.id": f"/redfish/v1/Chassis/{one}"} for one in ("1/", "2")]}
+        {
+            "Members": [{"@odata.id": f"/redfish/v1/Chassis/{one}"} for one in ("1/", "2")]
+            + [{"@odata.id": "@elsewhere/1"}]
+        }
     ),
     "/redfish/v1/Chassis/1/Power": '{"PowerControl": [{"PowerConsumedWatts": 429, "Name": "x"}]}',
     "/redfish/v1/Chassis/3/Power": '{"PowerControl": [{"PowerConsumedWatts": null}]}',
@@ -275,6 +287,30 @@ def test_the_power_that_a_controller_gives(controller):
 def test_an_address_that_is_not_https_is_refused(url):
     with pytest.raises(InvalidRequestError):
         RedfishPower(RedfishSettings(url))
+
+
+@pytest.mark.parametrize("url", ["https://u:s3cret#x@bmc", "https://u:s3cret@bmc:99999", "https://u:s3cret\u20ac@bmc"])
+def test_a_password_is_in_no_message(url):
+    with pytest.raises(InvalidRequestError) as refused:
+        RedfishPower(RedfishSettings(url))
+    assert "s3cret" not in "".join(traceback.format_exception(refused.value))
+    assert "s3cret" not in repr(RedfishSettings(url))
+
+
+def test_a_source_whose_answer_has_another_form_is_asked_again(caplog):
+    answers = iter([TypeError("'int' object is not iterable"), 5.0])
+
+    def read():
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    clock = Clock()
+    poller = PowerPoller("redfish", read, clock)
+    assert polled(poller, clock, 0) is None
+    assert "not iterable" in caplog.text
+    assert polled(poller, clock, 60) == (5.0, 0.0)
 
 
 def test_power_at_rest_is_remembered_for_a_week(tmp_path):
