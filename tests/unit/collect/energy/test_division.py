@@ -206,8 +206,8 @@ def test_partitions_count_with_their_slices():
 def test_claims_have_the_slices_of_partitions():
     """Of devices that are there, by their names; replicas with the project that samples have."""
     owner = Owner("a", "worker-0", 1, "p")
-    holders = {"gpu0:1": [owner], "gpu0:2": [owner, JOBS[1]], "gpu1": [owner], "gpu7": [owner]}
-    slices = {"gpu0": {}, "gpu0:1": {"slices": 3}, "gpu0:2": {"slices": 1}, "gpu1": {}}
+    holders = {"gpu0:1": [owner], "gpu0:2": [owner, JOBS[1]], "gpu1": [owner], "gpu2:1": [owner], "gpu7": [owner]}
+    slices = {"gpu0": {}, "gpu0:1": {"slices": 3}, "gpu0:2": {"slices": 1}, "gpu1": {}, "gpu2:1": {"slices": 0}}
     devices = [SimpleNamespace(index=index, details=slices[name]) for index, name in enumerate(slices)]
     vendor: Any = SimpleNamespace(
         devices=devices, device_name=list(slices).__getitem__, allocations=SimpleNamespace(holders=holders)
@@ -218,6 +218,7 @@ def test_claims_have_the_slices_of_partitions():
         "gpu0:1": [(mine, 0.75)],
         "gpu0:2": [(mine, 0.25), (JOBS[1], 0.25)],
         "gpu1": [(mine, 1.0)],
+        "gpu2:1": [(mine, 1.0)],
     }
 
 
