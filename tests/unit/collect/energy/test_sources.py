@@ -304,7 +304,7 @@ def test_a_password_is_in_no_message(url):
     assert "s3cret" not in repr(RedfishSettings(url))
 
 
-def test_a_source_whose_answer_has_another_form_is_asked_again(caplog):
+def test_a_source_is_read_after_an_answer_of_another_form(caplog):
     answers = iter([TypeError("'int' object is not iterable"), 5.0])
 
     def read():
