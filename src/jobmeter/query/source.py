@@ -70,11 +70,13 @@ class Source:
             yield Piece(span, None, recent)
             return
         fits = any(step_ms % tier == 0 for tier in Tier)
-        jobs = keys.jobs() if fits else []
-        revision = self.store.revision(jobs) if fits else None
+        # Raw samples within an hour may be cached if that hour is rolled up.
+        closes = fits or span.length_ms <= HOUR
+        jobs = keys.jobs() if closes else []
+        revision = self.store.revision(jobs) if closes else None
         if revision is None and span.length_ms <= RAW_IS_QUICK:
-            fits = False
-        rolled = self.store.rolled_up_ranges(jobs, hours_around(span)) if fits else []
+            fits = closes = False
+        rolled = self.store.rolled_up_ranges(jobs, hours_around(span)) if closes else []
         for segment in segments(span, step_ms, rolled) if fits else (Segment(span, None),):
             recent = self._recent(keys, segment.span, step_ms, last) if segment.tier is None else None
             if recent is not None:
