@@ -7,6 +7,7 @@ import zlib
 from array import array
 from collections.abc import Iterable
 from functools import lru_cache
+from itertools import chain
 
 import msgspec
 
@@ -41,24 +42,27 @@ def encode_samples(samples: Iterable[Sample]) -> bytes:
     Raises InvalidRequestError for a value that is not finite or a name too long for its length field: the format can
     hold neither.
     """
-    grouped: dict[Series, tuple[array[int], array[float]]] = {}
+    grouped: dict[Series, tuple[list[int], list[float]]] = {}
     for series, time_ms, value in samples:
         if not math.isfinite(value):
             raise InvalidRequestError(f"a sample of {series.metric} is not finite: {value}", "value")
         columns = grouped.get(series)
         if columns is None:
-            columns = grouped[series] = (array("q"), array("d"))
-        columns[0].append(time_ms)
-        columns[1].append(value)
-    total = sum(len(times) for times, _ in grouped.values())
-    parts = [_U32.pack(len(grouped)), _U32.pack(total)]
-    for series in grouped:
-        text = descriptor(series)
-        parts += (_U32.pack(len(text)), text)
-    parts += (_U32.pack(len(times)) for times, _ in grouped.values())
-    parts += (_little(times) for times, _ in grouped.values())
-    parts += (_little(values) for _, values in grouped.values())
-    return b"".join(parts)
+            grouped[series] = [time_ms], [value]
+        else:
+            columns[0].append(time_ms)
+            columns[1].append(value)
+    counts = [len(times) for times, _ in grouped.values()]
+    texts = map(descriptor, grouped)
+    return b"".join(
+        (
+            struct.pack("<II", len(counts), sum(counts)),
+            *(part for text in texts for part in (_U32.pack(len(text)), text)),
+            struct.pack(f"<{len(counts)}I", *counts),
+            _little(array("q", chain.from_iterable(times for times, _ in grouped.values()))),
+            _little(array("d", chain.from_iterable(values for _, values in grouped.values()))),
+        )
+    )
 
 
 def count_samples(frame: Frame) -> int:

@@ -57,9 +57,9 @@ def test_a_process_that_has_ended_has_no_content(child):
 
 
 def test_a_text_is_parsed_again_only_if_it_has_changed(tmp_path):
-    parsed = []
+    parsed: list[bytes] = []
 
-    def parse(_pid, text):
+    def parse(_pid: int, text: bytes) -> bytes:
         parsed.append(text)
         return text
 
