@@ -132,12 +132,14 @@ class SchedulerStatus(msgspec.Struct, frozen=True, kw_only=True):
 class Status(msgspec.Struct, frozen=True, kw_only=True):
     """Server status: rows, bytes and samples in memory, running work by lane, and the clusters' schedulers.
 
-    ``kernel``: "loaded", or the reason why the compiled kernel is missing; NumPy then replaces it and is slower. A
-    server lists the schedulers that reported since its start.
+    ``kernel``: "loaded", or the reason why the compiled kernel is missing; NumPy then replaces it and is slower.
+    ``processes`` counts the process that stores and answers, and its workers. A server lists the schedulers that
+    reported since its start.
     """
 
     version: str = ""
     kernel: str = ""
+    processes: int = 1
     uptime_seconds: float = 0.0
     rows: dict[str, int] = {}
     bytes: dict[str, int] = {}

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 import promql_parser as library
@@ -28,6 +29,8 @@ from jobmeter.promql.nodes import (
 
 LONGEST = 32_768
 """Most characters of a query."""
+_LONGEST_CACHED = 1_000
+"""Most characters of a query whose nodes are cached: a dashboard repeats its texts."""
 DEEPEST = 60
 MOST_OPERATORS = 150
 """Most brackets inside each other, and most operators: the parser and the evaluation call themselves for each."""
@@ -51,6 +54,11 @@ _CARDINALITIES = {
 
 def parse(text: str) -> Node:
     """Return the node of a query. Raises InvalidRequestError where the text is no PromQL, or too long or deep."""
+    return _parsed(text) if len(text) <= _LONGEST_CACHED else _node(parse_text(text))
+
+
+@lru_cache(maxsize=512)
+def _parsed(text: str) -> Node:
     return _node(parse_text(text))
 
 

@@ -10,9 +10,8 @@ from msgspec.structs import replace
 from jobmeter.access.principal import Scope
 from jobmeter.errors import ForbiddenError
 from jobmeter.model.answers import LatestValue
-from jobmeter.model.batch import SeriesKeys
 from jobmeter.model.catalog import METRICS, with_derived
-from jobmeter.model.event import EventFilter, EventPage
+from jobmeter.model.event import EventFilter, EventPage, EventType
 from jobmeter.model.job import (
     Job,
     JobFilter,
@@ -336,22 +335,22 @@ class Executor:
                     raise ForbiddenError(PART_ALONE)
                 found = series.find(self._store, question, scope, meter, self.cache)
                 shown = permitted_series(self._registry, found.series, scope, self._clock.now_ms())
-                return replace(found, series=shown)
+                return found if shown is found.series else series.FoundSeries(shown, found.milliseconds)
             case NamesQuestion():
                 return series.names(self._store, question, scope)
             case SamplesQuestion():
-                found_samples = series.samples(self._store, question, scope, meter)
+                found_samples = series.samples(self._store, question, scope, meter, self.cache)
                 if not question.check:
                     return found_samples
                 checked_ms = checked_until(question.series, meter, self._registry.retention)
-                keys = SeriesKeys.of(question.series)
+                keys = series.keys_of(question.series, self.cache)
                 return replace(
                     found_samples, expired=has_expired(self._source, keys, question.range, checked_ms, meter)
                 )
             case RollupsQuestion():
-                return rollups(self._source, question, scope, meter, self._registry.retention)
+                return rollups(self._source, question, scope, meter, self._registry.retention, self.cache)
             case BucketsQuestion():
-                return series.in_steps(self._source, question, scope, meter)
+                return series.in_steps(self._source, question, scope, meter, self.cache)
             case LastQuestion():
                 return series.last(self._store, question, scope, meter)
             case _:
@@ -405,7 +404,10 @@ class Executor:
         projects, jobs = visible
         if scope.grant is not None:
             projects = projects_of_named(self._registry, projects, jobs, scope, self._clock.now_ms())
-        return self._registry.events(msgspec.structs.replace(question, projects=projects, jobs=jobs))
+        # Holders of a link may see the job, but no alerts.
+        without = question.without if scope.job is None else question.without | {EventType.ALERT}
+        visible_part = msgspec.structs.replace(question, projects=projects, jobs=jobs, without=without)
+        return self._registry.events(visible_part)
 
     def _newest_of_job(self, job: Job) -> TimeRange:
         """Range around a job's newest sample; if all samples are of devices without a job, around its end or now."""

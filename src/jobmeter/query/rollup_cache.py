@@ -2,7 +2,7 @@
 
 Buckets are valid for one revision of the store (``Store.revision``). Lines need whole steps, so these are cached in the
 query's step. The ends of a range are cached as read, an hour or a day at a time. If a range cuts a minute, the raw
-samples of that hour are cached too.
+samples of that hour are cached too, from the second query on.
 """
 
 from collections.abc import Callable, Hashable, Iterator
@@ -20,6 +20,9 @@ _STRETCH = 4
 
 _FEW = 256
 """Largest number of series for which an hour of raw samples is small."""
+
+_ASKED_ONCE = "asked once"
+"""Entry of a stretch that one question has read a part of."""
 
 ReadRows = Callable[[TimeRange], BucketColumns]
 ReadSamples = Callable[[TimeRange], SampleColumns]
@@ -62,11 +65,17 @@ class RollupCache:
         yield from self._ends(keys, TimeRange(whole.end_ms, span.end_ms), tier, step_ms, usable, rows)
 
     def samples(self, keys: SeriesKeys, span: TimeRange, revision: Hashable, rows: ReadSamples) -> SampleColumns:
-        """Return the raw samples of a span inside one ``stretch``; if missing, the whole stretch is read."""
+        """Return the raw samples of a span inside one ``stretch``.
+
+        The second question about a stretch reads the whole of it, for the questions behind: a single one needs less.
+        """
         whole = stretch(keys, span)
         name = (RollupCache, id(keys), None, whole.start_ms)
-        found: SampleColumns | None = self._cache.get(name, (keys, revision))
+        found: SampleColumns | str | None = self._cache.get(name, (keys, revision))
         if found is None:
+            self._cache.put(name, (keys, revision), _ASKED_ONCE, 0)
+            return rows(span)
+        if isinstance(found, str):
             found = rows(whole)
             size = found.index.nbytes + found.time.nbytes + found.value.nbytes
             self._cache.put(name, (keys, revision), found, size)

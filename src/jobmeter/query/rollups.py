@@ -21,9 +21,10 @@ from jobmeter.model.time import DAY, HOUR, MINUTE, SECOND, TimeRange, ceil_to, f
 from jobmeter.query.meter import Meter
 from jobmeter.query.plan import hours_around
 from jobmeter.query.reduce import changes, empty, growth, merge, take
-from jobmeter.query.series import check_series, milliseconds
-from jobmeter.query.source import Source, buckets, expected
+from jobmeter.query.series import check_series, keys_of, milliseconds
+from jobmeter.query.source import Source, buckets, check_buckets, expected
 from jobmeter.store.base import Tier
+from jobmeter.store.cache import Cache
 
 _ROWS_OF_SEGMENT = 3_000
 """Raw samples that are read in the time that one more segment of a plan takes."""
@@ -71,7 +72,7 @@ class _Segment(msgspec.Struct, frozen=True):
 
 
 def rollups(
-    source: Source, question: RollupsQuestion, scope: Scope, meter: Meter, retention_of: RetentionOf
+    source: Source, question: RollupsQuestion, scope: Scope, meter: Meter, retention_of: RetentionOf, cache: Cache
 ) -> Rollups:
     """Answer a ``RollupsQuestion``. Raises LimitExceededError or QueryTimeoutError."""
     check_series(question.series, scope)
@@ -85,7 +86,7 @@ def rollups(
         rows = np.flatnonzero(counters == rolled) if question.growth else np.arange(len(question.series))
         if not len(rows):
             continue
-        keys = SeriesKeys.of([question.series[row] for row in rows.tolist()])
+        keys = keys_of(tuple([question.series[row] for row in rows.tolist()]), cache)
         plan = _plan(question.range, cuts, len(keys), checked_ms) if rolled else [_Segment(question.range, 1)]
         columns = _read(source, keys, counters[rows], plan, meter)
         if len(plan) > 1 and question.range.start_ms < checked_ms:
@@ -154,10 +155,12 @@ def _tiles(span: TimeRange, cuts: Int64s, length: int) -> Iterator[tuple[TimeRan
 def _read(source: Source, keys: SeriesKeys, counters: Bools, plan: Sequence[_Segment], meter: Meter) -> BucketColumns:
     references = References.none(len(keys))
     start = plan[0].span.start_ms
-    parts = [
-        buckets(source, keys, counters, one.span, one.step_ms, owned_ms=start, meter=meter, references=references)
-        for one in plan
-    ]
+    parts: list[BucketColumns] = []
+    for one in plan:
+        parts.append(
+            buckets(source, keys, counters, one.span, one.step_ms, owned_ms=start, meter=meter, references=references)
+        )
+        check_buckets(sum(map(len, parts)), meter)
     return _inner(merge(parts), counters)
 
 

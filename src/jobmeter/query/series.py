@@ -4,7 +4,8 @@ Samples are neither combined, converted nor turned into rates; a counter has the
 selects series and does the arithmetic. Series outside the caller's scope do not exist, neither as series nor by name.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
+from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -20,6 +21,8 @@ from jobmeter.query.source import RAW_IS_QUICK, Source, buckets, expected
 from jobmeter.store.base import SeriesSelector, Store
 from jobmeter.store.cache import Cache
 
+R = TypeVar("R")
+
 _SERIES_BYTES = 1_000
 """Memory of a series, about."""
 _SAMPLES_A_POINT = 4
@@ -27,10 +30,25 @@ _SAMPLES_A_POINT = 4
 
 
 class FoundSeries(msgspec.Struct, frozen=True):
-    """Series in any order, and the milliseconds that the search took."""
+    """Series in any order, and the milliseconds that the search took. ``cache`` is None unless the list is cached."""
 
     series: Sequence[Series]
     milliseconds: int = 0
+    cache: Cache | None = None
+
+    def derived(self, name: Hashable, make: Callable[[Sequence[Series]], Sequence[R]]) -> Sequence[R]:
+        """Return what ``make`` computes from the series alone; ``name`` says how. Callers must not change the result.
+
+        The result is cached as long as the list.
+        """
+        if self.cache is None:
+            return make(self.series)
+        whole = (FoundSeries, id(self.series), name)
+        found: Sequence[R] | None = self.cache.get(whole, self.series)
+        if found is None:
+            found = make(self.series)
+            self.cache.put(whole, self.series, found, _SERIES_BYTES * len(found))
+        return found
 
 
 class SeriesQuestion(msgspec.Struct, Question[FoundSeries], frozen=True, kw_only=True):
@@ -139,7 +157,7 @@ def find(store: Store, question: SeriesQuestion, scope: Scope, meter: Meter, cac
         found = tuple(store.find(selector))
         if revision is not None:
             cache.put(name, revision, found, _SERIES_BYTES * len(found))
-    return FoundSeries(found, milliseconds(meter))
+    return FoundSeries(found, milliseconds(meter), None if revision is None else cache)
 
 
 def names(store: Store, question: NamesQuestion, scope: Scope) -> list[str]:
@@ -149,12 +167,22 @@ def names(store: Store, question: NamesQuestion, scope: Scope) -> list[str]:
     return store.names(selector, question.part, question.prefix)
 
 
-def samples(store: Store, question: SamplesQuestion, scope: Scope, meter: Meter) -> Samples:
+def keys_of(series: tuple[Series, ...], cache: Cache) -> SeriesKeys:
+    """Return the keys of series: the identical object for equal series, because caches identify keys by the object."""
+    name = (SeriesKeys, series)
+    found: SeriesKeys | None = cache.get(name, None)
+    if found is None:
+        found = SeriesKeys.of(series)
+        cache.put(name, None, found, _SERIES_BYTES * len(series))
+    return found
+
+
+def samples(store: Store, question: SamplesQuestion, scope: Scope, meter: Meter, cache: Cache) -> Samples:
     """Answer a ``SamplesQuestion``. Raises LimitExceededError or QueryTimeoutError."""
     check_series(question.series, scope)
     most = _SAMPLES_A_POINT * meter.limits.query_points
     parts: list[SampleColumns] = []
-    keys = SeriesKeys.of(question.series)
+    keys = keys_of(question.series, cache)
     recent = _in_memory(store, keys, question.range)
     if recent is not None:
         meter.count(len(recent), None)
@@ -179,13 +207,12 @@ def _in_memory(store: Store, keys: SeriesKeys, span: TimeRange) -> SampleColumns
     return None if found is None else SampleColumns(found.index, found.time, found.first)
 
 
-def in_steps(source: Source, question: BucketsQuestion, scope: Scope, meter: Meter) -> Buckets:
+def in_steps(source: Source, question: BucketsQuestion, scope: Scope, meter: Meter, cache: Cache) -> Buckets:
     """Answer a ``BucketsQuestion``. Raises LimitExceededError or QueryTimeoutError."""
     check_series(question.series, scope)
     is_counter = np.zeros(len(question.series), np.bool_)
-    columns = buckets(
-        source, SeriesKeys.of(question.series), is_counter, question.range, question.step_ms, owned_ms=0, meter=meter
-    )
+    keys = keys_of(question.series, cache)
+    columns = buckets(source, keys, is_counter, question.range, question.step_ms, owned_ms=0, meter=meter)
     return Buckets(columns, meter.rows, milliseconds(meter))
 
 

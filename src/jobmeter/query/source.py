@@ -70,11 +70,13 @@ class Source:
             yield Piece(span, None, recent)
             return
         fits = any(step_ms % tier == 0 for tier in Tier)
-        jobs = keys.jobs() if fits else []
-        revision = self.store.revision(jobs) if fits else None
+        # Raw samples within an hour may be cached if that hour is rolled up.
+        closes = fits or span.length_ms <= HOUR
+        jobs = keys.jobs() if closes else []
+        revision = self.store.revision(jobs) if closes else None
         if revision is None and span.length_ms <= RAW_IS_QUICK:
-            fits = False
-        rolled = self.store.rolled_up_ranges(jobs, hours_around(span)) if fits else []
+            fits = closes = False
+        rolled = self.store.rolled_up_ranges(jobs, hours_around(span)) if closes else []
         for segment in segments(span, step_ms, rolled) if fits else (Segment(span, None),):
             recent = self._recent(keys, segment.span, step_ms, last) if segment.tier is None else None
             if recent is not None:
@@ -195,11 +197,17 @@ def buckets(
         if size > most:
             parts = [merge(parts)]
             size = len(parts[0])
-        if size > most:
-            raise LimitExceededError(
-                f"a question may make {most} buckets over all its series: take a longer step or a shorter range", "step"
-            )
+        check_buckets(size, meter)
     return merge(parts)
+
+
+def check_buckets(count: int, meter: Meter) -> None:
+    """Raise LimitExceededError for more buckets than a question may have in memory."""
+    most = _BUCKETS_A_POINT * meter.limits.query_points
+    if count > most:
+        raise LimitExceededError(
+            f"a question may make {most} buckets over all its series: take a longer step or a shorter range", "step"
+        )
 
 
 def _own(

@@ -72,7 +72,7 @@ class Registry:
         self.shippers = Shippers(database)
         self.tasks = TaskTable(database)
         self.pods = PodTable(database)
-        self.alerts = AlertTable(database)
+        self.alerts = AlertTable(database, self._drop)
         self.annotations = AnnotationTable(database)
         migrate(database)
 

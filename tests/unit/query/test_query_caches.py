@@ -1,5 +1,7 @@
 """What is kept from one question to the next never changes an answer."""
 
+import bisect
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -19,6 +21,7 @@ from tests.fakes import NOW, FakeRegistry, SetClock, running_job
 from tests.memory_store import MemoryStore
 
 from jobmeter.access.principal import Scope
+from jobmeter.model.batch import BucketColumns, SampleColumns
 from jobmeter.model.catalog import CATALOG
 from jobmeter.model.job import Allocation, Node, Replica
 from jobmeter.model.series import Series
@@ -26,8 +29,10 @@ from jobmeter.model.time import HOUR, MINUTE, SECOND, TimeRange, floor_to
 from jobmeter.query.execute import Executor
 from jobmeter.query.layout import _Entry
 from jobmeter.query.request import By, EncodedQuestion, JobRef, MetricQuery, MetricResult
+from jobmeter.query.rollups import RollupsQuestion
 from jobmeter.query.selected_series import SelectedSeries, SeriesPart, is_counter
 from jobmeter.query.selection import member_of
+from jobmeter.query.series import BucketsQuestion, SamplesQuestion
 from jobmeter.settings import Limits
 from jobmeter.store.cache import Cache
 from jobmeter.store.window.store import WindowedStore
@@ -54,6 +59,22 @@ def _plain(result: MetricResult) -> list[tuple[Any, ...]]:
 
 def _encoded(result: MetricResult) -> bytes:
     return repr(_plain(result)).encode()
+
+
+def _inside(columns: SampleColumns | BucketColumns, span: TimeRange, cuts: Sequence[int]) -> list[tuple[Any, ...]]:
+    """Return what the columns say of a span: the samples, or the statistics of each series between two cuts."""
+    if isinstance(columns, SampleColumns):
+        return list(zip(columns.index.tolist(), columns.time.tolist(), columns.value.tolist(), strict=True))
+    joined: dict[tuple[int, int], list[Any]] = {}
+    for row in np.flatnonzero((columns.first_time < span.end_ms) & (columns.last_time >= span.start_ms)).tolist():
+        key = int(columns.index[row]), bisect.bisect_right(cuts, int(columns.first_time[row]))
+        so_far = joined.setdefault(key, [0, 0.0, float("inf"), float("-inf"), columns.first[row].item(), 0.0])
+        so_far[0] += int(columns.count[row])
+        so_far[1] = round(so_far[1] + float(columns.sum[row]), 6)
+        so_far[2] = min(so_far[2], float(columns.minimum[row]))
+        so_far[3] = max(so_far[3], float(columns.maximum[row]))
+        so_far[5] = float(columns.last[row])
+    return [(*key, *values) for key, values in joined.items()]
 
 
 class Interleaved(RuleBasedStateMachine):
@@ -181,6 +202,29 @@ class Interleaved(RuleBasedStateMachine):
         assert recalled is None or _plain(recalled) == expected
         encoded = self.executor.from_memory(EncodedQuestion(query, "plain"), ALL)
         assert encoded in {None, repr(expected).encode()}
+
+    @precondition(lambda self: self.written)
+    @rule(
+        start=st.integers(0, 6 * 3600_000),
+        length=st.integers(1, 6 * 3600_000),
+        cuts=st.lists(st.integers(0, 6 * 3600_000), max_size=3),
+        growth=st.booleans(),
+    )
+    def ask_for_series(self, start: int, length: int, cuts: list[int], *, growth: bool) -> None:
+        """Ask again and again, so that the cached parts answer too."""
+        series = tuple(dict.fromkeys(one for one, _ in self.written))
+        span = TimeRange(START + start, START + start + length)
+        places = tuple(sorted({span.start_ms, *(START + cut for cut in cuts), span.end_ms}))
+        questions: tuple[Any, ...] = (
+            SamplesQuestion(series=series, range=span),
+            BucketsQuestion(series=series, range=span, step_ms=5 * MINUTE),
+            RollupsQuestion(series=series, range=span, cuts=places, growth=growth),
+        )
+        fresh = Executor(self.engine, self.registry, self.clock, Limits())
+        for question in questions:
+            expected = _inside(fresh.run(question, ALL).columns, span, places)
+            for _ in range(3):
+                assert _inside(self.executor.run(question, ALL).columns, span, places) == expected
 
     @invariant()
     def asked_again(self) -> None:

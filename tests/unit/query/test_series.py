@@ -1,5 +1,7 @@
 """Questions about series as they are stored, within what the asker may see."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from tests.fakes import NOW, FakeRegistry, SetClock
@@ -11,8 +13,9 @@ from jobmeter.model.batch import SampleBatch
 from jobmeter.model.series import NamePart, Series
 from jobmeter.model.time import DAY, HOUR, MINUTE, TimeRange
 from jobmeter.query.execute import Executor
-from jobmeter.query.series import BucketsQuestion, LastQuestion, NamesQuestion, SamplesQuestion, SeriesQuestion
+from jobmeter.query.series import BucketsQuestion, LastQuestion, NamesQuestion, SamplesQuestion, SeriesQuestion, keys_of
 from jobmeter.settings import Limits
+from jobmeter.store.cache import Cache
 from jobmeter.store.window.store import WindowedStore
 
 ALL = Scope(None)
@@ -21,6 +24,7 @@ MINE = Series("cpu.time", "lab", job="j1", replica="w-0")
 SECOND = Series("cpu.time", "lab", job="j2", labels=(("a", "b"),))
 NODE = Series("node.load1", "lab", node="n1")
 FOREIGN = Series("cpu.time", "other", job="j1", replica="w-9")
+ZERO = np.zeros(1, np.uint32)
 SPAN = TimeRange(NOW - 10 * MINUTE, NOW)
 
 
@@ -70,6 +74,44 @@ def test_lists_of_a_job_are_cached_until_its_revision_changes(store):
     assert len(searches) == 4
     assert listed(None) == listed(None) == {MINE, SECOND, NODE, FOREIGN}
     assert len(searches) == 6, "lists of every job are not cached"
+
+
+def test_a_derived_result_is_cached_as_long_as_the_list_that_it_is_made_of(store):
+    revision, made = [1], []
+
+    class Revised(MemoryStore):
+        def revision(self, jobs):
+            return revision[0]
+
+    store.__class__ = Revised
+    executor = Executor(store, FakeRegistry(), SetClock(), Limits())
+
+    def derived(name, jobs=(MINE.job_key,), scope=ALL):
+        def make(series):
+            made.append(name)
+            return sorted(f"{name} {one.replica}" for one in series)
+
+        return executor.run(SeriesQuestion(metrics=frozenset({"cpu.time"}), jobs=jobs), scope).derived(name, make)
+
+    assert derived("a") == derived("a") == ["a w-0"]
+    assert derived("b") == ["b w-0"]
+    assert made == ["a", "b"]
+    assert derived("a", (FOREIGN.job_key,)) == ["a w-9"]
+    assert derived("a", (FOREIGN.job_key,), LAB) == []
+    store.append(SampleBatch([Series("cpu.time", "lab", job="j1", replica="w-1")], ZERO, np.array([NOW]), np.ones(1)))
+    revision[0] = 2
+    made.clear()
+    assert derived("a") == derived("a") == ["a w-0", "a w-1"]
+    assert made == ["a"]
+    assert derived("a", None) == derived("a", None)
+    assert made == ["a"] * 3, "lists of every job are not cached"
+
+
+def test_equal_series_have_the_identical_keys():
+    cache = Cache()
+    again = tuple(replace(one) for one in (MINE, SECOND))
+    assert keys_of((MINE, SECOND), cache) is keys_of(again, cache)
+    assert keys_of((SECOND, MINE), cache).series.tolist() == [SECOND.id, MINE.id]
 
 
 @pytest.mark.parametrize("length", [MINUTE + 1, 5 * MINUTE, 9 * MINUTE])

@@ -1,6 +1,6 @@
 """The series and samples of selectors, by questions: stored series, and series made of facts."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -36,7 +36,7 @@ class FactSeries(msgspec.Struct, frozen=True):
 
 
 Row = Exposed | FactSeries
-Found = Generator[Question[Any], Any, list[Row]]
+Found = Generator[Question[Any], Any, Sequence[Row]]
 Matchers = Sequence[Matcher]
 
 
@@ -48,10 +48,16 @@ def find(
     ``of_owners``: each series has the label of the project that it belongs to. Another project that was sent is in the
     label ``exported_project``, as Prometheus does with labels of its targets.
     """
+    if len(alternatives) == 1:
+        return (yield from _find(alternatives[0], since_ms, project, of_owners))
     found: dict[Row, None] = {}
     for matchers in alternatives:
         found.update(dict.fromkeys((yield from _find(matchers, since_ms, project, of_owners))))
-    return sorted(found, key=lambda one: one.labels)
+    return _ordered(found)
+
+
+def _ordered(rows: Iterable[Row]) -> list[Row]:
+    return sorted(dict.fromkeys(rows), key=lambda one: one.labels)
 
 
 def _find(matchers: Matchers, since_ms: int | None, project: str | None, of_owners: bool) -> Found:
@@ -61,16 +67,21 @@ def _find(matchers: Matchers, since_ms: int | None, project: str | None, of_owne
         where = named.get(PROJECT) or project
         ids = (named[JOB],) if named.get(JOB) else ()
         spans = yield from find_facts(name, since_ms or 0, frozenset({where}) if where else None, ids)
-        return _matching(matchers, [FactSeries(labels, tuple(one)) for labels, one in spans.items()])
+        return _ordered(_matching(matchers, [FactSeries(labels, tuple(one)) for labels, one in spans.items()]))
     metrics = yield from _metrics(matchers, name)
     if not metrics:
         return []
     jobs = _jobs(matchers, project)
     answer = yield from ask(SeriesQuestion(metrics=metrics, jobs=jobs, since_ms=since_ms))
-    rows: list[Row] = [row for series in answer.series for row in exposed(series, name)]
-    if of_owners:
-        rows = list({one.labels: one for one in map(_of_owner, rows)}.values())
-    return _matching(matchers, rows)
+
+    def rows(series: Sequence[Series]) -> list[Row]:
+        found: list[Row] = [row for one in series for row in exposed(one, name)]
+        if of_owners:
+            found = list({one.labels: one for one in map(_of_owner, found)}.values())
+        return _ordered(_matching(matchers, found))
+
+    selected: Sequence[Row] = answer.derived((Exposed, tuple(matchers), of_owners), rows)
+    return selected
 
 
 def _of_owner(row: Row) -> Row:

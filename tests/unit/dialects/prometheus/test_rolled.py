@@ -14,6 +14,7 @@ from jobmeter.access.principal import Scope
 from jobmeter.dialects.base import drive
 from jobmeter.dialects.prometheus.names import own_name
 from jobmeter.dialects.prometheus.select import prefetch
+from jobmeter.errors import LimitExceededError
 from jobmeter.model.batch import SampleBatch
 from jobmeter.model.series import Series
 from jobmeter.model.time import DAY, HOUR, MINUTE, SECOND
@@ -78,9 +79,9 @@ def filled(rng: random.Random, length_ms: int) -> FadedStore:
     return store
 
 
-def asked(store: MemoryStore, query: str, times: Sequence[int]):
+def asked(store: MemoryStore, query: str, times: Sequence[int], limits: Limits | None = None):
     """Return the value of a query, its notes, and the questions about samples that it asked."""
-    executor = Executor(store, FakeRegistry(), SetClock(), Limits())
+    executor = Executor(store, FakeRegistry(), SetClock(), limits or Limits())
     questions = []
 
     def answer(question):
@@ -180,3 +181,17 @@ def test_a_long_range_of_many_series_reads_few_rows():
     rows, _, _ = asked(store, f"max_over_time({NAMES[GAUGE]}[1d])", [NOW - HOUR + 7])
     assert len(rows) == 64
     assert sum(read) <= 64 * 2 * 4
+
+
+@pytest.mark.usefixtures("always_rolled")
+def test_a_question_has_a_limit_over_all_its_parts():
+    store, times = FadedStore(), np.arange(NOW - 2 * DAY, NOW, 15 * SECOND)
+    for number in range(8):
+        series = Series(GAUGE, "lab", job="j", replica=f"w-{number}", node="n")
+        store.append(SampleBatch([series], np.zeros(len(times), np.uint32), times, np.sin(times / 1e6)))
+    store.roll_up(NOW)
+    # Of eight series some 60 minutes around each of two cuts, and 23 hours: no part has more than 480 rows.
+    query, end = f"max_over_time({NAMES[GAUGE]}[1d])", NOW // HOUR * HOUR - HOUR // 2
+    assert len(asked(store, query, [end], Limits(query_points=400))[0]) == 8
+    with pytest.raises(LimitExceededError):
+        asked(store, query, [end], Limits(query_points=150))
