@@ -154,7 +154,7 @@ class JobCollectors:
     def claims(self) -> dict[str, list[tuple[Owner, float]]]:
         """Return the replicas that have each device, with the part of the whole device that it is."""
         devices = self.devices()
-        sizes = {name: float(device.details.get("slices", 1)) for name, device in devices.items()}
+        sizes = {name: float(device.details.get("slices") or 1) for name, device in devices.items()}
         wholes = {name: name.partition(":")[0] for name in devices}
         sums: dict[str, float] = {}
         for name, whole in wholes.items():

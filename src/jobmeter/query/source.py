@@ -197,7 +197,7 @@ def buckets(
         if size > most:
             parts = [merge(parts)]
             size = len(parts[0])
-        check_buckets(size, meter)
+            check_buckets(size, meter)
     return merge(parts)
 
 

@@ -1,6 +1,7 @@
 """The store contract on embedded chDB."""
 
 import pytest
+from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from jobmeter.errors import LimitExceededError, UnavailableError
 from jobmeter.model.batch import SeriesKeys
@@ -8,6 +9,7 @@ from jobmeter.model.log_query import parse_log_query
 from jobmeter.model.series import NamePart
 from jobmeter.model.time import DAY
 from jobmeter.store.base import LogSelector, ReadBudget, SeriesSelector, Store
+from jobmeter.store.clickhouse import maintenance
 from jobmeter.store.clickhouse.catalog import Catalog
 from jobmeter.store.clickhouse.journal import JournalLimits
 from jobmeter.testing.samples import FOREVER, batch_of
@@ -37,7 +39,7 @@ class TestEmbedded(StoreTests):
             reads.append(1)
             raise UnavailableError("the engine is out of memory")
 
-        reads = []
+        reads: list[int] = []
         chdb_store.catalog.forget()
         monkeypatch.setattr(chdb_store.catalog, "_read_all", fail)
         one, other = slot.gauge("worker-0"), slot.gauge("worker-1")
@@ -49,6 +51,16 @@ class TestEmbedded(StoreTests):
         missing = chdb_store.catalog.missing([batch_of({(other, slot.start): 1.0})], FOREVER, seeks_new=False)
         assert len(missing.new) == 0
         assert not reads
+
+    def test_samples_after_a_deletion_that_failed_halfway_have_their_series(self, chdb_store, slot, monkeypatch):
+        one = slot.gauge("worker-0")
+        chdb_store.append(batch_of({(one, slot.start): 1.0}), FOREVER)
+        monkeypatch.setattr(maintenance, "_DATA", (*maintenance._DATA, "nowhere"))
+        with pytest.raises(ClickHouseError):
+            chdb_store.delete_job(one.job_key)
+        chdb_store.append(batch_of({(one, slot.start): 2.0}), FOREVER)
+        chdb_store.commit_log.flush()
+        assert chdb_store.find(SeriesSelector(jobs=(one.job_key,))) == [one]
 
     def test_a_series_is_found_before_its_first_samples_are_in_the_engine(self, chdb_store, slot, monkeypatch):
         monkeypatch.setattr(chdb_store.commit_log, "_limits", JournalLimits(flush_seconds=10**6))

@@ -1,5 +1,7 @@
 """Marks of late hours where a roll-up, or the engine, is in the way."""
 
+import threading
+
 import pytest
 
 from jobmeter.errors import UnavailableError
@@ -111,3 +113,21 @@ def test_a_server_whose_reads_do_not_count_stores_no_hours_as_rolled_up(store, m
             state.raise_done(done + HOUR)
     state.reload()
     assert state.done() == done
+
+
+def test_a_state_that_is_read_while_a_roll_up_begins_has_its_intent(store, monkeypatch):
+    """A server becomes the only one just when it rolls up: its memory counts from then on."""
+    state = store.rollup_state
+    select, until_ms = state._select_progress, state.intent() + HOUR
+    rolling = threading.Thread(target=state.raise_intent, args=(until_ms,))
+
+    def select_beside_a_roll_up():
+        found = select()
+        rolling.start()
+        rolling.join(0.3)  # it need not be over
+        return found
+
+    monkeypatch.setattr(state, "_select_progress", select_beside_a_roll_up)
+    state.reload()
+    rolling.join()
+    assert state.intent() == until_ms

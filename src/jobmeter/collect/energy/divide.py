@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -59,6 +60,8 @@ class NodeUse:
     sources: dict[tuple[str, str], float] = field(default_factory=dict)
     devices: dict[str, float] = field(default_factory=dict)
     utilization: dict[str, float] = field(default_factory=dict)
+    present: set[str] = field(default_factory=set)
+    """Whole devices, with a counter of energy or without."""
     shares: dict[str, dict[Owner, float]] = field(default_factory=lambda: defaultdict(dict))
     """Use of each device by its replicas."""
 
@@ -95,6 +98,8 @@ class NodeUse:
         device = series.device
         if measure == "energy":
             self.devices[device] = value
+        elif measure == "state":
+            self.present.add(device.partition(":")[0])
         elif measure == "utilization":
             self.utilization[device] = value
         elif series.job and (measure == "process.utilization" or (measure == "sm.active" and ":" in device)):
@@ -111,11 +116,50 @@ _FIELDS = {"cpu.limit": "cpu_limit", "memory.limit": "memory_limit", "memory.usa
 
 
 class _Delta(NamedTuple):
-    """Energy of a meter since its last reading, and the state at that reading."""
+    """Energy of a meter since its last reading, and the mean shares of the replicas since then."""
 
     joules: float
     seconds: float
-    before: NodeUse
+    allocated: Shares
+    used: Shares
+
+
+class _Meter:
+    """Counters of one part of the node, by source, and the shares of the replicas since their last reading."""
+
+    def __init__(self) -> None:
+        self._read_ms: int | None = None
+        self._readings: dict[str, float] = {}
+        self._allocated: defaultdict[Owner, float] = defaultdict(float)
+        self._used: defaultdict[Owner, float] = defaultdict(float)
+
+    def share(self, seconds: float, allocated: Shares, used: Shares) -> None:
+        """Add the shares of some seconds."""
+        for sums, shares in ((self._allocated, allocated), (self._used, used)):
+            for owner, share in shares.items():
+                sums[owner] += share * seconds
+
+    def read(self, readings: Mapping[str, float], now_ms: int) -> _Delta | None:
+        """Return the energy since the last reading; None at the first one.
+
+        A counter that fell began again at 0. A source that is absent counts once it is back.
+        """
+        delta = None
+        seconds = 0.0 if self._read_ms is None else (now_ms - self._read_ms) / 1000
+        if seconds > 0:
+            grown = [(value, value - self._readings.get(source, value)) for source, value in readings.items()]
+            joules = sum(more if more >= 0 else value for value, more in grown)
+            delta = _Delta(joules, seconds, _parts(self._allocated, seconds), _parts(self._used, seconds))
+        self._read_ms = now_ms
+        self._readings.update(readings)
+        self._allocated.clear()
+        self._used.clear()
+        return delta
+
+    def forget(self, owner: Owner) -> None:
+        """Drop the shares of a replica."""
+        self._allocated.pop(owner, None)
+        self._used.pop(owner, None)
 
 
 class EnergyDivision:
@@ -132,9 +176,14 @@ class EnergyDivision:
         self._totals = {owner: dict(counts) for owner, counts in self._file.load().items()}
         self._resumed = set(self._totals)
         self._idle = IdlePower(state / "idle-power.json" if state else None)
-        self._last: dict[str, tuple[float, int, NodeUse]] = {}
-        self._parts: dict[str, float] = {}
+        self._meters: dict[str, _Meter] = {}
+        self._families: dict[str, str] = {}
+        self._devices: set[str] = set()
+        self._before: tuple[int, NodeUse] | None = None
+        self._of_parts = 0.0
+        """Energy of all parts since the last reading of the whole node."""
         self._measured: set[str] = set()
+        self._present: AbstractSet[Owner] = frozenset()
         self._seen_ms: dict[Owner, int] = {}
 
     def divide(self, samples: Samples) -> Samples:
@@ -142,65 +191,78 @@ class EnergyDivision:
         now_ms = max((sample.time_ms for sample in samples), default=0)
         use = NodeUse.of(samples)
         claims = self._claims()
-        parts = 0.0
-        for device, joules in use.devices.items():
-            if delta := self._delta(f"{GPU}:{device}", joules, now_ms, use):
-                self._add(GPU, f"{GPU}:{device}", delta, now_ms, *_of_device(device, claims, use))
-                parts += delta.joules
-        for kind in (CPU, MEMORY):
-            joules_of_part = _part(use, kind)
-            if joules_of_part is not None and (delta := self._delta(kind, joules_of_part, now_ms, use)):
-                self._add(kind, kind, delta, now_ms, *_of_part(kind, use, delta.before))
-                parts += delta.joules
-        if not use.devices:  # the machine's own counters of accelerators are no devices with names
-            accelerators = sum(value for (kind, _), value in use.sources.items() if kind == ACCELERATOR)
-            delta = self._delta(ACCELERATOR, accelerators, now_ms, use)
-            parts += delta.joules if delta else 0.0
-        self._rest(use, claims, parts, now_ms)
+        self._present = use.cpu.keys() | {owner for some in claims.values() for owner, _ in some}
+        then_ms, before = self._before or (now_ms, use)
+        self._before = now_ms, use
+        seconds = max(now_ms - then_ms, 0) / 1000
+        self._devices |= use.present | use.devices.keys()
+        of_devices = {device: _of_device(device, claims, use) for device in self._devices}
+        of_parts = {kind: _of_part(kind, use, before) for kind in (CPU, MEMORY)}
+        for device, shares in of_devices.items():
+            self._share(f"{GPU}:{device}", seconds, shares)
+            if device in use.devices:
+                self._of_parts += self._read(GPU, f"{GPU}:{device}", {device: use.devices[device]}, now_ms)
+        for kind, shares in of_parts.items():
+            self._share(kind, seconds, shares)
+            self._of_parts += self._read(kind, kind, self._readings(kind, use), now_ms)
+        if not any(f"{GPU}:{device}" in self._meters for device in self._devices):
+            # The machine's own counters of accelerators are no devices with names.
+            delta = self._delta(ACCELERATOR, self._readings(ACCELERATOR, use), now_ms)
+            self._of_parts += delta.joules if delta else 0.0
+        whole = self._readings(NODE, use)
+        meter = f"{NODE}:{self._families.get(NODE)}"
+        self._share(meter, seconds, _of_rest([*of_devices.values()], [*of_parts.values()]))
+        if whole:
+            less, self._of_parts = self._of_parts, 0.0
+            self._read(REST, meter, whole, now_ms, less)
         if not self._measured:
             return []
         self._file.save(self._totals)
         return self._samples(use, claims, now_ms)
 
-    def _delta(self, meter: str, joules: float, now_ms: int, use: NodeUse) -> _Delta | None:
-        """Return the energy since the last reading; a counter that fell began again at 0. None at the first one."""
-        last = self._last.get(meter)
-        self._last[meter] = joules, now_ms, use
-        if last is None or now_ms <= last[1]:
-            return None
-        more = joules - last[0]
-        return _Delta(more if more >= 0 else joules, (now_ms - last[1]) / 1000, last[2])
+    def _readings(self, kind: str, use: NodeUse) -> dict[str, float]:
+        """Return the counters of a kind by the best family of sources that has been found so far.
 
-    def _rest(self, use: NodeUse, claims: Claims, parts: float, now_ms: int) -> None:
-        """Divide the energy of the whole node without that of its parts, when its source has a new reading."""
-        family = next((one for one in _WHOLE if self._has_source(one, use)), None)
-        for name in _WHOLE:
-            self._parts[name] = self._parts.get(name, 0.0) + parts
-        if family is None or (joules := _whole(use, family)) is None:
-            return
-        of_parts, self._parts[family] = self._parts[family], 0.0
-        if delta := self._delta(f"{NODE}:{family}", joules, now_ms, use):
-            rest = _Delta(max(delta.joules - of_parts, 0.0), delta.seconds, delta.before)
-            self._add(REST, f"{NODE}:{family}", rest, now_ms, *_of_rest(use, delta.before, claims))
+        It is empty while that family is absent: the counters of another family have another start.
+        """
+        for family in _WHOLE if kind == NODE else _FAMILIES:
+            found = _of_family(use, kind, family)
+            if found or self._families.get(kind) == family:
+                self._families[kind] = family
+                return found
+        return {}
 
-    def _has_source(self, family: str, use: NodeUse) -> bool:
-        return f"{NODE}:{family}" in self._last or _whole(use, family) is not None
+    def _share(self, name: str, seconds: float, shares: tuple[Shares, Shares]) -> None:
+        """Add the shares of some seconds to a meter that has been read."""
+        if meter := self._meters.get(name):
+            meter.share(seconds, *shares)
 
-    def _add(self, kind: str, meter: str, delta: _Delta, now_ms: int, allocated: Shares, used: Shares) -> None:
+    def _delta(self, name: str, readings: Mapping[str, float], now_ms: int) -> _Delta | None:
+        return self._meters.setdefault(name, _Meter()).read(readings, now_ms) if readings else None
+
+    def _read(self, kind: str, name: str, readings: Mapping[str, float], now_ms: int, less: float = 0.0) -> float:
+        """Divide the energy of a meter since its last reading, ``less`` joules of it left out, and return it."""
+        delta = self._delta(name, readings, now_ms)
+        if delta is None:
+            return 0.0
+        joules = max(delta.joules - less, 0.0)
         self._measured.add(kind)
-        if not allocated and not used and delta.seconds > 0:
-            self._idle.add(meter, delta.joules / delta.seconds, now_ms)
-        at_rest = (self._idle.watts(meter) or 0.0) * delta.seconds
-        shares = divided(delta.joules, at_rest, allocated, used)
-        shares[_NOBODY] = delta.joules - sum(shares.values())
-        for owner, joules in shares.items():
+        if not delta.allocated and not delta.used:
+            self._idle.add(name, joules / delta.seconds, now_ms)
+        at_rest = (self._idle.watts(name) or 0.0) * delta.seconds
+        divided_joules = divided(joules, at_rest, delta.allocated, delta.used)
+        # The series of a replica that has ended is closed: nobody has its energy since the last reading.
+        shares = {owner: part for owner, part in divided_joules.items() if owner in self._present}
+        shares[_NOBODY] = joules - sum(shares.values())
+        for owner, part in shares.items():
             counts = self._totals.setdefault(owner, {})
-            counts[kind] = counts.get(kind, 0.0) + max(joules, 0.0)
+            counts[kind] = counts.get(kind, 0.0) + max(part, 0.0)
+        return joules
 
     def _samples(self, use: NodeUse, claims: Claims, now_ms: int) -> Samples:
         samples: Samples = []
         holders = {owner for some in claims.values() for owner, _ in some}
-        present = use.cpu.keys() | holders
+        present = self._present
         self._seen_ms.update(dict.fromkeys(present if self._seen_ms else present | self._totals.keys(), now_ms))
         self._seen_ms.pop(_NOBODY, None)
         for owner in present:
@@ -220,27 +282,25 @@ class EnergyDivision:
             joules = self._totals.setdefault(_NOBODY, {}).setdefault(kind, 0.0)
             series = self._place.of_node("node.energy.unattributed", (("kind", kind),))
             samples.append(Sample(series, now_ms, joules))
-        for meter in self._last:
+        for meter in self._meters:
             if (watts := self._idle.watts(meter)) is not None:
                 samples.append(Sample(self._place.of_node("node.power.idle", (("meter", meter),)), now_ms, watts))
+        self._forget(now_ms)
+        return samples
+
+    def _forget(self, now_ms: int) -> None:
+        """Drop the replicas that have been gone for a while."""
         for owner in [one for one, at in self._seen_ms.items() if not 0 <= now_ms - at <= _FORGET_AFTER_MS]:
             del self._seen_ms[owner]
             self._totals.pop(owner, None)
-        return samples
+            for meter in self._meters.values():
+                meter.forget(owner)
 
 
-def _part(use: NodeUse, kind: str) -> float | None:
-    """Return the energy of a kind by the best family of sources; None without any."""
-    for family in _FAMILIES:
-        found = [value for (one, name), value in use.sources.items() if one == kind and name.startswith(f"{family}/")]
-        if found:
-            return sum(found)
-    return None
-
-
-def _whole(use: NodeUse, family: str) -> float | None:
-    found = [value for (kind, name), value in use.sources.items() if kind == NODE and name.partition("/")[0] == family]
-    return found[0] if found else None
+def _of_family(use: NodeUse, kind: str, family: str) -> dict[str, float]:
+    """Return the counters of a kind by one family of sources; of several for the whole node the first one."""
+    names = [name for one, name in use.sources if one == kind and name.partition("/")[0] == family]
+    return {name: use.sources[kind, name] for name in (names[:1] if kind == NODE else names)}
 
 
 def _of_device(device: str, claims: Claims, use: NodeUse) -> tuple[Shares, Shares]:
@@ -273,13 +333,12 @@ def _of_part(kind: str, use: NodeUse, before: NodeUse) -> tuple[Shares, Shares]:
     return _parts(use.cpu_limit, use.cores), _parts(grown, busy)
 
 
-def _of_rest(use: NodeUse, before: NodeUse, claims: Claims) -> tuple[Shares, Shares]:
+def _of_rest(devices: Sequence[tuple[Shares, Shares]], parts: Sequence[tuple[Shares, Shares]]) -> tuple[Shares, Shares]:
     """Return the shares of the rest of a node: the largest among CPUs, memory and devices."""
-    devices = len(use.devices) or len(claims)
-    of_devices = [_of_device(device, claims, use) for device in use.devices]
-    parts = [_of_part(kind, use, before) for kind in (CPU, MEMORY)]
-    allocated, used = ([*(one[by] for one in parts), _mean([one[by] for one in of_devices], devices)] for by in (0, 1))
-    return _largest(allocated), _largest(used)
+    allocated, used = (
+        _largest([*(one[by] for one in parts), _mean([one[by] for one in devices], len(devices))]) for by in (0, 1)
+    )
+    return allocated, used
 
 
 def _parts(amounts: Shares, whole: float) -> Shares:

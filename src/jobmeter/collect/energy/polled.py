@@ -2,11 +2,12 @@
 
 import json
 import logging
+import math
 import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -27,8 +28,16 @@ _LONGEST_GAP = 300.0
 """Seconds between two readings up to which the power in between counts as their mean."""
 _COMMANDS = (("ipmitool", "dcmi", "power", "reading"), ("ipmi-dcmi", "--get-system-power-statistics"))
 _WATTS = re.compile(r"^\s*(?:Instantaneous power reading|Current Power)\s*:\s*(\d+(?:\.\d+)?) Watts", re.MULTILINE)
+_INVALID = (
+    "the address of Redfish must be https://[USER:PASSWORD@]HOST[/PATH]. Write special characters of the password "
+    "with percent signs, such as %23 for #."
+)
 _SECONDS = 20.0
 _MOST_BYTES = 2**20
+_FAILURES = (
+    *(OSError, subprocess.SubprocessError, UnavailableError),
+    *(ValueError, TypeError, LookupError, OverflowError),  # an answer of another form
+)
 _METERS = frozenset({"power_meter", "acpi_power_meter"})
 """Names of hwmon chips that measure the whole machine."""
 
@@ -39,7 +48,7 @@ _log = logging.getLogger(__name__)
 class RedfishSettings:
     """Address of a management controller, ``https://[USER:PASSWORD@]HOST[/redfish/v1/Chassis/ID]``, and its CA."""
 
-    url: str
+    url: str = field(repr=False)
     ca_file: Path | None = None
 
 
@@ -103,12 +112,15 @@ class RedfishPower:
 
     def __init__(self, settings: RedfishSettings) -> None:
         """Raise InvalidRequestError for an address that is not HTTPS."""
-        url = urllib3.util.parse_url(settings.url)
+        try:
+            url = urllib3.util.parse_url(settings.url)
+            self._headers = urllib3.make_headers(basic_auth=unquote(url.auth)) if url.auth else {}
+        except (urllib3.exceptions.LocationParseError, UnicodeEncodeError):
+            raise InvalidRequestError(_INVALID, "redfish") from None  # their texts contain the password
         if url.scheme != "https" or not url.host:
-            raise InvalidRequestError("the address of Redfish must be https://[USER:PASSWORD@]HOST[/PATH]", "redfish")
+            raise InvalidRequestError(_INVALID, "redfish")
         self._base = f"https://{url.netloc.rpartition('@')[2]}" if url.netloc else ""
         self._path = (url.path or "").rstrip("/")
-        self._headers = urllib3.make_headers(basic_auth=unquote(url.auth)) if url.auth else {}
         timeout = urllib3.Timeout(connect=5.0, read=_SECONDS)
         self._pool = urllib3.PoolManager(ca_certs=settings.ca_file and str(settings.ca_file), timeout=timeout)
 
@@ -122,7 +134,8 @@ class RedfishPower:
         else:
             members = self._get("/redfish/v1/Chassis").get("Members", [])
             chassis = [str(one.get("@odata.id", "")).rstrip("/") for one in members if isinstance(one, dict)][:16]
-        found = [watts for path in chassis if path and (watts := self._chassis(path)) is not None]
+        # A path that does not begin with a slash would continue the name of the host, which gets the password.
+        found = [watts for path in chassis if path.startswith("/") and (watts := self._chassis(path)) is not None]
         return sum(found) if found else None
 
     def _chassis(self, path: str) -> float | None:
@@ -161,8 +174,8 @@ class PowerPoller:
         """Return power and energy, in watts and joules, if a new reading has arrived. Never waits."""
         if self._calls.busy:
             return None
-        found = self._result() if self._waits else None
-        self._waits = False
+        waits, self._waits = self._waits, False
+        found = self._result() if waits else None
         now_ns = self._elapsed()
         if self._asked_ns is None or now_ns - self._asked_ns >= _EVERY_SECONDS * 1e9:
             self._asked_ns, self._waits = now_ns, True
@@ -176,12 +189,12 @@ class PowerPoller:
     def _result(self) -> tuple[float, float] | None:
         try:
             watts, at_ns = self._calls.result()
-        except (OSError, subprocess.SubprocessError, UnavailableError) as error:
-            if not self._failed:
-                _log.warning("the power of the node cannot be read (%s): %s", self.source, error)
-            self._failed = True
+        except _FAILURES as error:
+            self._fail(error)
             return None
-        if watts is None:
+        if watts is None or not 0 < watts < math.inf:
+            # A controller that does not measure says 0, and a node that runs draws power.
+            self._fail("the source gives no power")
             return None
         self._failed = False
         if self._last is not None:
@@ -190,6 +203,12 @@ class PowerPoller:
             self._joules += (before + watts) / 2 * seconds if seconds <= _LONGEST_GAP else 0.0
         self._last = watts, at_ns
         return watts, self._joules
+
+    def _fail(self, error: object) -> None:
+        """Log the first failure after a success."""
+        if not self._failed:
+            _log.warning("the power of the node cannot be read (%s): %s", self.source, error)
+        self._failed = True
 
 
 class PowerCollector:

@@ -80,12 +80,13 @@ class EnergyTotal:
         self.joules = 0.0
         self._last: tuple[float, int] | None = None
 
-    def update(self, reading: EnergyReading, now_ns: int) -> float:
+    def update(self, reading: EnergyReading, now_ns: int) -> float | None:
         """Add the energy since the last reading, and return the total.
 
         A counter that fell has wrapped, or begun again at 0. After a pause in which it may have wrapped more than once
-        the energy is unknown and left out.
+        the energy is unknown and left out, and the result is None: at a long interval that is always so.
         """
+        is_known = True
         if self._last is not None:
             before, at_ns = self._last
             seconds = (now_ns - at_ns) / 1e9
@@ -94,8 +95,10 @@ class EnergyTotal:
                 self.joules += more if more >= 0 else reading.joules
             elif seconds * _MOST_WATTS < reading.wraps:
                 self.joules += more if more >= 0 else more + reading.wraps
+            else:
+                is_known = False
         self._last = reading.joules, now_ns
-        return self.joules
+        return self.joules if is_known else None
 
 
 class EnergyCollector:
@@ -115,6 +118,8 @@ class EnergyCollector:
         samples: Samples = []
         for reading in (*read_rapl(self._sys), *read_cray(self._sys)):
             total = self._totals.setdefault(reading.source, EnergyTotal()).update(reading, self._elapsed())
+            if total is None:
+                continue
             labels = (("kind", reading.kind), ("source", reading.source))
             samples.append(Sample(self._place.of_node("node.energy", labels), now_ms, total))
         return samples

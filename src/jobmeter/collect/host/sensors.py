@@ -4,6 +4,7 @@ https://docs.kernel.org/hwmon/sysfs-interface.html
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 from jobmeter.collect import files
@@ -43,15 +44,20 @@ class SensorCollector:
         return samples
 
     def _sensors(self) -> Iterator[tuple[str, str, str, float]]:
-        """Yield metric, chip, sensor and value; a chip whose name is taken has its number behind it."""
+        """Yield metric, chip, sensor and value; chips of one name have their devices' names behind it.
+
+        The numbers of their folders are another order after each start of the machine.
+        """
         folder = f"{self._sys}/class/hwmon"
-        seen: set[str] = set()
+        directories = sorted(files.names(folder), key=_number)
+        chips = {one: label_value(files.read_text(f"{folder}/{one}/name")) or one for one in directories}
+        same = Counter(chips.values())
         count = 0
-        for directory in sorted(files.names(folder), key=_number):
+        for directory, chip in chips.items():
             root = f"{folder}/{directory}"
-            chip = label_value(files.read_text(f"{root}/name")) or directory
-            chip = f"{chip}-{_number(directory)}" if chip in seen else chip
-            seen.add(chip)
+            if same[chip] > 1:
+                device = files.link_target(f"{root}/device").rpartition("/")[2] or _number(directory)
+                chip = label_value(f"{chip}-{device}")  # noqa: PLW2901 - its full name
             found = {(match[1], int(match[2])) for name in files.names(root) if (match := _SENSOR.fullmatch(name))}
             for kind, number in sorted(found):
                 ends, metric, scale = _KINDS[kind]

@@ -1,6 +1,7 @@
 """Operations of an operator: delete, count, back up, restore."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from jobmeter.errors import ConfigurationError, ConflictError, UnavailableError
@@ -47,8 +48,7 @@ class Maintenance:
 
     def delete_job(self, job: int) -> None:
         """Delete a job. On return no read finds its rows; the disk space is freed in the background."""
-        with self._rollup_job.paused():
-            self._commit_log.flush()
+        with self._changing():
             for table in _DATA:
                 with translated("delete a job"), self.pool.client() as client:
                     # Not awaited: it visits every part, and reads apply pending mutations (apply_mutations_on_fly).
@@ -56,18 +56,13 @@ class Maintenance:
                         f"ALTER TABLE {self._stored(table)}{on_cluster(self.target)} DELETE WHERE job = {int(job)} "
                         "SETTINGS mutations_sync = 0"
                     )
-            self._catalog.forget()
-            self._commit_log.forget()
 
     def erase(self) -> None:
         """Delete everything, and start as on the first start."""
-        with self._rollup_job.paused():
-            self._commit_log.flush()
+        with self._changing():
             for table in (*_SIZED, "progress", "marks"):
                 with translated("erase its tables"), self.pool.client() as client:
                     client.command(f"TRUNCATE TABLE {self._stored(table)}{on_cluster(self.target)}")
-            self._catalog.forget()
-            self._commit_log.forget()
             self._rollup_state.reload()
 
     def statistics(self) -> StoreStatistics:
@@ -117,8 +112,7 @@ class Maintenance:
         """Restore a copy. Raises ConfigurationError if a file of the backup is missing."""
         folder = _absolute(directory)
         present = {name: self._present(folder, name, names) for name, names in _PARTS}
-        with self._rollup_job.paused():
-            self._commit_log.flush()
+        with self._changing():
             if self._occupied():
                 raise ConflictError("a backup is restored into an empty store only, this one has samples")
             with translated("restore"), self.pool.client() as client:
@@ -126,10 +120,22 @@ class Maintenance:
                     client.command(f"TRUNCATE TABLE {table}{on_cluster(self.target)}")
             for name, names in present.items():
                 self._run("restore", "RESTORE", "FROM", folder / name, names)
-            self._catalog.forget()
-            self._commit_log.forget()
             self._rollup_state.write_marks()
             self._rollup_state.reload()
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Pause roll-ups, with all samples in the engine. Afterwards drop the caches about series.
+
+        After a failure too: a part of the tables may have changed.
+        """
+        with self._rollup_job.paused():
+            self._commit_log.flush()
+            try:
+                yield
+            finally:
+                self._catalog.forget()
+                self._commit_log.forget()
 
     def _present(self, folder: Path, name: str, names: Sequence[str]) -> list[str]:
         """Return the tables in a part of a backup. A backup from before a table existed lacks that table."""

@@ -173,12 +173,15 @@ class RollupState:
             self._standing.clear()
             self._open.clear()
             self._unsaved.clear()
-        self._progress = self._select_progress()
-        missing = [name for name in ("done", "intent") if name not in self._progress]
-        if missing:
-            self._write_progress(dict.fromkeys(missing, self._beginning()))
-        for mark in self._read_marks(None):
-            self._standing.setdefault((mark.job, mark.hour), set()).add(mark.id)
+        with self._saving:  # a roll-up may raise the intent meanwhile
+            self._progress = self._select_progress()
+            missing = [name for name in ("done", "intent") if name not in self._progress]
+            if missing:
+                self._insert_progress(dict.fromkeys(missing, self._beginning()))
+        marks = self._read_marks(None)
+        with self._lock:
+            for mark in marks:
+                self._standing.setdefault((mark.job, mark.hour), set()).add(mark.id)
 
     def _beginning(self) -> int:
         """Return the hour at which roll-ups without a stored position continue: the last hour with roll-ups.
@@ -202,8 +205,11 @@ class RollupState:
         return {str(name): int(value) for name, value in rows.result_rows}
 
     def _write_progress(self, values: dict[str, int]) -> None:
-        if not values:
-            return
+        with self._saving:
+            self._insert_progress(values)
+
+    def _insert_progress(self, values: dict[str, int]) -> None:
+        """Store progress. ``_saving`` is locked."""
         with translated("note how far roll-ups are"), self._pool.client() as client:
             client.command(
                 "INSERT INTO progress SELECT name, value "

@@ -177,7 +177,7 @@ class Sharing:
         if not self.is_alone and self._now() - self._confirmed > FENCE_SECONDS:
             raise UnavailableError(
                 "this server cannot confirm that it sees what other servers store: the telemetry engine did not answer "
-                "for some seconds",
+                "for some seconds, try again",
                 _RETRY_AFTER_MS,
             )
 

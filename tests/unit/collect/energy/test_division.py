@@ -206,8 +206,8 @@ def test_partitions_count_with_their_slices():
 def test_claims_have_the_slices_of_partitions():
     """Of devices that are there, by their names; replicas with the project that samples have."""
     owner = Owner("a", "worker-0", 1, "p")
-    holders = {"gpu0:1": [owner], "gpu0:2": [owner, JOBS[1]], "gpu1": [owner], "gpu7": [owner]}
-    slices = {"gpu0": {}, "gpu0:1": {"slices": 3}, "gpu0:2": {"slices": 1}, "gpu1": {}}
+    holders = {"gpu0:1": [owner], "gpu0:2": [owner, JOBS[1]], "gpu1": [owner], "gpu2:1": [owner], "gpu7": [owner]}
+    slices = {"gpu0": {}, "gpu0:1": {"slices": 3}, "gpu0:2": {"slices": 1}, "gpu1": {}, "gpu2:1": {"slices": 0}}
     devices = [SimpleNamespace(index=index, details=slices[name]) for index, name in enumerate(slices)]
     vendor: Any = SimpleNamespace(
         devices=devices, device_name=list(slices).__getitem__, allocations=SimpleNamespace(holders=holders)
@@ -218,6 +218,7 @@ def test_claims_have_the_slices_of_partitions():
         "gpu0:1": [(mine, 0.75)],
         "gpu0:2": [(mine, 0.25), (JOBS[1], 0.25)],
         "gpu1": [(mine, 1.0)],
+        "gpu2:1": [(mine, 1.0)],
     }
 
 
@@ -240,3 +241,84 @@ def test_a_shared_device_counts_by_the_time_of_its_processes():
     assert found["energy.gpu", "a"] == pytest.approx(60)
     assert found["energy.gpu", "b"] == pytest.approx(20)
     assert found["node.energy.unattributed", ""] == pytest.approx(20)  # a process of no job
+
+
+def test_a_source_that_is_absent_for_a_tick_charges_nobody_with_its_past():
+    node = Node()
+    jobs = {JOBS[0]: (4, 8, 200, 500)}
+    both = {SOURCES[0]: 1000, SOURCES[1]: 500}
+    for _ in range(10):
+        node.tick(10, both, jobs)
+    one = node.tick(10, {SOURCES[0]: 1000}, jobs)
+    assert one["energy.cpu", "a"] == pytest.approx(9 * 1500 + 1000)
+    back = node.tick(10, {SOURCES[0]: 1000, SOURCES[1]: 1000}, jobs)
+    assert back["energy.cpu", "a"] == pytest.approx(11 * 1500)
+
+
+def test_another_family_of_sources_does_not_stand_in_for_one_that_is_absent():
+    """Cray's counters are absent while they change, and RAPL's began at another time."""
+    node = Node()
+    jobs = {JOBS[0]: (4, 8, 200, 500)}
+    energy = {("cpu", "rapl/package-0"): 7000, ("node", "rapl/psys"): 9000}
+    cray = {("cpu", "cray/cpu"): 100, ("node", "cray/energy"): 300}
+    node.tick(10, energy, jobs)
+    node.tick(10, energy | cray, jobs)
+    node.tick(10, energy | cray, jobs)
+    before = node.tick(10, energy | cray, jobs)
+    node.tick(10, energy, jobs)
+    after = node.tick(10, energy | {key: 2 * joules for key, joules in cray.items()}, jobs)
+    grown = {kind: after[f"energy.{kind}", "a"] - before[f"energy.{kind}", "a"] for kind in ("cpu", "rest")}
+    assert grown == {"cpu": pytest.approx(200), "rest": pytest.approx(400)}
+
+
+def test_counters_of_the_machine_do_not_replace_devices_that_miss_a_tick():
+    node = Node()
+    jobs = {JOBS[0]: (4, 8, 200, 500)}
+    energy = {("accelerator", "cray/accel0"): 500, ("node", "cray/energy"): 900}
+    node.tick(10, energy, jobs)  # the driver of the devices still starts
+    claims = {"gpu0": [(JOBS[0], 1.0)]}
+    node.tick(10, energy | {"gpu0": 500}, jobs, claims)
+    before = node.tick(10, energy | {"gpu0": 500}, jobs, claims)
+    missed = node.tick(10, energy, jobs, claims)
+    assert total(missed, "rest") - total(before, "rest") == pytest.approx(900)
+    after = node.tick(10, energy | {"gpu0": 1000}, jobs, claims)
+    assert total(after, "gpu") - total(before, "gpu") == pytest.approx(1000)
+
+
+def total(found, kind):
+    """Return the energy of a kind, of jobs and of nobody."""
+    return sum(
+        value
+        for (metric, *rest), value in found.items()
+        if metric == f"energy.{kind}" or (metric == "node.energy.unattributed" and rest[0] == kind)
+    )
+
+
+def test_a_job_has_no_energy_from_before_its_start():
+    """The whole node is read once a minute, and a device may be silent for hours."""
+    node = Node()
+    one = {JOBS[0]: (4, 4, 400, 800)}
+    other = {JOBS[1]: (4, 4, 400, 800)}
+    node.tick(10, {SOURCES[3]: 0, "gpu0": 0}, one, {"gpu0": [(JOBS[0], 1.0)]})
+    for _ in range(5):
+        node.tick(10, {}, one, {"gpu0": [(JOBS[0], 1.0)]})
+    found = node.tick(10, {SOURCES[3]: 6600, "gpu0": 600}, other, {"gpu0": [(JOBS[1], 1.0)]})
+    assert found["energy.gpu", "b"] == pytest.approx(100)
+    assert found["energy.rest", "b"] == pytest.approx(1000)
+    assert total(found, "rest") == pytest.approx(6000)
+
+
+def test_a_replica_without_cpu_time_has_no_energy():
+    node = Node()
+    energy = {SOURCES[2]: 100}
+    node.tick(10, energy, {})
+    samples = [
+        Sample(
+            PLACE.of_node("node.energy", (("kind", "memory"), ("source", "rapl/dram-0"))), node.now_ms + 10_000, 500.0
+        ),
+        Sample(PLACE.of_node("node.memory.total"), node.now_ms + 10_000, MEMORY),
+        Sample(PLACE.of_replica("memory.usage", JOBS[0]), node.now_ms + 10_000, 10.0),
+    ]
+    node.division.divide(samples)
+    node.now_ms += 10_000
+    assert JOBS[0] not in node.division._totals

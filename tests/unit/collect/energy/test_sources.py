@@ -2,8 +2,10 @@
 
 import http.server
 import json
+import math
 import ssl
 import threading
+import traceback
 
 import pytest
 from hypothesis import given
@@ -81,6 +83,14 @@ class TestEnergy(CollectorContract):
         assert values["memory", "rapl/dram-0"] == pytest.approx(RANGE - 0.6)
         assert values["node", "cray/energy"] == 41
 
+    def test_a_counter_that_is_read_too_rarely_is_absent(self, tmp_path):
+        """Between two readings of it its counter may wrap more than once each time."""
+        times = iter(range(0, 10**14, 10**12))
+        collector = EnergyCollector(PLACE, f"{plant(tmp_path, RAPL)}/sys", lambda: next(times))
+        assert set(found(collector).values()) == {0.0}
+        assert found(collector) == {}
+        assert found(collector) == {}
+
     def test_a_counter_that_may_not_be_read_is_absent(self, tmp_path):
         texts = {name: text for name, text in RAPL.items() if not name.endswith("energy_uj")}
         assert found(EnergyCollector(PLACE, f"{plant(tmp_path, texts)}/sys")) == {}
@@ -113,7 +123,7 @@ def test_a_counter_that_wraps_loses_nothing(steps, begin):
 def test_a_pause_in_which_it_may_wrap_twice_is_left_out():
     total = EnergyTotal()
     total.update(EnergyReading("cpu", "x", 10.0, 1000.0), 0)
-    assert total.update(EnergyReading("cpu", "x", 20.0, 1000.0), 2 * 10**9) == 0
+    assert total.update(EnergyReading("cpu", "x", 20.0, 1000.0), 2 * 10**9) is None
     assert total.update(EnergyReading("cpu", "x", 25.0, 1000.0), 2 * 10**9 + 10**8) == 5
 
 
@@ -177,21 +187,27 @@ def polled(poller, clock, seconds):
     return poller.poll()
 
 
-@given(st.lists(st.tuples(st.floats(60, 600), st.one_of(st.none(), st.floats(0, 5000))), max_size=12))
+@given(
+    st.lists(
+        st.tuples(
+            st.floats(60, 600), st.one_of(st.sampled_from([None, 0.0, -1.0, math.nan, math.inf]), st.floats(1, 5000))
+        ),
+        max_size=12,
+    )
+)
 def test_power_adds_up_by_trapezoids_without_long_pauses(readings):
     clock, watts = Clock(), [0.0]
     poller = PowerPoller("ipmi", lambda: watts[0], clock)
-    expected, last, at = 0.0, None, 0.0
+    expected, last = 0.0, None
     for seconds, power in readings:
         watts[0] = power
-        at += seconds
         given_now = polled(poller, clock, seconds)
-        if power is None:
+        if power is None or not 0 < power < math.inf:
             assert given_now is None
             continue
-        if last is not None and at - last[1] <= 300:
-            expected += (last[0] + power) / 2 * (at - last[1])
-        last = power, at
+        if last is not None and clock.ns - last[1] <= 300 * 10**9:
+            expected += (last[0] + power) / 2 * (clock.ns - last[1]) / 1e9
+        last = power, clock.ns
         assert given_now == (power, pytest.approx(expected, rel=1e-6, abs=1e-3))
 
 
@@ -216,7 +232,10 @@ def test_a_source_that_fails_is_absent_and_one_that_hangs_holds_up_nothing(caplo
 
 ANSWERS = {
     "/redfish/v1/Chassis": json.dumps(
-        {"Members": [{"@odata.id": f"/redfish/v1/Chassis/{one}"} for one in ("1/", "2")]}
+        {
+            "Members": [{"@odata.id": f"/redfish/v1/Chassis/{one}"} for one in ("1/", "2")]
+            + [{"@odata.id": "@elsewhere/1"}]
+        }
     ),
     "/redfish/v1/Chassis/1/Power": '{"PowerControl": [{"PowerConsumedWatts": 429, "Name": "x"}]}',
     "/redfish/v1/Chassis/3/Power": '{"PowerControl": [{"PowerConsumedWatts": null}]}',
@@ -275,6 +294,30 @@ def test_the_power_that_a_controller_gives(controller):
 def test_an_address_that_is_not_https_is_refused(url):
     with pytest.raises(InvalidRequestError):
         RedfishPower(RedfishSettings(url))
+
+
+@pytest.mark.parametrize("url", ["https://u:s3cret#x@bmc", "https://u:s3cret@bmc:99999", "https://u:s3cret\u20ac@bmc"])
+def test_a_password_is_in_no_message(url):
+    with pytest.raises(InvalidRequestError) as refused:
+        RedfishPower(RedfishSettings(url))
+    assert "s3cret" not in "".join(traceback.format_exception(refused.value))
+    assert "s3cret" not in repr(RedfishSettings(url))
+
+
+def test_a_source_is_read_after_an_answer_of_another_form(caplog):
+    answers = iter([TypeError("'int' object is not iterable"), 5.0])
+
+    def read():
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    clock = Clock()
+    poller = PowerPoller("redfish", read, clock)
+    assert polled(poller, clock, 0) is None
+    assert "not iterable" in caplog.text
+    assert polled(poller, clock, 60) == (5.0, 0.0)
 
 
 def test_power_at_rest_is_remembered_for_a_week(tmp_path):

@@ -280,11 +280,23 @@ class TestSensors(CollectorContract):
 
     def test_the_figures(self, collector):
         assert found(collector) == {
-            ("node.temperature", "nvme", "temp1 Composite"): pytest.approx(43.85),
-            ("node.temperature", "nvme", "temp2"): -5,
+            ("node.temperature", "nvme-0", "temp1 Composite"): pytest.approx(43.85),
+            ("node.temperature", "nvme-0", "temp2"): -5,
             ("node.temperature", "nvme-10", "temp1"): 40,  # the second sensor has a fault
             ("node.fan.speed", "hwmon2", "fan1"): 1200,
             ("node.sensor.power", "hwmon2", "power1"): 95,
+        }
+
+    @pytest.mark.parametrize("numbers", [(0, 1), (7, 3)])
+    def test_chips_of_one_name_have_the_names_of_their_devices(self, tmp_path, numbers):
+        """The order of their folders changes with each start of the machine."""
+        for place, number in enumerate(numbers):
+            folder = f"sys/class/hwmon/hwmon{number}"
+            plant(tmp_path, {f"{folder}/name": "nvme\n", f"{folder}/temp1_input": f"{place + 1}000\n"})
+            (tmp_path / folder / "device").symlink_to(f"../../nvme{place}")
+        assert found(SensorCollector(PLACE, f"{tmp_path}/sys")) == {
+            ("node.temperature", "nvme-nvme0", "temp1"): 1,
+            ("node.temperature", "nvme-nvme1", "temp1"): 2,
         }
 
     def test_cpus_of_a_package_repeat_its_throttling(self, tmp_path):

@@ -41,6 +41,8 @@ def test_each_reading_is_current(child):
     child.stdin.flush()
     child.stdout.readline()
     last = stats.read(child.pid)
+    assert first is not None
+    assert last is not None
     assert last == read_stat("/proc", child.pid)
     assert last.cpu_ticks > first.cpu_ticks
     assert moved.read(child.pid) == moved.read(child.pid) == read_io("/proc", child.pid)
@@ -56,7 +58,12 @@ def test_a_process_that_has_ended_has_no_content(child):
 
 def test_a_text_is_parsed_again_only_if_it_has_changed(tmp_path):
     parsed = []
-    stats = OpenFiles(str(tmp_path), "stat", lambda pid, text: parsed.append(text) or text)
+
+    def parse(_pid, text):
+        parsed.append(text)
+        return text
+
+    stats = OpenFiles(str(tmp_path), "stat", parse)
     file = Path(tmp_path, "7", "stat")
     file.parent.mkdir()
     for text in (b"one", b"one", b"two", b"one", b"one"):
@@ -84,7 +91,9 @@ def test_most_descriptors_are_left_to_others(monkeypatch):
     pids = all_pids("/proc")[:5]
     assert len(pids) > 2
     for _ in range(2):
-        assert stats.read(os.getpid()).key.pid == os.getpid()
+        own = stats.read(os.getpid())
+        assert own is not None
+        assert own.key.pid == os.getpid()
         for pid in pids:
             stats.read(pid)
     assert descriptors() == before + 2

@@ -1,5 +1,8 @@
 """Servers on one node agree on who may acknowledge from a journal, whatever stops, dies or wakes up at any moment."""
 
+import time
+from contextlib import suppress
+
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -253,6 +256,7 @@ def test_a_start_waits_for_the_consent_of_the_server_that_is_alone(world, tmp_pa
     second = Server(world, tmp_path / "b")
     with pytest.raises(UnavailableError, match=r"samples in its journal.*/a on "):
         second.sharing.join(-1.0)
+    assert max(world.rows[second.sharing.number]) == DEPARTED
     second.die()
     second = joined(world, tmp_path / "b", first)
     assert not first.is_alone
@@ -361,3 +365,77 @@ def test_an_expelled_server_whose_disk_is_full_joins_again_under_the_number_that
     ticks(world, EXPELLED_SECONDS + 3, first)
     assert first.is_alone
     assert (first.folder / "owner").read_text() == str(first.sharing.number) != str(number)
+
+
+def test_a_server_that_died_alone_recovers_its_own_journal_and_is_alone_again(world, tmp_path):
+    first = joined(world, tmp_path / "a")
+    first.append(1)
+    first.die()
+    first.start()
+    first.sharing.join(-1.0)
+    assert first.is_alone
+    assert world.samples == {1}
+
+
+def test_an_expelled_server_that_was_alone_hands_its_journal_over(world, tmp_path):
+    first = joined(world, tmp_path / "a")
+    first.append(1)
+    world.write(ServerRow(first.sharing.number, beat=99, state=EXPELLED))
+    first.sharing.tick()
+    assert not first.is_alone
+    assert world.samples == {1}
+
+
+def test_a_server_consents_only_when_the_node_has_its_journal(world, tmp_path):
+    first = joined(world, tmp_path / "a")
+    first.append(1)
+    Server(world, tmp_path / "b").sharing.appear()
+
+    def refuse():
+        raise UnavailableError("the disk of the node is full")
+
+    first.be_among_others = refuse
+    with pytest.raises(UnavailableError):
+        first.sharing.tick()
+    assert {row.journals for row in world.read() if row.id == first.sharing.number} == {True}
+
+
+def test_a_row_is_newer_than_one_whose_write_failed_and_may_be_stored(world, tmp_path):
+    write, beats = world.write, []
+
+    def write_without_answer(row):
+        beats.append(row.beat)
+        write(row)
+        if len(beats) in {2, 4}:
+            raise UnavailableError("no answer")
+
+    world.write = write_without_answer
+    server = Server(world, tmp_path / "a")
+    for attempt in (lambda: server.sharing.join(-1.0), server.sharing.tick, server.sharing.tick):
+        with suppress(UnavailableError):
+            attempt()
+    assert len(beats) > 4
+    assert beats == sorted(set(beats))
+
+
+def test_a_look_that_takes_long_confirms_its_beginning(world, tmp_path):
+    first = joined(world, tmp_path / "a")
+    second = joined(world, tmp_path / "b", first)
+    read = world.read
+
+    def read_slowly():
+        world.seconds += FENCE_SECONDS - 2
+        return read()
+
+    world.read = read_slowly
+    second.sharing.tick()
+    second.sharing.check()
+    world.seconds += 3
+    assert second.read() is None
+
+
+@pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="the system has no clock that goes on while it sleeps")
+def test_the_clock_goes_on_while_the_machine_sleeps(world, tmp_path, monkeypatch):
+    server = Server(world, tmp_path / "a")
+    monkeypatch.setattr(time, "clock_gettime", {time.CLOCK_BOOTTIME: 0.0}.__getitem__)
+    Sharing(world, server, None).join(0.0)

@@ -25,14 +25,14 @@ def _open(clock: Clock, machine: Machine, patience: float) -> Driver[AscendDevic
 
 def visible_devices(text: str, devices: Sequence[Numbered]) -> list[int]:
     """Return the devices in a value of ASCEND_VISIBLE_DEVICES: physical numbers, ranges, or names of the plug-in."""
-    numbers = {device.index for device in devices}
+    numbers = sorted(device.index for device in devices)
     found: list[int] = []
     for entry in text.split(",")[:_MOST]:
         match = _ENTRY.fullmatch(entry.strip())
         if match:
-            first = int(match["first"])
-            found += range(first, int(match["last"] or first) + 1)
-    return [number for number in dict.fromkeys(found) if number in numbers]
+            first, last = int(match["first"]), int(match["last"] or match["first"])
+            found += [number for number in numbers if first <= number <= last]
+    return list(dict.fromkeys(found))
 
 
 def _runtime_devices(text: str, devices: Sequence[Numbered]) -> list[int]:

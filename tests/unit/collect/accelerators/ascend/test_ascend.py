@@ -2,6 +2,7 @@
 
 import os
 import stat
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -262,6 +263,15 @@ def test_a_check_on_request(node):
 )
 def test_visible_devices(text, found):
     assert visible_devices(text, [Gpu(index) for index in (0, 1, 2, 3, 5)]) == found
+
+
+def test_wide_ranges_cost_no_memory():
+    tracemalloc.start()
+    try:
+        assert visible_devices("0-9999," * 1_000, [Gpu(3), Gpu(1)]) == [1, 3]
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
 
 
 @given(st.lists(st.integers(0, 15), unique=True), st.lists(st.integers(0, 20)))
