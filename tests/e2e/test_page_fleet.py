@@ -194,6 +194,26 @@ def figures(idle):
     return idle["idle"] / 3600, idle["allocated"] / 3600, idle["cost"], missing
 
 
+def test_device_hours_are_shown_by_project_and_user_over_time(viewer):
+    page = viewer.open("use?by=user&over=1d", "#hours .stack")
+    # An hour of 20 devices until the test began, of which 20 minutes were measured: they are in 20 or 21 steps.
+    row = page.inner_text("#hours tbody tr:has-text('lin')")
+    assert re.search(r"lin\s+1\s+2\d\.\d\s+(6\.[6-9]|7\.0)\d?\s+0\.00\s+", row)
+    assert page.get_attribute("#hours tbody tr:first-child button", "aria-pressed") == "true"
+    assert "lin" not in page.inner_text("#hours figcaption")
+    page.click("#hours button:has-text('lin')")
+    wait_for_page(page, "document.querySelector('#hours figcaption').textContent.startsWith('lin by hour')")
+    assert "who=lin" in page.evaluate("location.hash")
+    bars = page.locator("#hours .plot > span").all()
+    assert 24 <= len(bars) <= 25
+    texts = " ".join(bar.get_attribute("title") for bar in bars)
+    assert re.search(r"0\.00 h idle, \d+\.\d+ h used, \d+\.\d+ h not measured", texts)
+    page = viewer.open("use?by=project&over=30d", "#hours .stack")
+    assert re.search(
+        r"default by day, up to 2[34]\.\d device hours in 3[01] days", page.inner_text("#hours figcaption")
+    )
+
+
 def test_who_wastes_what_and_who_uses_what(viewer):
     page = viewer.open("use?group=research", "#users table")
     assert "4 of 24 devices, 10.00 CNY/h" in page.inner_text("#idle")

@@ -5,6 +5,7 @@ import { quantity } from "../format";
 import { useRead } from "../parts/hooks";
 import { Choice, Notice, Problem, Section } from "../parts/small";
 import { changed, go, href } from "../router";
+import { History } from "./history";
 import { type Fleet, byGroup, count, money, useFleet, waste } from "./data";
 
 const LAST = [
@@ -25,6 +26,7 @@ export function UsePage({ query }: { query: URLSearchParams }) {
         <h1>Utilization</h1>
       </div>
       {fleet && <Idle fleet={fleet} />}
+      <History query={query} />
       {fleet && <Groups fleet={fleet} query={query} />}
     </>
   );

@@ -28,7 +28,8 @@ export function describeIdle(idle: Idle): { text: string; hint: string; wasted: 
   return { text: parts.join(", "), hint: hints.join(" "), wasted: idle.idle > 0 };
 }
 
-function hours(seconds: number): string {
+/** Device seconds as hours: "6.40", "1,054". */
+export function hours(seconds: number): string {
   const value = seconds / 3600;
   return value >= 100 ? Math.round(value).toLocaleString("en") : value.toFixed(value >= 10 ? 1 : 2);
 }
