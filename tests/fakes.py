@@ -173,12 +173,12 @@ class FakeRegistry(Registry):
         ]
 
     def group_jobs(
-        self, projects: frozenset[str] | None, resource_group: str, span: TimeRange, now_ms: int
+        self, projects: frozenset[str] | None, resource_group: str | None, span: TimeRange, now_ms: int
     ) -> list[JobView]:
         return [
             view
             for view in self.views.values()
-            if view.job.resource_group == resource_group
+            if resource_group in (None, view.job.resource_group)
             and (projects is None or view.job.project in projects)
             and (view.job.start is None or view.job.start < span.end_ms)
             and (view.job.end is None or view.job.end >= span.start_ms)

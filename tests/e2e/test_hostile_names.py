@@ -39,6 +39,7 @@ SHOWN = {
     "tag": "j1",
     "note": "j1",
     "usage": "",
+    "utilization": "--by user",
     "catalog": "",
     "key": "list",
     "delete": "j2 --yes",

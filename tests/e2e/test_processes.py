@@ -149,6 +149,8 @@ def test_a_killed_worker_is_replaced_and_nothing_acknowledged_is_lost(tmp_path):
     acknowledged: list[int] = []
     with running(tmp_path / "data", "--processes", "2") as server:
         before = workers(server)
+        shown = run_cli("status", "--server", f"http://127.0.0.1:{server.port}", "--key", server.token)
+        assert "1 and 2 workers" in shown.stdout
         sender = Sender(server, base, 0, 0)
         sender.start()
         wait_until(lambda: len(sender.acknowledged) >= 5)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from jobmeter.errors import InvalidRequestError
-from jobmeter.model.alert import Alert, AlertPage, LabelMatcher, Silence
+from jobmeter.model.alert import POSTED, Alert, AlertPage, LabelMatcher, Silence
 from jobmeter.promql.regex import full_matches
 
 MOST_SILENCES, MOST_MATCHERS, MOST_TEXT = 1_000, 32, 1_000
@@ -89,11 +89,15 @@ def muted(
         causes: dict[tuple[str, ...], str] = {}
         for alert in found:
             if alert.firing:
-                causes.setdefault(_values(rule, alert), alert.fingerprint)
+                # Who writes in one project mutes nothing of another one.
+                project = alert.project if alert.rule == POSTED else ""
+                causes.setdefault((project, *_values(rule, alert)), alert.fingerprint)
         # An alert that is source and target at once is muted by none, so that it does not mute itself.
         own = {one.fingerprint for one in found}
         for alert in fulfilling(rule.target, alerts) if causes else ():
-            if alert.fingerprint not in own and (cause := causes.get(_values(rule, alert))):
+            values = _values(rule, alert)
+            cause = causes.get(("", *values)) or causes.get((alert.project, *values))
+            if cause and alert.fingerprint not in own:
                 inhibited.setdefault(alert.fingerprint, []).append(cause)
     return AlertPage(alerts, silenced, inhibited)
 

@@ -1,6 +1,7 @@
 """Alerts that other programs post: Prometheus, vmalert, amtool. They end at a time, or when nobody repeats them."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
@@ -14,6 +15,8 @@ MOST_POSTED, MOST_OF_PROJECT, MOST_OF_REQUEST = 5_000, 1_000, 1_000
 """Most alerts of other programs: in all, of one project, and in one request."""
 MOST_TEXT, MOST_ADDRESS = 2_000, 2_000
 """Most characters of a label or an annotation, and of an address."""
+MOST_OF_ALERT = 16_000
+"""Most characters of all labels and annotations of an alert, with their names."""
 _EXPORTED = "exported_project"
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]{0,255}")
 _ADDRESS = re.compile(r"https?://[^\s\"'<>]+|")
@@ -26,18 +29,29 @@ def check_posted(posted: Sequence[PostedAlert]) -> None:
     for one in posted:
         if not any(one.labels.values()):
             raise InvalidRequestError("an alert needs at least one label with a value", "labels")
-        for field, texts in (("labels", one.labels), ("annotations", one.annotations)):
-            if len(texts) > MOST_LABELS or any(len(text) > MOST_TEXT for text in texts.values()):
-                raise InvalidRequestError(
-                    f"an alert may have {MOST_LABELS} {field} with {MOST_TEXT} characters each", field
-                )
-            for name in texts:
-                if not _LABEL.fullmatch(name):
-                    raise InvalidRequestError(f"{name[:64]!r} is not a name of {field}", field)
+        _check_texts(one)
         if len(one.address) > MOST_ADDRESS or not _ADDRESS.fullmatch(one.address):
             raise InvalidRequestError("generatorURL must be an address of http or https", "generatorURL")
         if one.start is not None and one.end is not None and one.end < one.start:
             raise InvalidRequestError("endsAt is before startsAt", "endsAt")
+
+
+def _check_texts(alert: PostedAlert) -> None:
+    size = 0
+    for field, texts in (("labels", alert.labels), ("annotations", alert.annotations)):
+        if len(texts) > MOST_LABELS or any(len(text) > MOST_TEXT for text in texts.values()):
+            raise InvalidRequestError(
+                f"an alert may have {MOST_LABELS} {field} with {MOST_TEXT} characters each", field
+            )
+        for name, text in texts.items():
+            if not _LABEL.fullmatch(name):
+                raise InvalidRequestError(f"{name[:64]!r} is not a name of {field}", field)
+            size += len(name) + len(text)
+    if size > MOST_OF_ALERT:
+        raise InvalidRequestError(
+            f"an alert may have {MOST_OF_ALERT} characters in all labels and annotations, this one has {size}",
+            "annotations",
+        )
 
 
 def merge_posted(
@@ -61,10 +75,9 @@ def merge_posted(
     new = [one for name, one in found.items() if name not in old]
     if len(old) + len(new) > MOST_POSTED:
         raise LimitExceededError(f"there are {MOST_POSTED} alerts of other programs: let some end", "alerts")
-    for name in {one.project for one in new}:
-        count = sum(one.project == name for one in (*old.values(), *new))
-        if count > MOST_OF_PROJECT:
-            raise LimitExceededError(f"a project may have {MOST_OF_PROJECT} alerts of other programs", "alerts")
+    counts = Counter(one.project for one in (*old.values(), *new))
+    if any(counts[one.project] > MOST_OF_PROJECT for one in new):
+        raise LimitExceededError(f"a project may have {MOST_OF_PROJECT} alerts of other programs", "alerts")
     return found
 
 

@@ -25,6 +25,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "traces": "Show the slowest traces of a job.",
         "events": "List events of a job, of a node, or of everything.",
         "nodes": "List nodes.",
+        "utilization": "Show used and idle device hours by project or user.",
         "alerts": "List alerts that are pending or fire.",
         "tag": "Add tags to a job, remove and list them.",
         "note": "Write a note about a job, list and delete notes.",

@@ -100,7 +100,8 @@ def _annotations(out: Console, found: Annotations | None) -> None:
         out.print(f"  {'notes':<15}{len(found.notes)}, the newest {MOST_SENTENCES}:")
     for one in found.notes[-MOST_SENTENCES:]:
         about = "" if one.time is None else f"{moment(one.time)} UTC: "
-        out.print(f"  {'note':<15}{cell(f'{about}{one.text} ({one.author or one.by})')}")
+        writer = one.author or one.by
+        out.print(f"  {'note':<15}{cell(f'{about}{one.text}' + f' ({writer})' * bool(writer))}")
 
 
 def _missing(out: Console, quality: JobQuality | None) -> None:

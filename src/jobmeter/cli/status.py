@@ -31,6 +31,7 @@ def command(as_json: bool, connection: local.LocalConnection) -> None:
 def _facts(status: Status) -> Iterator[tuple[str, str]]:
     yield "up for", duration(round(status.uptime_seconds) * 1000)
     yield "kernel", status.kernel
+    yield "processes", "1" if status.processes == 1 else f"1 and {counted(status.processes - 1, 'worker')}"
     for name, rows in status.rows.items():
         size = status.bytes.get(name)
         yield name, counted(rows, "row") + ("" if size is None else f", {quantity(size, 'By')}")

@@ -8,11 +8,12 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from jobmeter.client.bodies import Comparison, IngestReceipt, JobDetail, JobList, LogEntry, MetricAnswer, TimelineMoment
-from jobmeter.client.searches import EventSearch, FindingSearch, JobSearch, LogSearch, MetricSearch, given
+from jobmeter.client.searches import EventSearch, FindingSearch, HoursSearch, JobSearch, LogSearch, MetricSearch, given
 from jobmeter.client.transport import API, FRAMES, Response, Transport
 from jobmeter.errors import JobmeterError
 from jobmeter.model.annotation import Annotations, JobNote, NewNote, TagChange
 from jobmeter.model.answers import (
+    DeviceHoursBody,
     FindingList,
     LatestValue,
     NodeFaults,
@@ -117,6 +118,10 @@ class Api:
     def usage(self, month: str | None = None, project: str | None = None) -> UsageBody:
         """Read the calls of a month such as ``2026-11`` (None: the current one) and their cost."""
         return self.get("/usage", given(month=month, project=project), UsageBody)
+
+    def device_hours(self, search: HoursSearch) -> DeviceHoursBody:
+        """Read the device time of projects or users over a range, in buckets."""
+        return self.get("/devices/hours", search.parameters(), DeviceHoursBody)
 
     def timeline(
         self, job: str, kinds: Sequence[str] = (), limit: int = 1_000, project: str | None = None

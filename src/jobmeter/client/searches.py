@@ -51,6 +51,18 @@ class JobSearch(Search):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HoursSearch(Search):
+    """Search for the device time of projects or users."""
+
+    by: str | None = None
+    every: str | None = None
+    since: str | None = None
+    start: int | str | None = None
+    end: int | str | None = None
+    project: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FindingSearch(Search):
     """Search for stored findings of all jobs."""
 

@@ -91,12 +91,17 @@ def read_number(path: str) -> int | None:
 
 
 def read_pairs(path: str) -> dict[bytes, int] | None:
-    """Read the ``name value`` lines of a file (a colon after the name is dropped); None if the file is missing.
+    """Read the ``name value`` lines of a file; None if the file is missing. See ``parse_pairs``."""
+    text = read(path)
+    return None if text is None else parse_pairs(text)
+
+
+def parse_pairs(text: bytes) -> dict[bytes, int]:
+    """Parse ``name value`` lines; a colon after the name is dropped.
 
     Lines whose second word is not a whole number are left out.
     """
-    text = read(path)
-    return None if text is None else dict(_pairs(text))
+    return dict(_pairs(text))
 
 
 def _pairs(text: bytes) -> Iterator[tuple[bytes, int]]:

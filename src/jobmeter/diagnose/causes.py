@@ -10,7 +10,7 @@ from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.lives import Death, deaths, plain
 from jobmeter.diagnose.rule import MOST_LINES, Findings, Rule, Weight, quoted
 from jobmeter.diagnose.thresholds import Numbers
-from jobmeter.model.event import FINDING, Event
+from jobmeter.model.event import FINDING, Event, EventType
 from jobmeter.model.finding import Evidence, Finding, FindingRole, Severity
 from jobmeter.model.job import JobState
 from jobmeter.model.log import LogLine
@@ -140,12 +140,15 @@ def _matcher(patterns: Sequence[str]) -> Callable[[str], bool]:
 
 
 def _events(case: Case, death: Death) -> list[Event]:
-    """The texts about its end, without Jobmeter's own about states and findings."""
+    """Return the texts about its end, without Jobmeter's own about states, findings and alerts."""
     name = _replica(death)
     return [
         event
         for event in case.events
-        if event.source != "state" and event.reason != FINDING and (not name or event.replica in {name, ""})
+        if event.source != "state"
+        and event.reason != FINDING
+        and event.type is not EventType.ALERT
+        and (not name or event.replica in {name, ""})
     ]
 
 

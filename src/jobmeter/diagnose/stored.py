@@ -96,7 +96,7 @@ def node_events(executor: Executor, scope: Scope, task: DiagnosticTask, span: Ti
         nodes=frozenset(task.nodes),
         clusters=frozenset({task.cluster} if task.cluster else ()),
         levels=frozenset({Level.WARNING, Level.ERROR}),
-        without=frozenset({EventType.FINDING}),
+        without=frozenset({EventType.FINDING, EventType.ALERT}),
         start=span.start_ms,
         end=span.end_ms,
         descending=True,

@@ -132,12 +132,14 @@ class SchedulerStatus(msgspec.Struct, frozen=True, kw_only=True):
 class Status(msgspec.Struct, frozen=True, kw_only=True):
     """Server status: rows, bytes and samples in memory, running work by lane, and the clusters' schedulers.
 
-    ``kernel``: "loaded", or the reason why the compiled kernel is missing; NumPy then replaces it and is slower. A
-    server lists the schedulers that reported since its start.
+    ``kernel``: "loaded", or the reason why the compiled kernel is missing; NumPy then replaces it and is slower.
+    ``processes`` counts the process that stores and answers, and its workers. A server lists the schedulers that
+    reported since its start.
     """
 
     version: str = ""
     kernel: str = ""
+    processes: int = 1
     uptime_seconds: float = 0.0
     rows: dict[str, int] = {}
     bytes: dict[str, int] = {}
@@ -182,6 +184,47 @@ class UsageBody(msgspec.Struct, frozen=True, kw_only=True):
     failed: int
     cost: str
     usage: list[UsageRow] = []
+
+
+class DeviceHoursBucket(msgspec.Struct, frozen=True, kw_only=True):
+    """Device seconds from ``start`` until the next bucket, with the cost of the idle ones.
+
+    ``used`` and ``idle`` are null if no device was measured; ``cost`` is null without idle devices that have a price.
+    ``unpriced`` are the idle seconds of devices without a price. Time without measurements is neither used nor idle.
+    """
+
+    start: int
+    allocated: float
+    used: float | None = None
+    idle: float | None = None
+    cost: float | None = None
+    unpriced: float = 0.0
+
+
+class DeviceHoursGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """Device time of one project or user: ``total`` is the sum of the ``buckets``. ``jobs`` had devices."""
+
+    name: str
+    jobs: int
+    total: DeviceHoursBucket
+    buckets: list[DeviceHoursBucket]
+
+
+class DeviceHoursBody(msgspec.Struct, frozen=True, kw_only=True):
+    """Device time in ``[start, end)`` by project or user, the one with the longest idle time first.
+
+    ``every`` is the length of the buckets in ms; the range cuts the first and the last. ``others`` is the sum of the
+    ``combined`` groups that are not listed; null if all are.
+    """
+
+    start: int
+    end: int
+    every: int
+    by: str
+    currency: str
+    groups: list[DeviceHoursGroup] = []
+    others: DeviceHoursGroup | None = None
+    combined: int = 0
 
 
 class Shared(msgspec.Struct, frozen=True, kw_only=True):

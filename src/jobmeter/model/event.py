@@ -13,6 +13,8 @@ from jobmeter.model.question import Question
 
 FINDING, FINDING_ENDED = "Finding", "FindingEnded"
 """Reasons of events about findings: when a finding opens, and when it closes."""
+ALERT_FIRING, ALERT_RESOLVED = "AlertFiring", "AlertResolved"
+"""Reasons of events about alerts: when an alert about a job begins to fire, and when it ends."""
 STACK_EVIDENCE = "StackEvidence"
 """Reason of events about where the ranks of a job are; the events of one comparison have one time."""
 ALLOCATION_MISMATCH = "AllocationMismatch"
@@ -57,7 +59,7 @@ class EventSource(StrEnum):
     REPLICA = "replica"
     NODE = "node"
     SERVER = "server"
-    """The server itself: silent nodes, keys, shippers. Records may not use it."""
+    """The server itself: silent nodes, alerts, keys, shippers. Records may not use it."""
 
 
 class EventType(StrEnum):
@@ -74,6 +76,7 @@ class EventType(StrEnum):
     NODE_DOWN = "node_down"
     NODE_REBOOTED = "node_rebooted"
     FINDING = "finding"
+    ALERT = "alert"
     SHIPPER = "shipper"
     KEY = "key"
     OTHER = "other"
@@ -99,6 +102,7 @@ SERVER_REASONS: Mapping[EventType, frozenset[str]] = MappingProxyType(
         EventType.NODE_UP: frozenset({"NodeUp"}),
         EventType.NODE_DOWN: frozenset({"NodeDown"}),
         EventType.NODE_REBOOTED: frozenset({"NodeRebooted"}),
+        EventType.ALERT: frozenset({ALERT_FIRING, ALERT_RESOLVED}),
         EventType.SHIPPER: frozenset(
             {"ShipperCreated", "ShipperChanged", "ShipperDeleted", "ShipperFailed"}
             | {"ShipperRecovered", "ShipperDropped", "ShipperRejected"}

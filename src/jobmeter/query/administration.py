@@ -25,7 +25,7 @@ from jobmeter.query.alerts import (
     WaitingMessagesQuestion,
     silences,
 )
-from jobmeter.query.annotations import AnnotationsQuestion, TagsQuestion, tags_of
+from jobmeter.query.annotations import AnnotationsQuestion, TagsQuestion, tags_of, without_keys
 from jobmeter.query.permitted import permitted_names
 from jobmeter.query.records import (
     ChangedJobsQuestion,
@@ -173,7 +173,8 @@ def record_answers(store: Store, registry: Registry, clock: Clock, subjects: Sub
 
     def annotations(question: AnnotationsQuestion, scope: Scope) -> Annotations:
         job = subjects.head(question.ref, scope)
-        return registry.annotations.of_job(job.project, job.id)
+        found = registry.annotations.of_job(job.project, job.id)
+        return found if scope.job is None else without_keys(found)
 
     return {
         FindingsQuestion: lambda question, scope: stored_findings(registry, question, scope, now_ms()),
@@ -193,7 +194,7 @@ def record_answers(store: Store, registry: Registry, clock: Clock, subjects: Sub
         UsageQuestion: lambda question, scope: registry.usage.calls(question.month, scope.projects),
         RetentionQuestion: lambda question, scope: retentions(registry, question, scope),
         ShippersQuestion: lambda _, scope: shippers(registry, scope),
-        StoredAlertsQuestion: lambda _, __: registry.alerts.all(),
+        StoredAlertsQuestion: lambda question, _: registry.alerts.all(question.since),
         ReportedGroupsQuestion: lambda _, __: registry.alerts.groups(),
         WaitingMessagesQuestion: lambda _, __: registry.alerts.waiting(),
         StoredSilencesQuestion: lambda _, __: registry.alerts.silences(),

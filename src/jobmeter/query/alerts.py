@@ -23,9 +23,11 @@ class JobAlertsQuestion(msgspec.Struct, Question[JobAlerts], frozen=True):
 
 
 class StoredAlertsQuestion(msgspec.Struct, Question[list[Alert]], frozen=True):
-    """Question for every stored alert, by the time at which it started."""
+    """Question for the alerts that were stored at or after ``since``, epoch ms, by the time at which they started."""
 
     whole_server = True
+
+    since: int = 0
 
 
 class ReportedGroupsQuestion(msgspec.Struct, Question[list[NotificationGroup]], frozen=True):

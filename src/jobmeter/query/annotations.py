@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from jobmeter.access.principal import Scope
 from jobmeter.model.annotation import Annotations, JobNote, NewNote, TagChange
@@ -47,6 +48,13 @@ class DeleteNote(msgspec.Struct, Question[None], frozen=True):
 
     ref: JobRef
     note: str
+
+
+def without_keys(found: Annotations) -> Annotations:
+    """Return tags and notes without the names of keys, for the holder of a link: only administrators list keys."""
+    return Annotations(
+        tags=[replace(one, by="") for one in found.tags], notes=[replace(one, by="") for one in found.notes]
+    )
 
 
 def tags_of(registry: Registry, question: TagsQuestion, scope: Scope, now_ms: int) -> Sequence[Sequence[str]]:

@@ -11,7 +11,7 @@ from jobmeter.access.principal import Scope
 from jobmeter.errors import ForbiddenError
 from jobmeter.model.answers import LatestValue
 from jobmeter.model.catalog import METRICS, with_derived
-from jobmeter.model.event import EventFilter, EventPage
+from jobmeter.model.event import EventFilter, EventPage, EventType
 from jobmeter.model.job import (
     Job,
     JobFilter,
@@ -39,6 +39,7 @@ from jobmeter.query import selection, series, traces
 from jobmeter.query.administration import AllDamageQuestion, Answers, record_answers
 from jobmeter.query.buckets import BucketedSeries, read
 from jobmeter.query.defaults import CORE_METRICS, SUMMARY_METRICS, default_step, job_end, life
+from jobmeter.query.device_hours import DeviceHours, DeviceHoursQuestion, device_hours
 from jobmeter.query.facts import JobFacts, JobFactsQuestion, NodeFacts, NodeFactsQuestion, job_facts, node_facts
 from jobmeter.query.findings import FindingListQuestion, list_findings
 from jobmeter.query.fleet import FleetQuestion, fleet
@@ -181,6 +182,7 @@ class Executor:
             ResourceGroupsQuestion: lambda question, scope: resource_groups(registry, question, scope),
             QualityQuestion: self._quality,
             IdleQuestion: self._idle,
+            DeviceHoursQuestion: self._device_hours,
             PhasesQuestion: self._phases,
             RunQuestion: self._measured_run,
             **dict.fromkeys(
@@ -234,6 +236,10 @@ class Executor:
     def _idle(self, question: IdleQuestion, scope: Scope) -> IdleTime:
         view = self._subjects.view(question.ref, scope)
         return idle_time(view, self._clock.now_ms(), lambda query: self.run(query, scope).lines, self._inventory(view))
+
+    def _device_hours(self, question: DeviceHoursQuestion, scope: Scope) -> DeviceHours:
+        now_ms = self._clock.now_ms()
+        return device_hours(self._registry, question, scope, now_ms, lambda ref: self.run(IdleQuestion(ref), scope))
 
     def _phases(self, question: PhasesQuestion, scope: Scope) -> JobPhases:
         return self._measured_run(RunQuestion(question.ref, (*WORK, *WRITES)), scope).phases
@@ -402,7 +408,10 @@ class Executor:
         projects, jobs = visible
         if scope.grant is not None:
             projects = projects_of_named(self._registry, projects, jobs, scope, self._clock.now_ms())
-        return self._registry.events(msgspec.structs.replace(question, projects=projects, jobs=jobs))
+        # Holders of a link may see the job, but no alerts.
+        without = question.without if scope.job is None else question.without | {EventType.ALERT}
+        visible_part = msgspec.structs.replace(question, projects=projects, jobs=jobs, without=without)
+        return self._registry.events(visible_part)
 
     def _newest_of_job(self, job: Job) -> TimeRange:
         """Range around a job's newest sample; if all samples are of devices without a job, around its end or now."""

@@ -5,6 +5,7 @@ The fleet view and the rule ``gpu_idle_allocated`` use these values too. Unmeasu
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 
 import msgspec
 import numpy as np
@@ -38,15 +39,38 @@ class IdleQuestion(msgspec.Struct, Question["IdleTime"], frozen=True):
     ref: JobRef
 
 
+Periods = Sequence[TimeRange]
+"""Disjoint ranges in order of time."""
+
+
 class IdleDevice(msgspec.Struct, frozen=True):
-    """Device with its allocated, measured and idle time in milliseconds."""
+    """Device with the periods in which it was allocated to a job, and their measured and idle parts."""
 
     node: str
     device: str
     type: str
-    allocated_ms: int
-    measured_ms: int
-    idle_ms: int
+    allocated: Periods
+    measured: Periods
+    idle: Periods
+
+    @property
+    def allocated_ms(self) -> int:
+        """Allocated time in milliseconds."""
+        return _length(self.allocated)
+
+    @property
+    def measured_ms(self) -> int:
+        """Measured time in milliseconds."""
+        return _length(self.measured)
+
+    @property
+    def idle_ms(self) -> int:
+        """Idle time in milliseconds."""
+        return _length(self.idle)
+
+
+def _length(periods: Periods) -> int:
+    return sum(one.length_ms for one in periods)
 
 
 class IdleTime(msgspec.Struct, frozen=True):
@@ -78,21 +102,34 @@ def idle_time(
     return IdleTime(view, span, step_ms, devices)
 
 
-def _allocated(view: JobView, span: TimeRange) -> Mapping[Device, int]:
-    """Allocated time of each device; time shared by several replicas counts once."""
+def _allocated(view: JobView, span: TimeRange) -> Mapping[Device, Periods]:
+    """Allocated periods of each device; time shared by several replicas counts once."""
     found: dict[Device, list[tuple[int, int]]] = {}
     for one in view.allocations:
         start, end = max(one.start, span.start_ms), span.end_ms if one.end is None else min(one.end, span.end_ms)
         found.setdefault((one.node or one.replica, one.device), []).append((start, max(start, end)))
-    return {key: _union(intervals) for key, intervals in found.items()}
+    return {key: list(_union(intervals)) for key, intervals in found.items()}
 
 
-def _union(intervals: list[tuple[int, int]]) -> int:
-    total, last = 0, 0
+def _union(intervals: list[tuple[int, int]]) -> Iterator[TimeRange]:
+    last = 0
     for start, end in sorted(intervals):
-        total += max(0, end - max(start, last))
-        last = max(last, end)
-    return total
+        if max(start, last) < end:
+            yield TimeRange(max(start, last), end)
+            last = end
+
+
+def _inside(periods: Iterable[TimeRange], others: Periods) -> Iterator[TimeRange]:
+    """Cut periods to others."""
+    at = 0
+    for one in periods:
+        while at < len(others) and others[at].end_ms <= one.start_ms:
+            at += 1
+        for other in islice(others, at, None):
+            common = one.intersect(other)
+            if common is None:
+                break
+            yield common
 
 
 def _measured(lines: Iterable[Line]) -> Iterator[tuple[Device, tuple[Int64s, Float64s]]]:
@@ -110,20 +147,20 @@ def _measured(lines: Iterable[Line]) -> Iterator[tuple[Device, tuple[Int64s, Flo
 
 def _device(
     key: Device,
-    allocated_ms: int | None,
+    allocated: Periods | None,
     measured: tuple[Int64s, Float64s] | None,
     span: TimeRange,
     step_ms: int,
     name: str,
 ) -> IdleDevice:
-    measured_ms = idle_ms = 0
-    if measured is not None:
-        time, value = measured
-        measured_ms = sum(stretch.length_ms for stretch in _within(time, np.full(len(time), True), span, step_ms, 0))
-        idle_ms = sum(stretch.length_ms for stretch in _within(time, value <= IDLE, span, step_ms, HOLD_MS))
+    if measured is None:
+        return IdleDevice(*key, name, allocated or (), (), ())
+    time, value = measured
+    seen = list(_within(time, np.full(len(time), True), span, step_ms, 0))
+    idle = _within(time, value <= IDLE, span, step_ms, HOLD_MS)
     # A device without an allocation belonged to the job while it was measured for it.
-    had_ms = measured_ms if allocated_ms is None else allocated_ms
-    return IdleDevice(*key, name, had_ms, min(measured_ms, had_ms), min(idle_ms, had_ms))
+    had = seen if allocated is None else allocated
+    return IdleDevice(*key, name, had, list(_inside(seen, had)), list(_inside(idle, had)))
 
 
 def _within(time: Int64s, true: Bools, span: TimeRange, step_ms: int, hold_ms: int) -> Iterator[TimeRange]:

@@ -10,7 +10,7 @@ import numpy as np
 from jobmeter.errors import LimitExceededError, QueryTimeoutError
 from jobmeter.model.batch import Int64s, SeriesKeys
 from jobmeter.model.catalog import Aggregate
-from jobmeter.model.event import REASONS, Event, EventFilter, EventType
+from jobmeter.model.event import Event, EventFilter, EventType
 from jobmeter.model.job import Job, JobView
 from jobmeter.model.log import LogLine
 from jobmeter.model.question import Question
@@ -34,6 +34,8 @@ REPORTS = frozenset(
 NUMBERS = ("app.step", "app.global_step", "app.iteration")
 """Metrics among them that are numbers of steps: the first one that a program reports counts."""
 MOST_EVENTS, MOST_LINES = 1_000, 1_000
+_CONCLUSIONS = frozenset({EventType.FINDING, EventType.ALERT})
+"""Types of events in which Jobmeter repeats what others reported."""
 _WORD = "checkpoint"
 _WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
 """Between the words of a reason such as CheckpointSaved; the words are joined."""
@@ -108,7 +110,7 @@ def _reports(source: Source, job: Job, span: TimeRange, meter: Meter) -> tuple[I
 
 
 def _events(job: Job, answer: Answering) -> list[Event]:
-    question = EventFilter(projects=frozenset({job.project}), jobs=(job.id,), limit=MOST_EVENTS)
+    question = EventFilter(projects=frozenset({job.project}), jobs=(job.id,), without=_CONCLUSIONS, limit=MOST_EVENTS)
     return answer(question).events
 
 
@@ -126,8 +128,4 @@ def _of_lines(lines: Iterable[LogLine]) -> Iterable[Saying]:
 
 def _of_events(events: Iterable[Event]) -> Iterable[Saying]:
     texts = ((event, f"{_WORDS.sub(' ', event.reason)} {event.message}") for event in events)
-    return ((event.time, event.replica, text) for event, text in texts if _says(event, text))
-
-
-def _says(event: Event, text: str) -> bool:
-    return _WORD in text.lower() and event.reason not in REASONS[EventType.FINDING]
+    return ((event.time, event.replica, text) for event, text in texts if _WORD in text.lower())

@@ -22,7 +22,7 @@ from jobmeter.query.meter import Meter
 from jobmeter.query.plan import hours_around
 from jobmeter.query.reduce import changes, empty, growth, merge, take
 from jobmeter.query.series import check_series, keys_of, milliseconds
-from jobmeter.query.source import Source, buckets, expected
+from jobmeter.query.source import Source, buckets, check_buckets, expected
 from jobmeter.store.base import Tier
 from jobmeter.store.cache import Cache
 
@@ -155,10 +155,12 @@ def _tiles(span: TimeRange, cuts: Int64s, length: int) -> Iterator[tuple[TimeRan
 def _read(source: Source, keys: SeriesKeys, counters: Bools, plan: Sequence[_Segment], meter: Meter) -> BucketColumns:
     references = References.none(len(keys))
     start = plan[0].span.start_ms
-    parts = [
-        buckets(source, keys, counters, one.span, one.step_ms, owned_ms=start, meter=meter, references=references)
-        for one in plan
-    ]
+    parts: list[BucketColumns] = []
+    for one in plan:
+        parts.append(
+            buckets(source, keys, counters, one.span, one.step_ms, owned_ms=start, meter=meter, references=references)
+        )
+        check_buckets(sum(map(len, parts)), meter)
     return _inner(merge(parts), counters)
 
 

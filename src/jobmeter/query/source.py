@@ -197,11 +197,17 @@ def buckets(
         if size > most:
             parts = [merge(parts)]
             size = len(parts[0])
-        if size > most:
-            raise LimitExceededError(
-                f"a question may make {most} buckets over all its series: take a longer step or a shorter range", "step"
-            )
+        check_buckets(size, meter)
     return merge(parts)
+
+
+def check_buckets(count: int, meter: Meter) -> None:
+    """Raise LimitExceededError for more buckets than a question may have in memory."""
+    most = _BUCKETS_A_POINT * meter.limits.query_points
+    if count > most:
+        raise LimitExceededError(
+            f"a question may make {most} buckets over all its series: take a longer step or a shorter range", "step"
+        )
 
 
 def _own(

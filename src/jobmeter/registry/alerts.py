@@ -1,45 +1,60 @@
 """Alerts, silences, and messages to receivers. Alerts are few: they are read and written whole, as JSON."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TypeVar
 
 import msgspec
 import sqlalchemy as sa
 
-from jobmeter.model.alert import Alert, Message, NotificationGroup, Silence
+from jobmeter.model.alert import Alert, AlertState, Message, NotificationGroup, Silence
+from jobmeter.model.event import ALERT_FIRING, ALERT_RESOLVED, Event, EventSource, Level
+from jobmeter.model.series import MAX_NAME
 from jobmeter.registry.breaker import SHORT_SECONDS
 from jobmeter.registry.database import Database
-from jobmeter.registry.schema import alert_messages, alerts, notification_groups, silences
+from jobmeter.registry.events import add_events, row_of
+from jobmeter.registry.schema import alert_messages, alerts, jobs, notification_groups, silences
 from jobmeter.registry.statements import chunks, clean, insert
 
 T = TypeVar("T")
 MOST_MESSAGES = 1_000
 """Most messages that wait for one destination. The oldest are dropped first."""
+MOST_TEXT = 1_000
+"""Most characters of the message of an event about an alert."""
+_LEVELS = {"critical": Level.ERROR, "warning": Level.WARNING}
 _message = alert_messages.c
 
 
 class AlertTable:
-    """Alerts and what is sent about them. Every method is one transaction; see ``Registry``."""
+    """Alerts and what is sent about them. Every method is one transaction; see ``Registry``.
 
-    def __init__(self, database: Database) -> None:
+    ``drop`` counts events that were deleted from jobs with too many.
+    """
+
+    def __init__(self, database: Database, drop: Callable[[int], None]) -> None:
         self._database = database
+        self._drop = drop
 
-    def all(self) -> list[Alert]:
-        """Return every alert, by the time at which it started."""
-        return sorted(self._read(alerts, Alert), key=lambda one: (one.started, one.fingerprint))
-
-    def changed_since(self, time_ms: int) -> list[Alert]:
-        """Return the alerts that were stored at or after a time, in any order."""
-        changed = sa.select(alerts.c.body).where(alerts.c.updated >= time_ms)
+    def all(self, since: int = 0) -> list[Alert]:
+        """Return the alerts that were stored at or after ``since``, epoch ms, by the time at which they started."""
+        changed = sa.select(alerts.c.body).where(alerts.c.updated >= since)
         with self._database.read(SHORT_SECONDS) as connection:
-            return [msgspec.json.decode(body, type=Alert) for body in connection.scalars(changed)]
+            found = [msgspec.json.decode(body, type=Alert) for body in connection.scalars(changed)]
+        return sorted(found, key=lambda one: (one.started, one.fingerprint))
 
     def put(self, changed: Iterable[Alert], removed: Collection[str] = ()) -> None:
-        """Store alerts, and delete others by their fingerprints."""
-        rows = [(one.fingerprint, one.updated, one) for one in changed]
+        """Store alerts, and delete others by their fingerprints.
+
+        An alert that begins to fire or ends, compared with the stored one, adds an event to its job. States and events
+        are one transaction: after a restart, or on another server, a change adds no second event.
+        """
+        put = list(changed)
+        rows = [(one.fingerprint, one.updated, one) for one in put]
         with self._database.write() as connection:
+            events = _events(connection, put)
             _put(connection, alerts, rows)
             _remove(connection, alerts, removed)
+            dropped = add_events(connection, [row_of(one) for one in events])
+        self._drop(dropped)
 
     def silences(self) -> list[Silence]:
         """Return every silence, the newest end first."""
@@ -100,6 +115,51 @@ class AlertTable:
     def _read(self, table: sa.Table, kind: type[T]) -> Sequence[T]:
         with self._database.read(SHORT_SECONDS) as connection:
             return [msgspec.json.decode(body, type=kind) for body in connection.scalars(sa.select(table.c.body))]
+
+
+def _events(connection: sa.Connection, changed: Iterable[Alert]) -> list[Event]:
+    """Return the events of alerts whose state differs from the stored one, for jobs that exist."""
+    about = {one.fingerprint: one for one in changed if one.project and one.labels.get("job_id")}
+    before: dict[str, AlertState] = {}
+    for some in chunks(sorted(about)):
+        # Locked: of two servers that store one change, the second reads the state of the first.
+        stored = sa.select(alerts.c.fingerprint, alerts.c.body).where(alerts.c.fingerprint.in_(some))
+        for fingerprint, body in connection.execute(stored.order_by(alerts.c.fingerprint).with_for_update()):
+            before[fingerprint] = msgspec.json.decode(body, type=Alert).state
+    firing = AlertState.FIRING
+    found = [
+        _event(one)
+        for name, one in about.items()
+        if (one.state is firing) is not (before.get(name) is firing)
+        and (one.state is firing or one.resolved is not None)
+    ]
+    known: set[tuple[str, str]] = set()
+    for some in chunks(sorted({one.job for one in found})):
+        known.update(map(tuple, connection.execute(sa.select(jobs.c.project, jobs.c.id).where(jobs.c.id.in_(some)))))
+    return [one for one in found if (one.project, one.job) in known]
+
+
+def _event(alert: Alert) -> Event:
+    severity, summary = alert.labels.get("severity", ""), alert.annotations.get("summary", "")
+    message = ": ".join(filter(None, [f"{alert.name} ({severity})" if severity else alert.name, summary]))
+    return Event(
+        time=(alert.fired if alert.firing else alert.resolved) or alert.started,
+        project=clean(alert.project),
+        job=clean(alert.labels["job_id"]),
+        source=EventSource.SERVER,
+        level=_LEVELS.get(severity, Level.INFO) if alert.firing else Level.INFO,
+        reason=ALERT_FIRING if alert.firing else ALERT_RESOLVED,
+        message=message if len(message) <= MOST_TEXT else f"{message[: MOST_TEXT - 1]}…",
+        subject=f"alert {alert.fingerprint}",
+        replica=_name(alert, "replica"),
+        node=_name(alert, "node"),
+    )
+
+
+def _name(alert: Alert, label: str) -> str:
+    """Return the name in a label; empty if its length is not a name's."""
+    text = clean(alert.labels.get(label, ""))
+    return text if len(text) <= MAX_NAME else ""
 
 
 def _put(connection: sa.Connection, table: sa.Table, rows: Sequence[tuple[str, int, object]]) -> None:

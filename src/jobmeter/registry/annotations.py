@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 import msgspec
 import sqlalchemy as sa
 
-from jobmeter.errors import LimitExceededError
+from jobmeter.errors import LimitExceededError, NotFoundError
 from jobmeter.model.annotation import MOST_NOTES, MOST_TAGS, Annotations, JobNote, JobTag
 from jobmeter.registry.database import Database
 from jobmeter.registry.schema import jobs, notes, tags
@@ -34,9 +34,9 @@ class AnnotationTable:
         return found
 
     def change_tags(self, project: str, job: str, added: Collection[JobTag], removed: Collection[str]) -> Annotations:
-        """Add and remove tags of an existing job. Return all that the job has then.
+        """Add and remove tags of a job. Return all that the job has then.
 
-        Raises LimitExceededError, and changes nothing, if the job would have too many tags.
+        Raises NotFoundError without the job. Raises LimitExceededError, and changes nothing, for too many tags.
         """
         gone = [clean(tag) for tag in removed]
         with self._database.write(key=project) as connection:
@@ -47,7 +47,7 @@ class AnnotationTable:
             return _read(connection, project, job)
 
     def add_note(self, project: str, job: str, note: JobNote) -> None:
-        """Add a note to an existing job. Raises LimitExceededError if the job has too many."""
+        """Add a note to a job. Raises NotFoundError without the job, LimitExceededError if the job has too many."""
         with self._database.write(key=project) as connection:
             _lock(connection, project, job)
             connection.execute(sa.insert(notes).values(_row(project, job, note)))
@@ -61,8 +61,13 @@ class AnnotationTable:
 
 
 def _lock(connection: sa.Connection, project: str, job: str) -> None:
-    """Lock the job's row, so that no two writers exceed a limit together; SQLite has one writer at a time."""
-    connection.execute(sa.select(jobs.c.id).where(jobs.c.project == project, jobs.c.id == job).with_for_update())
+    """Lock the job's row, so that no two writers exceed a limit together; SQLite has one writer at a time.
+
+    Raises NotFoundError: another server may have deleted the job.
+    """
+    own = sa.select(jobs.c.id).where(jobs.c.project == project, jobs.c.id == job).with_for_update()
+    if connection.execute(own).first() is None:
+        raise NotFoundError(f"there is no job {job!r}", "job", job)
 
 
 def _read(connection: sa.Connection, project: str, job: str) -> Annotations:

@@ -72,7 +72,7 @@ class Registry:
         self.shippers = Shippers(database)
         self.tasks = TaskTable(database)
         self.pods = PodTable(database)
-        self.alerts = AlertTable(database)
+        self.alerts = AlertTable(database, self._drop)
         self.annotations = AnnotationTable(database)
         migrate(database)
 
@@ -264,9 +264,9 @@ class Registry:
         return self.columns.job_groups(projects)
 
     def group_jobs(
-        self, projects: frozenset[str] | None, resource_group: str, span: TimeRange, now_ms: int
+        self, projects: frozenset[str] | None, resource_group: str | None, span: TimeRange, now_ms: int
     ) -> list[JobView]:
-        """Return the jobs of a resource group that live or are queued in the span, by project and id.
+        """Return the jobs of a resource group (None: of all) that live or are queued in the span, by project and id.
 
         Each has its replicas, and its allocations that overlap the span. A job without a record lives until 5 minutes
         after its last sample.

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import sqlalchemy as sa
 
 from jobmeter.errors import JobmeterError
-from jobmeter.model.time import SECOND, Clock
+from jobmeter.model.time import MINUTE, SECOND, Clock
 from jobmeter.registry.breaker import SHORT_SECONDS
 from jobmeter.registry.database import POSTGRESQL, Database
 from jobmeter.registry.schema import leases
@@ -20,6 +20,8 @@ LEASE_MS = 10 * SECOND
 """Length of a lease in milliseconds."""
 RETRY_SECONDS = 4.0
 """Longest interval in seconds at which others try to acquire a lease: a dead holder is replaced within 15 seconds."""
+_LATER_MS = 10 * MINUTE
+"""Longer than any lease of this version or an earlier one."""
 _NOW = sa.text("SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)")
 
 
@@ -37,13 +39,16 @@ class LeaseTable:
             return int(connection.scalar(_NOW) or 0)
 
     def take(self, name: str, owner: str, now_ms: int, until_ms: int) -> bool:
-        """Acquire or extend a lease. A single statement, so that a second caller sees the first one's write."""
+        """Acquire or extend a lease. A single statement, so that a second caller sees the first one's write.
+
+        A lease that ends ``_LATER_MS`` after this one is from a clock that was set back since, and is free.
+        """
         with self._database.write(SHORT_SECONDS) as connection:
             statement = insert(connection, leases).values(name=name, owner=owner, until=until_ms)
             taken = statement.on_conflict_do_update(
                 index_elements=[leases.c.name],
                 set_={"owner": owner, "until": until_ms},
-                where=sa.or_(leases.c.owner == owner, leases.c.until <= now_ms),
+                where=sa.or_(leases.c.owner == owner, leases.c.until <= now_ms, leases.c.until > until_ms + _LATER_MS),
             )
             return connection.execute(taken.returning(leases.c.name)).first() is not None
 

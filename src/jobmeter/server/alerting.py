@@ -50,7 +50,7 @@ _log = logging.getLogger("jobmeter.server")
 
 INTERVAL_SECONDS = 1.0
 MOST_ALERTS, MOST_OF_RULE = 20_000, 5_000
-"""Most alerts of the server, and most of one rule."""
+"""Most alerts of all rules, and most of one rule."""
 MOST_VALUES = 20_000_000
 """Most values that an expression computes."""
 BUDGET_SECONDS = 0.2
@@ -185,9 +185,9 @@ class Alerting:
         check_posted(posted)
         now_ms = self._clock.now_ms()
         with self._posting:
-            found = self._every()
-            every = self._registry.alerts.all() if found is None else found
-            old = {one.fingerprint: one for one in every if one.rule == POSTED}
+            if self._lease is not None:
+                self._read_posted(now_ms)
+            old = {one.fingerprint: one for one in self.alerts() if one.rule == POSTED}
             changed = merge_posted(old, posted, project, now_ms, self.config.resolve_ms)
             self._registry.alerts.put(changed.values())
             self._take_posted(changed)
@@ -202,21 +202,29 @@ class Alerting:
     def _end_posted(self, now_ms: int) -> None:
         """End the alerts of other programs that nobody repeated; read before which of them other servers stored."""
         with self._posting:
-            if self._lease is not None and not now_ms <= self._next_posted <= now_ms + _POSTED_MS:
-                since = self._next_posted - _POSTED_MS - MINUTE
-                stored = self._registry.alerts.changed_since(since)
-                own = (self._alerts or {}).get(POSTED, {})
-                newer = {
-                    one.fingerprint: one
-                    for one in stored
-                    if one.rule == POSTED and (one.fingerprint not in own or one.updated > own[one.fingerprint].updated)
-                }
-                self._take_posted(newer)
-                self._next_posted = now_ms + _POSTED_MS
-            over, gone = ended((self._alerts or {}).get(POSTED, {}), now_ms)
+            over, gone = ended(self._posted(), now_ms)
+            if self._lease is not None and (over or not now_ms <= self._next_posted <= now_ms + _POSTED_MS):
+                self._read_posted(now_ms)
+                over, gone = ended(self._posted(), now_ms)
             if over or gone:
                 self._registry.alerts.put(over, gone)
                 self._take_posted({one.fingerprint: one for one in over}, gone)
+
+    def _read_posted(self, now_ms: int) -> None:
+        """Take over the alerts of other programs that other servers stored since the last time."""
+        own = self._posted()
+        since = self._next_posted - _POSTED_MS - MINUTE
+        stored = self._executor.run(StoredAlertsQuestion(max(since, 0)), EVERYTHING)
+        newer = {
+            one.fingerprint: one
+            for one in stored
+            if one.rule == POSTED and (one.fingerprint not in own or one.updated > own[one.fingerprint].updated)
+        }
+        self._take_posted(newer)
+        self._next_posted = now_ms + _POSTED_MS
+
+    def _posted(self) -> Mapping[str, Alert]:
+        return (self._alerts or {}).get(POSTED, {})
 
     def _evaluate(self, group: RuleGroup, now_ms: int) -> None:
         answers: dict[Question[Any], Any] = {}
@@ -247,7 +255,8 @@ class Alerting:
             return
         all_alerts = self._alerts or {}
         before = all_alerts.get(rule.id, {})
-        others = sum(map(len, all_alerts.values())) - len(before)
+        # Alerts of other programs have a limit of their own: they leave no rule without room.
+        others = sum(len(own) for name, own in all_alerts.items() if name not in {POSTED, rule.id})
         room = min(MOST_OF_RULE, MOST_ALERTS - others)
         found = newest(next_states(rule, before, series, now_ms, min(group.limit or room, room)), room)
         changed = [one for one in found.values() if _is_changed(before.get(one.fingerprint), one, now_ms)]

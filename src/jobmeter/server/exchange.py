@@ -100,7 +100,7 @@ class Exchange:
         stops sending.
         """
         self._memory, self._head = memory, self.call
-        announced = self.call.header("content-length")
+        announced = self.call.header("content-length").lstrip("0")  # int refuses thousands of digits
         if announced.isdigit():
             if int(announced) > limit:
                 raise _too_large(limit)

@@ -64,7 +64,7 @@ def serve(start: Start, announce: Callable[[str], None]) -> None:
         grpc = _grpc(settings, share(descriptors, MOST_GRPC))
         if grpc is not None:
             stack.callback(grpc.stop)
-        pool = _workers(settings, bound, stack, share(descriptors, MOST_HTTP))
+        pool = _workers(start, stack)
         application = build(settings, clock, start.recreate, start.opening)
         stack.callback(application.close)
         services = application.services
@@ -102,12 +102,14 @@ def serve(start: Start, announce: Callable[[str], None]) -> None:
         _log.info("stopping")
 
 
-def _workers(settings: Settings, bound: socket.socket, stack: ExitStack, most: int) -> WorkerPool | None:
+def _workers(start: Start, stack: ExitStack) -> WorkerPool | None:
     """Start the worker processes, which end with the stack; None if the server is one process."""
-    count = settings.worker_processes
+    count = start.settings.worker_processes
     if not count:
         return None
-    pool = WorkerPool(bound, Setup(settings, most), count)
+    # Connections take descriptors of the workers alone.
+    setup = Setup(start.settings, share(start.descriptors, MOST_HTTP, count))
+    pool = WorkerPool(start.bound, setup, count)
     stack.callback(pool.close)
     return pool
 

@@ -213,6 +213,12 @@ class Telemetry:
         self._processes.workers = lambda: pool.pids
         self.register(pool.metrics)
 
+    @property
+    def processes(self) -> int:
+        """Number of processes of the server: this one and its workers."""
+        workers = self._processes.workers
+        return 1 if workers is None else 1 + len(workers())
+
     def register(self, collect: Callable[[], Iterable[Metric]]) -> None:
         """Register metrics that are read at each scrape."""
         self._collectors.register(_Scraped(collect))

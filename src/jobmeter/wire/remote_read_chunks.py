@@ -19,6 +19,8 @@ from jobmeter.wire.remote_read import encode_labels, message_part, number_part
 CHUNK_SAMPLES = 120
 _FRAME_CHUNKS = 16
 """Chunks of a frame: the checksum of frames takes a step for each byte of the longest frame."""
+_PART_SAMPLES = 100 * CHUNK_SAMPLES
+"""Samples that are encoded at a time: each of their bits takes some 30 bytes of memory."""
 _XOR = 1
 _WORD = 0xFFFFFFFF
 _CASTAGNOLI = 0x82F63B78
@@ -60,8 +62,11 @@ def _frames(
 
 def encode_chunks(times: Int64s, values: Float64s) -> list[bytes]:
     """Return the samples of a series, int64[n] ms ascending and float64[n], in chunks."""
-    if not len(times):
-        return []
+    parts = [slice(at, at + _PART_SAMPLES) for at in range(0, len(times), _PART_SAMPLES)]
+    return [chunk for part in parts for chunk in _encode_part(times[part], values[part])]
+
+
+def _encode_part(times: Int64s, values: Float64s) -> list[bytes]:
     place = np.arange(len(times)) % CHUNK_SAMPLES
     starts = np.flatnonzero(place == 0)
     numbers, lengths = _fields(times, np.ascontiguousarray(values).view(np.uint64), place)

@@ -5,13 +5,14 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from jobmeter.alerts.config import AlertConfig, AlertRoute, read_config
 from jobmeter.alerts.muting import check_matcher, fulfilling, fulfils, muted, parse_matcher
 from jobmeter.alerts.notify import RESEND_MS, decide, receivers_of
 from jobmeter.alerts.yaml_file import load_text
 from jobmeter.errors import ConfigurationError, InvalidRequestError
-from jobmeter.model.alert import Alert, AlertPage, AlertState, LabelMatcher, NotificationGroup, Silence
+from jobmeter.model.alert import POSTED, Alert, AlertPage, AlertState, LabelMatcher, NotificationGroup, Silence
 
 CONFIG = """
 global:
@@ -175,6 +176,18 @@ def test_muted_alerts_are_not_reported():
     idle, down = alert("GpuIdle", node="n1"), alert("NodeDown", node="n1")
     assert muted([idle, down], (), found.inhibitions, NOW).inhibited == {idle.fingerprint: [down.fingerprint]}
     assert muted([idle, alert("NodeDown", node="n2")], (), found.inhibitions, NOW).inhibited == {}
+
+
+def test_a_posted_alert_of_a_project_inhibits_alerts_of_this_project_alone():
+    own, other, none = (alert("GpuIdle", node="n1", project=project) for project in ("lab", "other", ""))
+    down = replace(alert("NodeDown", node="n1", project="lab"), rule=POSTED)
+    assert muted([own, other, none, down], (), config().inhibitions, NOW).inhibited == {
+        own.fingerprint: [down.fingerprint]
+    }
+    whole = replace(alert("NodeDown", node="n1"), rule=POSTED)
+    assert muted([own, other, whole], (), config().inhibitions, NOW).inhibited == {
+        one.fingerprint: [whole.fingerprint] for one in (own, other)
+    }
 
 
 def test_consequences_are_silent_while_their_root_fires():

@@ -5,7 +5,7 @@ import subprocess
 import pytest
 from tests.unit.collect.test_ends import Reader, process
 from tests.unit.collect.test_jobs import PLACE
-from tests.unit.collect.trees import HOST, V1, plant, plant_process
+from tests.unit.collect.trees import HOST, V1, end_process, plant, plant_process
 from tests.waiting import wait_until
 
 from jobmeter.collect.base import Owner
@@ -76,8 +76,7 @@ class Node:
         )
 
     def end(self, pid):
-        for path in (self.root / f"proc/{pid}").iterdir():
-            path.unlink()
+        end_process(self.root, pid)
 
     def seconds(self):
         self.now += 1_000

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import ClassVar
 
 import pytest
-from tests.unit.collect.trees import HOST, V1, V2, plant, plant_process
+from tests.unit.collect.trees import HOST, V1, V2, end_process, plant, plant_process
 from tests.waiting import pause
 
 from jobmeter.collect.base import NodeIdentity, Owner
@@ -52,8 +52,7 @@ class Recorded:
         plant_process(self.root, *arguments, **more)
 
     def end(self, pid):
-        for path in (self.root / f"proc/{pid}").iterdir():
-            path.unlink()
+        end_process(self.root, pid)
 
 
 @pytest.fixture

@@ -71,6 +71,7 @@ class Paced:
     def __init__(self, root: Path, cost: float, processes: dict[int, tuple[int, int]]) -> None:
         """``processes``: the resident and the proportional size of each, in KiB."""
         self.now = self.used = 0.0
+        self.ticks = 0
         self.cost = cost
         self.reads: list[int] = []
         self.sizes = processes
@@ -93,10 +94,11 @@ class Paced:
         return self.used
 
     def stats(self) -> list[ProcessStat]:
-        return [ProcessStat(Key(pid, 1), 1, "S", 0, 1, size * 1024) for pid, (size, _) in self.sizes.items()]
+        return [ProcessStat(Key(pid, 1), 1, "S", self.ticks, 1, size * 1024) for pid, (size, _) in self.sizes.items()]
 
-    def look(self, seconds: float) -> float:
+    def look(self, seconds: float, *, busy: bool = True) -> float:
         self.now += seconds
+        self.ticks += busy
         self.memory.update(self.stats(), [])
         return self.memory.proportional(self.stats())[0]
 
@@ -129,6 +131,36 @@ def test_what_a_process_has_gained_since_its_reading_is_its_own(tmp_path):
     paced.sizes = {1: (500, 0)}
     assert paced.look(0.0) == 50 * 1024
     assert len(paced.reads) == 1
+
+
+def test_idle_processes_are_read_once_a_minute_and_when_one_begins_or_ends(tmp_path):
+    paced = Paced(tmp_path, 1e-6, dict.fromkeys(range(1, 5), (1000, 100)))
+    for _ in range(6):
+        paced.look(10.0, busy=False)
+    assert paced.reads == [1, 2, 3, 4]
+    paced.look(10.0, busy=False)
+    assert paced.reads == [1, 2, 3, 4] * 2
+    del paced.sizes[4]
+    paced.look(1.0, busy=False)
+    assert paced.reads[8:] == [1, 2, 3]
+    paced.sizes[2] = (1001, 100)
+    paced.look(1.0, busy=False)
+    assert paced.reads[11:] == [2]
+    paced.look(1.0)
+    assert sorted(paced.reads[12:]) == [1, 2, 3]
+
+
+def test_the_budget_delays_readings_but_drops_none(tmp_path):
+    cost = BURST_SECONDS / 25
+    paced = Paced(tmp_path, cost, dict.fromkeys(range(1, 11), (1000, 100)))
+    for _ in range(3):
+        paced.look(0.0)
+    before = len(paced.reads)
+    assert before < 30, "the budget is used up"
+    del paced.sizes[10]
+    for _ in range(11):
+        paced.look(cost / SHARE, busy=False)
+    assert set(paced.reads[before:]) == set(range(1, 10))
 
 
 def test_a_process_that_may_not_be_read_counts_by_its_resident_size(tmp_path):

@@ -169,6 +169,14 @@ def plant(root: Path, *trees: dict[str, str]) -> Path:
     return root
 
 
+def end_process(root: Path, pid: int) -> None:
+    """End a process of the tree: its files disappear, and those that are open have no content."""
+    for path in (root / f"proc/{pid}").iterdir():
+        if path.is_file() and not path.is_symlink():
+            path.write_bytes(b"")
+        path.unlink()
+
+
 def plant_process(
     root: Path,
     pid: int,

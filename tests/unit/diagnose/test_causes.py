@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from jobmeter.diagnose.examine import examine
 from jobmeter.diagnose.lives import deaths
 from jobmeter.diagnose.thresholds import load
 from jobmeter.examples.faults.build import START, Made, batch
 from jobmeter.examples.faults.wordings import CHATTER, UNCAUGHT, draw_line
-from jobmeter.model.event import Level
+from jobmeter.model.event import ALERT_FIRING, Event, EventSource, Level
 from jobmeter.model.finding import FindingRole, Severity
 from jobmeter.model.job import JobState
 from jobmeter.model.time import HOUR, MINUTE
@@ -52,6 +53,16 @@ def test_the_first_exception_of_a_chain_counts():
     assert one.rule == "file_missing"
     assert one.evidence[0].text.startswith("FileNotFoundError")
     assert [evidence.kind for evidence in one.evidence][-1] == "status"
+
+
+@pytest.mark.parametrize("source", [EventSource.SERVER, EventSource.JOB])
+def test_an_alert_about_a_cause_is_no_evidence_of_the_cause(source):
+    job = made(replicas=1)
+    job.fail("worker-0", 1)
+    text = "JobFailed (critical): the job was preempted"
+    event = Event(time=START + HOUR - 1_000, job="j", source=source, reason=ALERT_FIRING, message=text)
+    findings = examine(replace(job.case(), events=[event]), THRESHOLDS)
+    assert any(one.rule == "preempted" for one in findings) is (source is EventSource.JOB)
 
 
 def test_an_earlier_exception_that_was_caught_does_not_count():

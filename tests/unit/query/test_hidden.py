@@ -28,6 +28,7 @@ from jobmeter.model.time import HOUR, MINUTE, TimeRange
 from jobmeter.model.trace_filter import SpanFilter, TraceFilter
 from jobmeter.query.administration import DamageQuestion
 from jobmeter.query.annotations import AnnotationsQuestion, TagsQuestion
+from jobmeter.query.device_hours import DeviceHoursQuestion, HoursBy
 from jobmeter.query.execute import Executor
 from jobmeter.query.facts import JobFactsQuestion, NodeFactsQuestion
 from jobmeter.query.findings import FindingListQuestion
@@ -224,6 +225,7 @@ def questions() -> list[Question[Any]]:
         FindingsQuestion((("p", "secret"), ("q", "open"), ("p", "open"))),
         TagsQuestion((("p", "secret"), ("q", "open"), ("p", "open"))),
         *(JobFactsQuestion(since_ms=0, findings=True), NodeFactsQuestion(since_ms=0)),
+        *(DeviceHoursQuestion(range=SPAN, every_ms=HOUR, by=by) for by in HoursBy),
         *(FleetQuestion(), NodesQuestion(), NodeFaultsQuestion(), ResourceGroupsQuestion()),
         *(kind(group=group, range=SPAN) for kind in (GroupQuestion, CapacityQuestion, GroupNodesQuestion)),
         RequestsQuestion(group=group, range=SPAN, states=frozenset({JobState.RUNNING})),

@@ -1,6 +1,11 @@
 """Alerts, silences and messages in the registry."""
 
+import pytest
+from msgspec.structs import replace
+
 from jobmeter.model.alert import Alert, AlertState, LabelMatcher, Message, NotificationGroup, Silence
+from jobmeter.model.event import EventFilter, EventType
+from jobmeter.model.record import JobRecord, Records
 from jobmeter.registry import alerts as table
 
 
@@ -22,6 +27,56 @@ def test_alerts_are_stored_replaced_and_deleted(registry):
     ]
     registry.alerts.put([], ["a", "b"])
     assert registry.alerts.all() == []
+
+
+FIRED = {"labels": {"job_id": "j", "alertname": "Hot"}, "started": 3, "fired": 5}
+ENDED = {**FIRED, "state": AlertState.RESOLVED, "resolved": 9}
+
+
+def events(registry, project="p"):
+    return registry.events(EventFilter(projects=frozenset({project}), types=frozenset({EventType.ALERT}))).events
+
+
+@pytest.fixture
+def job(registry):
+    registry.record("p", Records(jobs=[JobRecord(job_id="j")]), 1)
+
+
+def test_each_change_of_an_alert_about_a_job_is_one_event(registry, job):
+    registry.alerts.put([alert(**{**FIRED, "state": AlertState.PENDING, "fired": None})])
+    assert events(registry) == []
+    for value in ("1", "2"):
+        registry.alerts.put([alert(value=value, **FIRED)])
+    for later in (9, 10):  # another server that decides the same later
+        registry.alerts.put([alert(**{**ENDED, "resolved": later})])
+    registry.alerts.put([], ["a"])
+    registry.alerts.put([alert(**ENDED)])
+    found = [(one.time, one.reason, one.job, one.subject, one.message) for one in events(registry)]
+    assert found == [(5, "AlertFiring", "j", "alert a", "Hot"), (9, "AlertResolved", "j", "alert a", "Hot")]
+    registry.alerts.put([alert(**{**FIRED, "fired": 20})])
+    assert [one.time for one in events(registry)] == [5, 9, 20]
+
+
+def test_alerts_of_one_time_have_an_event_each_with_their_texts(registry, job):
+    texts = {"job_id": "j", "alertname": "Hot", "replica": "w-0", "node": "n" * 2_000}
+    summary = {"summary": "too \0 hot " + "x" * 2_000}
+    made = [
+        alert(name, **{**FIRED, "labels": {**texts, "severity": severity}, "annotations": summary})
+        for name, severity in (("a", "critical"), ("b", "critical"), ("c", "warning"), ("d", "page"))
+    ]
+    registry.alerts.put(made)
+    registry.alerts.put([replace(one, state=AlertState.RESOLVED, resolved=9) for one in made])
+    fired, ended = events(registry)[:4], events(registry)[4:]
+    assert [one.level for one in fired] == ["error", "error", "warning", "info"]
+    assert {one.level for one in ended} == {"info"}
+    assert {(one.replica, one.node, len(one.message)) for one in fired} == {("w-0", "", 1_000)}
+    assert fired[0].message.startswith("Hot (critical): too \ufffd hot x")
+
+
+def test_an_alert_without_a_job_of_its_project_adds_no_event(registry, job):
+    registry.alerts.put([alert("a", **{**FIRED, "labels": {"job_id": "no\0ne"}}), alert("b", labels={"x": "y"})])
+    registry.alerts.put([alert("c", **{**FIRED, "project": "q"}), alert("d", **{**FIRED, "project": ""})])
+    assert [one for name in ("p", "q", "") for one in events(registry, name)] == []
 
 
 def test_silences_are_stored_and_deleted(registry):

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from tests.fakes import NOW
 
-from jobmeter.errors import LimitExceededError
+from jobmeter.errors import LimitExceededError, NotFoundError
 from jobmeter.model.annotation import MOST_NOTES, MOST_TAGS, JobNote, JobTag
 from jobmeter.model.job import Condition, JobFilter, Operator
 from jobmeter.model.record import JobRecord, Records
@@ -91,6 +91,14 @@ def test_they_end_with_their_job(filled):
     assert not filled.annotations.of_job("p", "a").tags
     assert not filled.annotations.of_job("p", "a").notes
     assert len(filled.annotations.of_job("q", "a").notes) == 1
+
+
+def test_a_job_that_another_server_deleted_is_not_found(filled):
+    assert filled.delete_job("p", "a")
+    with pytest.raises(NotFoundError):
+        filled.annotations.change_tags("p", "a", [tag("x")], [])
+    with pytest.raises(NotFoundError):
+        filled.annotations.add_note("p", "a", note("n"))
 
 
 def test_a_backup_has_them(filled, tmp_path):

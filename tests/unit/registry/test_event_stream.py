@@ -15,7 +15,19 @@ from jobmeter.registry.emit import emit
 
 NOW = 1_790_000_000_000
 SECOND = 1_000
-REASONS = ("Finding", "OOMKilled", "Xid", "CpuThrottled", "NodeDown", "KeyCreated", "Pulled", "Running", "Failed", "")
+REASONS = (
+    "Finding",
+    "OOMKilled",
+    "Xid",
+    "CpuThrottled",
+    "NodeDown",
+    "AlertFiring",
+    "KeyCreated",
+    "Pulled",
+    "Running",
+    "Failed",
+    "",
+)
 
 
 def every(registry: Registry, **question: object) -> list[Event]:

@@ -7,7 +7,7 @@ import pytest
 from tests.fakes import SetClock
 
 from jobmeter.model.retention import Retention
-from jobmeter.model.time import HOUR
+from jobmeter.model.time import HOUR, MINUTE
 from jobmeter.registry.base import Registry
 from jobmeter.registry.database import POSTGRESQL
 from jobmeter.registry.open import open_registry
@@ -30,6 +30,14 @@ def test_a_lease_that_is_given_back_is_free_at_once(registry: Registry) -> None:
     registry.leases.release("roll-up", "a")
     registry.leases.release("roll-up", "a")
     assert registry.leases.take("roll-up", "b", 150, 250)
+
+
+def test_a_lease_from_before_the_clock_was_set_back_does_not_outlast_its_owner(registry: Registry) -> None:
+    assert registry.leases.take("roll-up", "a", HOUR, HOUR + 100)
+    before = HOUR - 10 * MINUTE
+    assert not registry.leases.take("roll-up", "b", before, before + 100)
+    assert registry.leases.take("roll-up", "b", before - 1, before + 99)
+    assert not registry.leases.take("roll-up", "a", before, before + 100)
 
 
 def test_the_clocks_of_servers_may_differ_beside_postgresql(registry: Registry) -> None:

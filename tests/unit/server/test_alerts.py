@@ -11,11 +11,11 @@ from tests.unit.server.test_key_policies import made, own
 
 from jobmeter.alerts.config import load_config
 from jobmeter.alerts.rules import load_rules
-from jobmeter.model.alert import Message
+from jobmeter.model.alert import Message, PostedAlert
 from jobmeter.model.event import Event, EventSource, Level
 from jobmeter.model.series import Series
 from jobmeter.model.time import HOUR, MINUTE, SECOND, iso
-from jobmeter.server import alert_delivery
+from jobmeter.server import alert_delivery, alerting
 from jobmeter.server.alert_delivery import AlertDelivery
 from jobmeter.server.alerting import Alerting
 
@@ -148,6 +148,38 @@ def test_for_survives_a_restart(tmp_path):
     assert alerts(third) == []
     for one in (second, third):
         one.application.services.registry.close()
+    first.application.close()
+
+
+def test_an_alert_about_a_job_is_an_event_of_the_job_once(tmp_path):
+    first = start(tmp_path, alert_shipped="off")
+    forward(first, 1, 9.0)
+    forward(first, 61, 9.0)
+    fired = first.clock.now_ms()
+    options = {"alert_rules": str(tmp_path / "rules.yml"), "alert_shipped": "off"}
+    second = serving(tmp_path / "data", first.application.services.store, **options)
+    second.clock.time_ms = fired
+    for seconds, value in ((10, 9.0), (10, 1.0), (10, 1.0)):
+        forward(second, seconds, value)
+    path = "/api/jobmeter/v1/jobs/busy"
+    found = get(second, f"{path}/events", type="alert")["events"]
+    assert [(one["time"], one["reason"], one["level"], one["replica"], one["message"]) for one in found] == [
+        (fired, "AlertFiring", "info", "worker-0", "Loaded (page): busy has 9"),
+        (fired + 20 * SECOND, "AlertResolved", "info", "worker-0", "Loaded (page): busy has 9"),
+    ]
+    (fingerprint,) = [
+        one.fingerprint for one in second.application.services.registry.alerts.all() if one.name == "Loaded"
+    ]
+    assert {(one["object"]["kind"], one["object"]["name"]) for one in found} == {("alert", fingerprint)}
+    shown = [(one["time"], one["name"]) for one in get(second, f"{path}/timeline")]
+    assert {(one["time"], one["reason"]) for one in found} <= set(shown)
+    link = json.loads(second.raw(
+        "POST", f"{path}/links", b"{}", headers={"Authorization": f"Bearer {second.admin.token}"}
+    ).body)["token"]  # fmt: skip
+    assert get(second, f"{path}/events", token=link, type="alert")["events"] == []
+    assert get(second, f"{path}/events", token=link)["events"] != []
+    assert not [one for one in get(second, f"{path}/timeline", token=link) if "Alert" in one["name"]]
+    second.application.services.registry.close()
     first.application.close()
 
 
@@ -455,6 +487,7 @@ def test_posted_alerts_belong_to_the_project_of_the_key_and_survive_a_restart(tm
         {"labels": {"a b": "c"}},
         {"labels": {"a": "x" * 2_001}},
         {"labels": {f"a{number}": "c" for number in range(33)}},
+        {"labels": {"a": "b"}, "annotations": {f"a{number}": "x" * 2_000 for number in range(8)}},
         {"labels": {"a": "b"}, "generatorURL": "javascript:alert(1)"},
         {"labels": {"a": "b"}, "endsAt": "yesterday"},
         {"labels": {"a": "b"}, "startsAt": "2026-01-02T00:00:00Z", "endsAt": "2026-01-01T00:00:00Z"},
@@ -474,3 +507,48 @@ def test_posted_alerts_have_a_limit(server):
     assert post(server, named("Many", project="p", number="x")).status == 413
     assert post(server, named("Many", project="p", number="1")).status == 200, "a known alert is repeated"
     assert post(server, named("Many", project="q")).status == 200
+
+
+def test_posted_alerts_take_no_room_from_rules(tmp_path, monkeypatch):
+    server = start(tmp_path, alert_shipped="off")
+    monkeypatch.setattr(alerting, "MOST_ALERTS", 2)
+    forward(server, 1)
+    assert post(server, *(named("Many", number=str(number)) for number in range(3))).status == 200
+    forward(server, 1, 9.0)
+    assert [one["state"] for one in alerts(server)] == ["pending"]
+    server.application.close()
+
+
+def test_a_server_knows_what_other_servers_took_before_it_ends_or_changes_posted_alerts(tmp_path):
+    server = start(tmp_path, alert_shipped="off")
+    services, clock = server.application.services, server.clock
+    parts = (
+        services.executor,
+        services.registry,
+        clock,
+        services.settings,
+        load_rules([], shipped=False),
+        load_config(""),
+    )
+    one, two = (Alerting(*parts, lambda *_: None, shared=True) for _ in range(2))
+    alert = PostedAlert(labels={"alertname": "X"})
+
+    def states():
+        return [found.state.value for found in services.registry.alerts.all()]
+
+    one.round()
+    two.post([alert], None)
+    one.post([PostedAlert(labels=alert.labels, end=clock.now_ms())], None)
+    assert states() == ["resolved"], "the end came to a server that had not read of the alert"
+    clock.time_ms += SECOND
+    one.post([alert], None)
+    clock.time_ms += 5 * MINUTE - SECOND
+    one.round()
+    two.post([alert], None)
+    clock.time_ms += 2 * SECOND
+    one.round()
+    assert states() == ["firing"], "another server heard of the alert again"
+    clock.time_ms += 5 * MINUTE
+    one.round()
+    assert states() == ["resolved"]
+    server.application.close()

@@ -1,12 +1,14 @@
 """How long a job's devices did nothing, and what that costs, against what a person would count by hand."""
 
+from urllib.parse import urlencode
+
 import pytest
 from tests.fakes import NOW
 from tests.frames import samples
 from tests.serving import serving
 
 from jobmeter.diagnose.thresholds import load
-from jobmeter.model.time import HOUR, MINUTE
+from jobmeter.model.time import DAY, HOUR, MINUTE
 from jobmeter.query.idle import HOLD_MS, IDLE
 
 PRICES = "[devices]\nH200 = 2.5\n"
@@ -124,3 +126,64 @@ def test_a_share_link_shows_idle_time_without_prices(server):
 def test_it_is_what_the_rule_counts():
     numbers = load()["gpu_idle_allocated"]
     assert (numbers["idle"], numbers["hold"]) == (IDLE, HOLD_MS)
+
+
+def hours(server, **parameters):
+    answer = server.call("GET", "/devices/hours?" + urlencode(parameters))
+    assert answer.status == 200, answer.body
+    return answer.json()
+
+
+def test_device_hours_are_those_of_the_job_by_period_with_their_cost(server):
+    fill(server, [used("gpu0", lambda minute: 0.9), used("gpu1", lambda minute: 0.9 if minute < 60 else 0.0)])
+    job, body = asked(server), hours(server, by="user", every="1h", since="3h")
+    (group,) = body["groups"]
+    assert (group["name"], group["jobs"], body["every"], body["by"]) == ("", 1, HOUR, "user")
+    total = group["total"]
+    # The last millisecond of a job lies after the end of the range, which is now.
+    assert total["allocated"] == pytest.approx(job["allocated"], abs=0.01)
+    assert (total["idle"], total["used"]) == (job["idle"], job["measured"] - job["idle"])
+    assert total["cost"] == pytest.approx(job["cost"], abs=0.005)
+    for name in ("allocated", "used", "idle", "cost", "unpriced"):
+        assert sum(one[name] or 0 for one in group["buckets"]) == pytest.approx(total[name])
+    starts = [one["start"] for one in group["buckets"]]
+    assert (starts[0], body["end"]) == (NOW - 3 * HOUR, NOW)
+    assert all(start % HOUR == 0 for start in starts[1:])
+
+
+def test_device_hours_without_samples_are_allocated_and_neither_used_nor_idle(server):
+    fill(server, [])
+    (group,) = hours(server, every="1d")["groups"]
+    assert group["total"]["allocated"] == pytest.approx(4 * 7200, abs=0.01)
+    assert [group["total"][name] for name in ("used", "idle", "cost")] == [None, None, None]
+
+
+def test_idle_device_hours_without_a_price_are_named(server):
+    fill(server, [used("gpu0", lambda minute: 0.0)], name="Other", devices=["gpu0"])
+    total = hours(server)["groups"][0]["total"]
+    assert (total["cost"], total["unpriced"]) == (None, total["idle"])
+
+
+@pytest.mark.parametrize(
+    ("since", "every"), [("2d", HOUR), ("49h", DAY), ("30d", DAY), ("62d", DAY), ("63d", 7 * DAY), ("7w", DAY)]
+)
+def test_the_length_of_the_range_chooses_the_buckets(server, since, every):
+    assert hours(server, since=since)["every"] == every
+
+
+@pytest.mark.parametrize(
+    ("parameters", "field"),
+    [({"every": "5m"}, "every"), ({"by": "node"}, "by"), ({"every": "1h", "since": "30d"}, "every")],
+)
+def test_what_device_hours_cannot_show_is_refused(server, parameters, field):
+    answer = server.call("GET", "/devices/hours?" + urlencode(parameters))
+    assert answer.status == 400
+    assert answer.json()["error"]["field"] == field
+
+
+def test_device_hours_are_those_of_the_projects_that_a_key_may_read(server):
+    fill(server, [])
+    assert server.call("GET", "/devices/hours", key=server.key("reader", "p2")).json()["groups"] == []
+    token = server.call("POST", "/jobs/train/links", {}).json()["token"]
+    answer = server.call("GET", "/devices/hours", headers={"Authorization": f"Bearer {token}"})
+    assert answer.status == 403

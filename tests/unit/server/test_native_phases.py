@@ -4,6 +4,7 @@ import pytest
 from tests.fakes import NOW
 from tests.frames import samples
 
+from jobmeter.model.event import ALERT_FIRING, Event, EventSource
 from jobmeter.model.time import MINUTE, SECOND
 
 START = NOW - 120 * MINUTE
@@ -12,6 +13,7 @@ PLACED = START - 3 * MINUTE
 END = START + 100 * MINUTE
 RESTART = (60, 64)
 """Minutes after the start between which no attempt runs."""
+OWN = {"job": "train", "replica": "worker-0"}
 SAVES = (30, 31)
 
 
@@ -93,10 +95,27 @@ def test_every_phase_of_a_job_is_there_with_its_length(server, interval):
     assert set(body["unknown"]) == {"first_step", "repeat"}
 
 
+@pytest.mark.parametrize("source", [EventSource.JOB, EventSource.SERVER])
+def test_the_text_of_an_alert_about_checkpoints_is_no_checkpoint(server, source):
+    job = {"job_id": "train", "state": "Succeeded", "created": START, "start": START, "end": END}
+    replica = {"name": "worker-0", "start": START, "end": END}
+    assert server.call("POST", "/jobs", {"jobs": [{**job, "replicas": [replica]}]}).status == 200
+    texts = ((START + MINUTE, "saving the checkpoint takes long"), (START + 3 * MINUTE, "the checkpoint is written"))
+    events = [
+        Event(time=time, project="default", job="train", source=source, reason=ALERT_FIRING, message=text)
+        for time, text in texts
+    ]
+    server.application.services.registry.add_events(events)
+    steps = [(START + at * MINUTE, 10.0 * at) for at in range(100)]
+    assert server.ingest(samples([({"metric": "app.step", **OWN}, steps)])).status == 200
+    totals = answered(server)["totals"]
+    assert totals.get("checkpoint") == (None if source is EventSource.SERVER else 2 * MINUTE)
+
+
 def test_reported_steps_show_the_first_one_and_those_that_are_repeated(server):
     """The second attempt begins with the step of the checkpoint, and makes new ones 30 minutes later."""
     fill(server)
-    own = {"metric": "app.step", "job": "train", "replica": "worker-0"}
+    own = {"metric": "app.step", **OWN}
     first = [(START + (6 + at) * MINUTE, 10.0 * at) for at in range(1, 53)]
     again = [(START + (66 + at) * MINUTE, 220.0 + 10.0 * at) for at in range(30)]
     steps = [({**own, "attempt": "0"}, first), ({**own, "attempt": "1"}, again)]

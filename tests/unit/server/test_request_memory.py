@@ -405,3 +405,11 @@ def test_an_exception_lets_go_of_the_frames_behind_it_too():
     assert all(one is not None and one.__traceback__ is not None for one in chain)
     drop_frames(caught.value)
     assert all(one is not None and one.__traceback__ is None for one in chain)
+
+
+def test_a_length_of_thousands_of_digits_is_a_number(small):
+    body = b"[" + b" " * 100
+    one = Sender(f"{BASE}/jobs", body, [_key(small)])
+    one.scope["headers"][0] = (b"content-length", b"%05001d" % len(body))
+    asyncio.run(small.application(one.scope, one.receive, one.send))
+    assert one.status == 400

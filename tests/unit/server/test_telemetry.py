@@ -1,13 +1,16 @@
 """What ``/metrics`` and the status show."""
 
+import os
 import shutil
 import subprocess
+from unittest.mock import Mock
 
 import pytest
 
 from jobmeter.model.time import SystemClock
 from jobmeter.server.figures import cache_metrics, store_metrics
 from jobmeter.server.telemetry import Telemetry
+from jobmeter.server.workers.pool import WorkerPool
 from jobmeter.store.base import StoreStatistics
 from jobmeter.store.cache import Cache
 
@@ -31,6 +34,16 @@ def test_what_waits_in_the_journal_is_shown():
         "jobmeter_journal_failures_total 1.0",
     ):
         assert line in text.splitlines()
+
+
+def test_processes_are_this_one_and_its_workers():
+    telemetry, pids = Telemetry(SystemClock()), [os.getpid()]
+    assert telemetry.processes == 1
+    telemetry.count_workers(Mock(WorkerPool, connections=3, pids=pids, metrics=tuple))
+    assert telemetry.processes == 2
+    pids.append(os.getppid())
+    assert telemetry.processes == 3
+    assert 'jobmeter_connections{port="http"} 3.0' in telemetry.text().decode()
 
 
 def test_parts_and_merges_are_shown_by_table():

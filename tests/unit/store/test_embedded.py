@@ -2,7 +2,7 @@
 
 import pytest
 
-from jobmeter.errors import LimitExceededError
+from jobmeter.errors import LimitExceededError, UnavailableError
 from jobmeter.model.batch import SeriesKeys
 from jobmeter.model.log_query import parse_log_query
 from jobmeter.model.series import NamePart
@@ -29,6 +29,26 @@ class TestEmbedded(StoreTests):
         chdb_store.append(batch_of({(one, slot.start): 1.0}), FOREVER)
         after = Catalog(here._read, here._clock, here._pending, lambda: True)
         assert chdb_store.lacks_descriptor(keys).tolist() == after.lacks_descriptor(keys).tolist() == [False, True]
+
+    def test_samples_of_a_new_series_are_stored_while_the_list_of_all_series_cannot_be_read(
+        self, chdb_store, slot, monkeypatch
+    ):
+        def fail():
+            reads.append(1)
+            raise UnavailableError("the engine is out of memory")
+
+        reads = []
+        chdb_store.catalog.forget()
+        monkeypatch.setattr(chdb_store.catalog, "_read_all", fail)
+        one, other = slot.gauge("worker-0"), slot.gauge("worker-1")
+        chdb_store.append(batch_of({(one, slot.start): 1.0}), FOREVER)
+        assert reads
+        assert chdb_store.find(SeriesSelector(jobs=(one.job_key,))) == [one]
+        reads.clear()
+        # The log of a node has no use for it, and may wait long for the node.
+        missing = chdb_store.catalog.missing([batch_of({(other, slot.start): 1.0})], FOREVER, seeks_new=False)
+        assert len(missing.new) == 0
+        assert not reads
 
     def test_a_series_is_found_before_its_first_samples_are_in_the_engine(self, chdb_store, slot, monkeypatch):
         monkeypatch.setattr(chdb_store.commit_log, "_limits", JournalLimits(flush_seconds=10**6))

@@ -99,3 +99,15 @@ def test_a_shared_engine_that_refuses_a_mark_is_left_without_it(store, monkeypat
     assert state.take() == []
     state.mark_before({PAIR})
     assert len(state.take()) == 1
+
+
+def test_a_server_whose_reads_do_not_count_stores_no_hours_as_rolled_up(store, monkeypatch):
+    """Another server may be alone since, with samples of these hours in its journal."""
+    state = store.rollup_state
+    done = state.done()
+    with monkeypatch.context() as patch:
+        patch.setattr(state._pool, "check", refuse)
+        with pytest.raises(UnavailableError):
+            state.raise_done(done + HOUR)
+    state.reload()
+    assert state.done() == done

@@ -1,6 +1,7 @@
 """Frames of XOR chunks, read by a decoder that was written from the description of the format."""
 
 import struct
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -86,6 +87,24 @@ def test_chunks_have_the_samples(start, rows):
     assert len(chunks) == -(-len(rows) // CHUNK_SAMPLES)
     read = [one for chunk in chunks for one in samples(chunk)]
     assert read == list(zip(times.tolist(), values.view(np.uint64).tolist(), strict=True))
+
+
+def test_a_long_series_takes_little_memory_and_has_its_samples():
+    count = 240_001
+    times = 1_700_000_000_000 + np.arange(count, dtype=np.int64) * 1_000
+    values = np.random.default_rng(7).normal(size=count)
+    tracemalloc.start()
+    try:
+        chunks = encode_chunks(times, values)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 100e6, "400 bytes a sample"
+    assert len(chunks) == -(-count // CHUNK_SAMPLES)
+    wanted = list(zip(times.tolist(), values.view(np.uint64).tolist(), strict=True))
+    for place in (0, 99, 100, 101, 199, 200, len(chunks) - 1):
+        first = place * CHUNK_SAMPLES
+        assert samples(chunks[place]) == wanted[first : first + CHUNK_SAMPLES]
 
 
 def checksum(data: bytes) -> int:

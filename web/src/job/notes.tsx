@@ -66,7 +66,7 @@ export const Notes = memo(function Notes(given: {
       <div class="line">
         <ul class="tags" aria-label="Tags">
           {found.tags.map(({ tag, author, by }) => (
-            <li key={tag} title={`Added by ${author || by}`}>
+            <li key={tag} title={author || by ? `Added by ${author || by}` : undefined}>
               {guest ? tag : <a href={href([], { tag })}>{tag}</a>}
               {writer && (
                 <button type="button" class="link" disabled={busy} aria-label={`Remove tag ${tag}`} onClick={() => void send("POST", "tags", { remove: [tag] })}>
@@ -103,7 +103,8 @@ export const Notes = memo(function Notes(given: {
               )}
               <span class="text">{note.text}</span>
               <span class="hint">
-                {note.author || note.by}, <Moment ms={note.created} short />
+                {(note.author || note.by) && `${note.author || note.by}, `}
+                <Moment ms={note.created} short />
               </span>
               {writer && (
                 <button type="button" class="link" disabled={busy} aria-label={`Delete the note: ${note.text.slice(0, 60)}`} onClick={() => void send("DELETE", `notes/${encodeURIComponent(note.id)}`)}>

@@ -22,6 +22,9 @@ _GRACE_MS = 60_000
 _AGAIN_MS = 3_600_000
 """Interval in milliseconds at which a node describes itself again."""
 
+_MACHINE_MS = 60_000
+"""Interval in milliseconds at which the files about the machine itself are read."""
+
 
 @dataclass(slots=True)
 class _Sighting:
@@ -117,6 +120,8 @@ class NodeReporter:
         self._history = DeviceHistory(state)
         self._sent: dict[str, Any] = {}
         self._sent_ms = 0
+        self._machine: dict[str, Any] = {}
+        self._read_ms = -_MACHINE_MS
 
     def records(self, now_ms: int) -> Records:
         """Return the node's record if it is due."""
@@ -132,16 +137,11 @@ class NodeReporter:
     def _info(self, now_ms: int) -> dict[str, Any]:
         devices = [_described(name, device) for name, device in self._devices().items()]
         since, former = self._history.update(now_ms, devices)
-        memory = (files.read_pairs(f"{self._proc}/meminfo") or {}).get(b"MemTotal")
-        booted = (files.read_pairs(f"{self._proc}/stat") or {}).get(b"btime")
+        if not 0 <= now_ms - self._read_ms < _MACHINE_MS:
+            self._machine, self._read_ms = _describe_machine(self._proc), now_ms
         info: dict[str, Any] = {
-            "kernel": platform.release(),
-            "architecture": platform.machine(),
-            "cores": os.cpu_count(),
-            "memory": None if memory is None else memory * 1024,
+            **self._machine,
             "agent": __version__,
-            "boot_id": files.boot_id(self._proc),
-            "booted": None if booted is None else booted * 1000,
             "interval_ms": self._interval_ms,
             "devices": [
                 {**one, **({"since": since[one["device"]]} if one["device"] in since else {})} for one in devices
@@ -149,6 +149,20 @@ class NodeReporter:
             "former_devices": former,
         }
         return {name: value for name, value in info.items() if value not in (None, [], "")}
+
+
+def _describe_machine(proc_root: str) -> dict[str, Any]:
+    """Describe the machine for the node's record; None for unknown facts."""
+    memory = (files.read_pairs(f"{proc_root}/meminfo") or {}).get(b"MemTotal")
+    booted = (files.read_pairs(f"{proc_root}/stat") or {}).get(b"btime")
+    return {
+        "kernel": platform.release(),
+        "architecture": platform.machine(),
+        "cores": os.cpu_count(),
+        "memory": None if memory is None else memory * 1024,
+        "boot_id": files.boot_id(proc_root),
+        "booted": None if booted is None else booted * 1000,
+    }
 
 
 def _described(device_name: str, device: Device) -> dict[str, Any]:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from threading import Lock
 
 from jobmeter.collect.discover.member import Classifier, Member, MembershipSource, Process
-from jobmeter.collect.process.stat import Key, ProcessStat, all_pids, read_stat
+from jobmeter.collect.process.open_files import OpenFiles
+from jobmeter.collect.process.stat import Key, ProcessStat, all_pids, parse_stat, read_stat
 from jobmeter.collect.process_events.forks import ForkCount
 from jobmeter.collect.process_events.taskstats import TaskExit
 from jobmeter.collect.process_events.watch import Gone, ProcessWatch
@@ -43,6 +44,7 @@ class ProcessTable:
         """Processes that began and ended between two scans without being read: their jobs are unknown."""
         self._classifier = classifier
         self._proc = proc_root
+        self._stats = OpenFiles(proc_root, "stat", parse_stat)
         self._watch = watch or ProcessWatch()
         self._forks = ForkCount(proc_root)
         self._reported = self._watch.missed, self._watch.overruns
@@ -61,12 +63,13 @@ class ProcessTable:
         self._watch.begin_scan()
         pids = all_pids(self._proc)
         self._turn += 1
-        if self._turn % _FORGET_AFTER == 0:
-            self._strangers.clear()
-        self._strangers.intersection_update(pids)
+        turn = self._turn % _FORGET_AFTER  # some at each scan, so that none takes long
+        self._strangers = {pid for pid in self._strangers.intersection(pids) if pid % _FORGET_AFTER != turn}
         changed = self._watch.changed()
         self._strangers -= changed
-        read = (read_stat(self._proc, pid) for pid in pids if pid not in self._strangers)
+        due = [pid for pid in pids if pid not in self._strangers]
+        self._stats.close_others(due)
+        read = map(self._stats.read, due)
         stats = sorted((stat for stat in read if stat), key=lambda stat: (stat.key.start, stat.key.pid))
         with self._lock:
             self._current = {stat.key.pid: stat.key for stat in stats}

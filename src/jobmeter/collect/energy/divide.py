@@ -11,6 +11,7 @@ from jobmeter.collect.energy.idle import IdlePower
 from jobmeter.collect.energy.sources import ACCELERATOR, CPU, MEMORY, NODE
 from jobmeter.collect.process.counter_file import CounterFile
 from jobmeter.model.sample import Sample
+from jobmeter.model.series import Series
 
 GPU, REST = "gpu", "rest"
 KINDS = (GPU, CPU, MEMORY, REST)
@@ -72,11 +73,11 @@ class NodeUse:
     def _add(self, sample: Sample) -> None:
         series, value = sample.series, sample.value
         metric = series.metric
-        owner = Owner(series.job, series.replica, series.attempt)
         if metric == "node.cpu.time":
             if dict(series.labels).get("mode") not in _AT_REST:
                 self.busy = (self.busy or 0.0) + value
         elif metric == "cpu.time":
+            owner = _owner(series)
             if value == 0 and owner not in self.cpu:
                 self.began[owner] = sample.time_ms
             self.cpu[owner] = value
@@ -84,20 +85,25 @@ class NodeUse:
             labels = dict(series.labels)
             self.sources[labels["kind"], labels["source"]] = value
         elif series.device:
-            self._add_device(metric.partition(".")[2], series.device, owner, value)
+            self._add_device(metric.partition(".")[2], series, value)
         elif metric in _FIELDS:
-            getattr(self, _FIELDS[metric])[owner] = value
+            getattr(self, _FIELDS[metric])[_owner(series)] = value
         elif metric in _SIZES:
             setattr(self, _SIZES[metric], value)
 
-    def _add_device(self, measure: str, device: str, owner: Owner, value: float) -> None:
+    def _add_device(self, measure: str, series: Series, value: float) -> None:
+        device = series.device
         if measure == "energy":
             self.devices[device] = value
         elif measure == "utilization":
             self.utilization[device] = value
-        elif owner.job and (measure == "process.utilization" or (measure == "sm.active" and ":" in device)):
+        elif series.job and (measure == "process.utilization" or (measure == "sm.active" and ":" in device)):
             # Streaming multiprocessors count for a MIG device, whose processes have no utilization.
-            self.shares[device][owner] = value
+            self.shares[device][_owner(series)] = value
+
+
+def _owner(series: Series) -> Owner:
+    return Owner(series.job, series.replica, series.attempt)
 
 
 _SIZES = {"node.cpu.count": "cores", "node.memory.total": "memory", "node.memory.available": "memory_free"}

@@ -8,7 +8,8 @@ from typing import NamedTuple
 from jobmeter.collect.base import Owner
 from jobmeter.collect.cgroup.outside import CgroupPlace
 from jobmeter.collect.discover.member import Process
-from jobmeter.collect.process.stat import Key, ProcessIo, read_io
+from jobmeter.collect.process.open_files import OpenFiles
+from jobmeter.collect.process.stat import Key, ProcessIo, parse_io
 from jobmeter.collect.process.totals import ProcessReading, ProcessTotals
 
 
@@ -69,7 +70,7 @@ class ProcessCounters:
     """
 
     def __init__(self, proc_root: str, ticks_per_second: int = 0) -> None:
-        self._proc = proc_root
+        self._moved = OpenFiles(proc_root, "io", parse_io)
         self._ticks = ticks_per_second or os.sysconf("SC_CLK_TCK")
         self._cpu: ProcessTotals[Key, Account] = ProcessTotals(1)
         self._io: ProcessTotals[Key, Owner] = ProcessTotals(len(_IO_NAMES))
@@ -90,6 +91,7 @@ class ProcessCounters:
         """
         processes, ended, places = list(processes), list(ended), dict(places or {})
         keys = {process.stat.key.pid: process.stat.key for process in processes}
+        self._moved.close_others(keys.keys())
         cpu: dict[Key, ProcessReading[Key, Account]] = {}
         io: dict[Key, ProcessReading[Key, Owner]] = {}
         for process in processes:
@@ -99,7 +101,7 @@ class ProcessCounters:
             used, waited = (stat.cpu_ticks / self._ticks,), (stat.waited_ticks / self._ticks,)
             late = stat.key in joined
             cpu[stat.key] = ProcessReading(account, used, parent, waited, late=late)
-            moved = read_io(self._proc, stat.key.pid)
+            moved = self._moved.read(stat.key.pid)
             if moved is not None:
                 io[stat.key] = ProcessReading(owner, moved, parent, late=late)
         departed = [one for one in departed if one.key not in cpu]

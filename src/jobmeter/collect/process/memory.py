@@ -20,6 +20,8 @@ SHARE = 0.0025
 """Share of one core for readings, over time."""
 BURST_SECONDS = 0.25
 """CPU time that may be taken at once after a pause."""
+_AGAIN_SECONDS = 60.0
+"""Age at which the reading of an idle process is repeated: pages may be shared with processes of other jobs."""
 _KIB = 1024
 
 
@@ -32,22 +34,37 @@ class MemoryMeasure(StrEnum):
 
 
 class _Reading(NamedTuple):
-    """Reading; ``turn`` numbers all readings.
+    """Reading; ``turn`` numbers all readings, ``seconds`` is the time by the clock.
 
-    ``value`` is absent if the process has none, or is not readable; ``resident`` is its size at that time.
+    ``value`` is absent if the process has none, or is not readable; ``resident`` and ``cpu_ticks`` are its size and its
+    CPU time then.
     """
 
     turn: int
     value: float | None
     resident: int
+    cpu_ticks: int
+    seconds: float
 
 
 @dataclass(slots=True)
 class _Kind:
-    """Figure of a process: its reader, and the last readings."""
+    """Figure of a process: its reader, and the last readings.
+
+    ``changed`` is the last reading before a process began or ended: it may have shared pages with the others.
+    """
 
     read: Callable[[ProcessStat], float | None]
     readings: dict[Key, _Reading] = field(default_factory=dict)
+    changed: int = 0
+
+    def turn_if_due(self, stat: ProcessStat, now: float) -> int | None:
+        """Return the turn of the last reading (0 without one) if it must be repeated; None if nothing has changed."""
+        last = self.readings.get(stat.key)
+        if last is None:
+            return 0
+        idle = last.resident == stat.memory and last.cpu_ticks == stat.cpu_ticks and last.value is not None
+        return None if idle and last.turn > self.changed and now - last.seconds < _AGAIN_SECONDS else last.turn
 
 
 class ProcessMemory:
@@ -61,6 +78,7 @@ class ProcessMemory:
     ) -> None:
         """``clock`` returns elapsed seconds, ``cpu`` CPU seconds of this thread."""
         self._proc = proc_root
+        self._clock = clock
         self._budget = MeasuringBudget(SHARE, BURST_SECONDS, clock, cpu)
         self._proportional = _Kind(self._pss)
         self._highest = _Kind(self._mark)
@@ -69,21 +87,25 @@ class ProcessMemory:
     def update(self, shared: Iterable[ProcessStat], own: Iterable[ProcessStat]) -> None:
         """Read as many as the budget allows, the longest unread first, and drop all other processes.
 
-        For ``shared`` the proportional set size is read, for ``own`` the peak of each.
+        For ``shared`` the proportional set size is read, for ``own`` the peak of each. A process that has not run since
+        its reading is read once a minute, and when another one begins or ends.
         """
+        now = self._clock()
         due: list[tuple[int, int, _Kind, ProcessStat]] = []
         for kind, stats in ((self._proportional, shared), (self._highest, own)):
             living = {stat.key: stat for stat in stats}
+            if kind.readings.keys() != living.keys():
+                kind.changed = self._turn
             kind.readings = {key: reading for key, reading in kind.readings.items() if key in living}
-            for key, stat in living.items():
-                turn = kind.readings[key].turn if key in kind.readings else 0
-                due.append((turn, len(due), kind, stat))
+            for stat in living.values():
+                if (turn := kind.turn_if_due(stat, now)) is not None:
+                    due.append((turn, len(due), kind, stat))
         self._budget.begin()
         for *_, kind, stat in sorted(due, key=lambda one: one[:2]):
             if self._budget.left <= 0:
                 break
             self._turn += 1
-            kind.readings[stat.key] = _Reading(self._turn, kind.read(stat), stat.memory)
+            kind.readings[stat.key] = _Reading(self._turn, kind.read(stat), stat.memory, stat.cpu_ticks, now)
         self._budget.end()
 
     def proportional(self, stats: Iterable[ProcessStat]) -> tuple[float, MemoryMeasure]:

@@ -52,8 +52,11 @@ class ProcessStat(NamedTuple):
 def read_stat(proc_root: str, pid: int) -> ProcessStat | None:
     """Read the process of that number; None if it does not exist. ``memory`` is resident, in bytes."""
     text = files.read(f"{proc_root}/{pid}/stat")
-    if not text:
-        return None
+    return parse_stat(pid, text) if text else None
+
+
+def parse_stat(pid: int, text: bytes) -> ProcessStat | None:
+    """Parse a /proc/PID/stat file; None if it lacks fields. See ``read_stat``."""
     # The command is in brackets and may contain brackets and spaces itself: the fields follow the last bracket.
     words = text[text.rfind(b")") + 2 :].split()
     if len(words) < 22:
@@ -62,7 +65,7 @@ def read_stat(proc_root: str, pid: int) -> ProcessStat | None:
         key=Key(pid, int(words[19])),
         parent=int(words[1]),
         state=words[0].decode(),
-        cpu_ticks=sum(int(word) for word in words[11:15]),
+        cpu_ticks=sum(map(int, words[11:15])),
         threads=int(words[17]),
         memory=int(words[21]) * _PAGE,
         waited_ticks=int(words[13]) + int(words[14]),
@@ -83,8 +86,14 @@ def read_io(proc_root: str, pid: int) -> ProcessIo | None:
 
     None if the process is gone or not readable.
     """
-    values = files.read_pairs(f"{proc_root}/{pid}/io")
-    if values is None or not all(name in values for name in _IO):
+    text = files.read(f"{proc_root}/{pid}/io")
+    return parse_io(pid, text) if text else None
+
+
+def parse_io(_pid: int, text: bytes) -> ProcessIo | None:
+    """Parse a /proc/PID/io file; None if it lacks a count."""
+    values = files.parse_pairs(text)
+    if not all(name in values for name in _IO):
         return None
     return ProcessIo(*(float(values[name]) for name in _IO))
 

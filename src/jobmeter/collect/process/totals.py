@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
+from operator import add
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -199,7 +200,8 @@ class ProcessTotals(Generic[K, O]):
         return parent
 
     def _own(self, key: K, reading: ProcessReading[K, O]) -> Values:
-        return _subtract(reading.values, self._foreign.get(key, self._zero))
+        foreign = self._foreign.get(key)
+        return reading.values if foreign is None else _subtract(reading.values, foreign)
 
     def _sum_own(self, keys: Iterable[K], gone: Mapping[K, _Missing[K, O]]) -> Values:
         return reduce(_add, (self._own(key, gone[key].reading) for key in keys), self._zero)
@@ -213,7 +215,7 @@ def _waited(reading: ProcessReading[K, O]) -> Values:
 
 
 def _add(left: Values, right: Values) -> Values:
-    return tuple(a + b for a, b in zip(left, right, strict=True))
+    return tuple(map(add, left, right))
 
 
 def _subtract(left: Values, right: Values) -> Values:

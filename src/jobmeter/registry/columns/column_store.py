@@ -101,8 +101,10 @@ class ColumnStore:
         with self._current() as current:
             return job_groups(current.table, row_filter.grouped(current.table, projects))
 
-    def group_jobs(self, projects: frozenset[str] | None, group: str, span: TimeRange, now_ms: int) -> list[JobView]:
-        """Return the jobs of a resource group that overlap the span."""
+    def group_jobs(
+        self, projects: frozenset[str] | None, group: str | None, span: TimeRange, now_ms: int
+    ) -> list[JobView]:
+        """Return the jobs of a resource group (None: of all groups) that overlap the span."""
         with self._current() as current:
             keys = current.table.keys(row_filter.living(current.table, projects, group, span))
             current.release()

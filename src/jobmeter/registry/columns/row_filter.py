@@ -85,17 +85,19 @@ def grouped(table: JobTable, projects: frozenset[str] | None) -> NDArray[np.int3
     return np.flatnonzero(found).astype(np.int32)
 
 
-def living(table: JobTable, projects: frozenset[str] | None, group: str, span: TimeRange) -> NDArray[np.int32]:
-    """Return the rows of the jobs of a resource group that overlap the span."""
-    found = table.there & _among(table, "resource_group", [group])
+def living(table: JobTable, projects: frozenset[str] | None, group: str | None, span: TimeRange) -> NDArray[np.int32]:
+    """Return the rows of the jobs of a resource group (None: of all groups) that overlap the span."""
+    found = table.there if group is None else table.there & _among(table, "resource_group", [group])
     if projects is not None:
-        found &= _among(table, "project", projects)
+        found = found & _among(table, "project", projects)
     start, end = (table.times[name].first(table.count) for name in ("start_sort", "end_sort"))
     status = table.texts["status"]
     sampled = status.among([SAMPLED], table.count)
     # A job lives on between two samples.
-    found &= (start < span.end_ms) & (
-        (end == -1) | (end >= span.start_ms) | (sampled & (end >= span.start_ms - ALIVE_MS))
+    found = (
+        found
+        & (start < span.end_ms)
+        & ((end == -1) | (end >= span.start_ms) | (sampled & (end >= span.start_ms - ALIVE_MS)))
     )
     return np.flatnonzero(found).astype(np.int32)
 

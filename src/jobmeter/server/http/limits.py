@@ -58,12 +58,13 @@ def allow_descriptors() -> int:
     return max(soft, allowed)
 
 
-def share(descriptors: int, most: int) -> int:
-    """Connection bound of a port: ``most``, or a share of the process's file ``descriptors``.
+def share(descriptors: int, most: int, processes: int = 1) -> int:
+    """Connection bound of a port in each of some processes: their part of ``most``, or a share of its descriptors.
 
-    The ports together leave at least a quarter for the engine, the registry and files.
+    ``descriptors`` is the limit of open files of one process. The ports together leave at least a quarter of them for
+    the engine, the registry and files.
     """
-    return max(8, min(most, descriptors // (2 if most == MOST_HTTP else 8)))
+    return max(8, min(most // processes, descriptors // (2 if most == MOST_HTTP else 8)))
 
 
 def extended(deadline: float, size: int, now: float) -> float:

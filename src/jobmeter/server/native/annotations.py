@@ -50,7 +50,10 @@ ENDPOINTS = tagged(
         "GET /jobs/{job}/annotations",
         "jobs:read",
         _show,
-        details="`by` is the name of the key that wrote, `author` the name that the writer gave.",
+        details=(
+            "`by` is the name of the key that wrote, `author` the name that the writer gave. The holder of a link sees "
+            "`by` as an empty text."
+        ),
         queries=(PROJECT,),
         by_resource=True,
     ),

@@ -1,16 +1,29 @@
-"""``/jobs/{job}/idle``: idle time of a job's devices, and its cost."""
+"""``/jobs/{job}/idle`` and ``/devices/hours``: idle time of devices by job, project and user, and its cost."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 
 import msgspec
 
 from jobmeter.access.prices import Prices
-from jobmeter.model.time import HOUR, SECOND
+from jobmeter.model.answers import DeviceHoursBody, DeviceHoursBucket, DeviceHoursGroup
+from jobmeter.model.time import DAY, HOUR, SECOND, TimeRange
+from jobmeter.query.device_hours import (
+    MOST_BUCKETS,
+    MOST_GROUPS,
+    MOST_JOBS,
+    DeviceHoursQuestion,
+    DeviceTimeGroup,
+    HoursBy,
+)
 from jobmeter.query.idle import HOLD_MS, IDLE, IdleDevice, IdleQuestion
+from jobmeter.server.native.arguments import RANGE, QueryArguments
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, tagged
 
 _CENT = Decimal("0.01")
+_EVERY = {"1h": HOUR, "1d": DAY, "7d": 7 * DAY}
+_HOURLY_MS, _DAILY_MS = 2 * DAY, 62 * DAY
+"""Longest ranges that have buckets of an hour and of a day by default."""
 
 
 class IdleDeviceBody(msgspec.Struct, frozen=True):
@@ -98,6 +111,56 @@ def _device(one: IdleDevice, price: Decimal | None) -> IdleDeviceBody:
     )
 
 
+def _hours(context: CallContext) -> DeviceHoursBody:
+    """Show the device time of projects or users over a range."""
+    start, end, since = context.arguments.times()
+    end = context.services.clock.now_ms() if end is None else end
+    start = max(0, end - (30 * DAY if since is None else since)) if start is None else start
+    span = TimeRange(start, end)
+    default = "1h" if span.length_ms <= _HOURLY_MS else "1d" if span.length_ms <= _DAILY_MS else "7d"
+    every_ms = context.arguments.choice("every", _EVERY, default)
+    by = context.arguments.choice("by", {one.value: one for one in HoursBy}, HoursBy.PROJECT)
+    found = context.ask(DeviceHoursQuestion(range=span, every_ms=every_ms, by=by, projects=context.projects))
+    prices = context.services.prices
+    return DeviceHoursBody(
+        start=span.start_ms,
+        end=span.end_ms,
+        every=every_ms,
+        by=by.value,
+        currency=prices.currency,
+        groups=[_group(one, found.bounds, prices) for one in found.groups],
+        others=None if found.others is None else _group(found.others, found.bounds, prices),
+        combined=found.combined,
+    )
+
+
+def _group(one: DeviceTimeGroup, bounds: Sequence[int], prices: Prices) -> DeviceHoursGroup:
+    types = [
+        (prices.device_hour(own.type), list(zip(own.allocated_ms, own.measured_ms, own.idle_ms, strict=True)))
+        for own in one.types
+    ]
+    return DeviceHoursGroup(
+        name=one.name,
+        jobs=one.jobs,
+        total=_bucket(bounds[0], [(price, [sum(times) for times in zip(*each, strict=True)]) for price, each in types]),
+        buckets=[_bucket(start, [(price, each[at]) for price, each in types]) for at, start in enumerate(bounds[:-1])],
+    )
+
+
+def _bucket(start: int, types: Sequence[tuple[Decimal | None, Sequence[int]]]) -> DeviceHoursBucket:
+    """Add up types of devices: each has its price, and its allocated, measured and idle time in ms."""
+    allocated, measured, idle = (sum(times[at] for _, times in types) for at in range(3))
+    priced = [price * times[2] / HOUR for price, times in types if times[2] and price is not None]
+    return DeviceHoursBucket(
+        start=start,
+        allocated=allocated / SECOND,
+        used=(measured - idle) / SECOND if measured else None,
+        idle=idle / SECOND if measured else None,
+        cost=float(sum(priced, Decimal(0))) if priced else None,
+        unpriced=_seconds(times[2] for price, times in types if price is None),
+    )
+
+
 ENDPOINTS = tagged(
     "jobs",
     Endpoint(
@@ -112,6 +175,31 @@ ENDPOINTS = tagged(
             "from `[devices]` in the server's price file; share links do not show prices."
         ),
         queries=(PROJECT,),
+        by_resource=True,
+    ),
+    Endpoint(
+        "listDeviceHours",
+        "GET /devices/hours",
+        "metrics:read",
+        _hours,
+        details=(
+            "The times of each job are those of `getJobIdle`, cut to the buckets: their sums are the total of the "
+            "range. Devices that several jobs share count for each job. `cost` is the cost of the idle time. "
+            f"At most {MOST_JOBS} jobs with devices and {MOST_BUCKETS} buckets; "
+            f"beyond {MOST_GROUPS} groups, the rest is summed as `others`."
+        ),
+        queries=(
+            QueryArguments("by", "Group by `project` or `user`. Default: project."),
+            QueryArguments(
+                "every",
+                f"Length of the buckets: {', '.join(_EVERY)}. They begin at midnight UTC, weeks on a Monday. "
+                "Default: 1h for up to 2 days, 1d for up to 62, else 7d.",
+                example="1d",
+            ),
+            *RANGE,
+            PROJECT,
+        ),
+        tag="usage",
         by_resource=True,
     ),
 )

@@ -45,6 +45,7 @@ def _status(context: CallContext) -> Status:
     return Status(
         version=__version__,
         kernel=KERNEL.missing or "loaded",
+        processes=services.telemetry.processes,
         uptime_seconds=round(services.telemetry.uptime_seconds(), 3),
         rows=found.rows,
         bytes=found.bytes,

@@ -69,10 +69,10 @@ class Forwarder:
         await self.channel.drain()
         number, call = next(self._numbers), _ForwardedCall()
         self._calls[number] = call
-        is_pushed = _is_pushed(scope)
-        self.channel.send(_head(number, scope, is_pushed=is_pushed))
         is_over = False
         try:
+            is_pushed = _is_pushed(scope)
+            self.channel.send(_head(number, scope, is_pushed=is_pushed))
             if is_pushed:
                 self._read(number, call, receive)
             while not is_over:
@@ -124,10 +124,10 @@ def _is_pushed(scope: AsgiScope) -> bool:
     size = b""
     for name, value in scope["headers"]:
         if name == b"content-length" and not size:
-            size = value
+            size = value.lstrip(b"0")  # int refuses thousands of digits
         elif name == b"expect":
             return False
-    return size.isdigit() and 0 < int(size) <= PUSHED_BYTES
+    return size.isdigit() and int(size) <= PUSHED_BYTES
 
 
 def _head(number: int, scope: AsgiScope, *, is_pushed: bool) -> Head:

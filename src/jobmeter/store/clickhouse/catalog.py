@@ -2,12 +2,13 @@
 
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from jobmeter.errors import LimitExceededError
+from jobmeter.errors import JobmeterError, LimitExceededError
 from jobmeter.model.batch import Bools, Int64s, SampleBatch, SeriesKeys, Uint64s
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import NamePart, Series
@@ -120,24 +121,30 @@ class Catalog:
             if len(self._all) > _MOST_CACHED:
                 self._all, self._countless = None, True
 
-    def missing(self, batches: Sequence[SampleBatch], retention: Retention) -> "MissingDescriptors":
-        """Return the descriptors that must be written with some batches."""
+    def missing(
+        self, batches: Sequence[SampleBatch], retention: Retention, *, seeks_new: bool = True
+    ) -> "MissingDescriptors":
+        """Return the descriptors that must be written with some batches.
+
+        With ``seeks_new``, also return which series certainly have no samples. The first call may read all series.
+        """
         keep_days = max(retention.raw_days, retention.minute_days, retention.hour_days)
         with self._lock:
             self._forget_old()
             found = [self._missing_of(batch, keep_days) for batch in batches]
             ids = [one.ids for one in found if one is not None]
-            new = np.concatenate([self._new(some) for some in ids]) if ids else np.empty(0, np.uint64)
+            new = np.concatenate([self._new(some) for some in ids]) if ids and seeks_new else np.empty(0, np.uint64)
             for some in ids:
                 self._note(some)
             return MissingDescriptors(found, self._generation, new)
 
     def _new(self, ids: Uint64s) -> Uint64s:
-        """Return the series that certainly have no samples; see ``lacks_descriptor``."""
+        """Return the series that certainly have no samples; see ``lacks_descriptor``. Empty if reading fails."""
         if not self._is_alone():
             return ids[:0]
         if self._all is None and not self._countless:
-            self._read_all()
+            with suppress(JobmeterError):  # a write must not fail because the engine cannot be read now
+                self._read_all()
         if self._all is None or self._nameless_until_ms:
             return ids[:0]
         return ids[self._all.older(ids, np.zeros(len(ids), np.int64))]

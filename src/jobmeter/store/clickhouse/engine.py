@@ -116,7 +116,7 @@ class ClickHouseStore:
         if self.sharing is not None:
             self.sharing.bind(self.rollup_state, self.catalog)
             self.commit_log = self.sharing
-            self._join(self.sharing, read, clock, journal, discard=discard)
+            self._join(self.sharing, (read, marks), clock, journal, discard=discard)
         else:
             self.commit_log = self._opened_log(target, write)
         self.reader = SampleReader(read, self.commit_log.pending)
@@ -148,12 +148,16 @@ class ClickHouseStore:
         self._lock = FolderLock(folder)
         return folder
 
-    def _join(self, log: SharedLog, read: Pool, clock: Clock, journal: Path | None, *, discard: bool) -> None:
+    def _join(
+        self, log: SharedLog, checked: Sequence[Pool], clock: Clock, journal: Path | None, *, discard: bool
+    ) -> None:
         pool = Pool(self.target, 1, silence_seconds=_SHARING_SILENCE_SECONDS)
         self._pools.append(pool)
         self._sharing = Sharing(ServerTable(pool, clock), log, journal)
         self._sharing.join(discard=discard)
-        log.check = read.check = self._sharing.check
+        log.check = self._sharing.check
+        for one in checked:
+            one.check = self._sharing.check
         self._sharing.start()
         if log.damaged:
             self._damage.refresh()
@@ -223,7 +227,8 @@ class ClickHouseStore:
     def _append(self, batches: Sequence[SampleBatch], retention: Retention, log: CommitLog) -> None:
         intent = self.rollup_state.intent()
         with self._beginning:  # no other call stores samples of a new series before it is noted
-            missing = self.catalog.missing(batches, retention)
+            # The log of a node does not use new series, and commits do not wait for a node that is away.
+            missing = self.catalog.missing(batches, retention, seeks_new=self.sharing is None)
             if len(missing.new) and any(batch.span[0] < intent for batch in batches):
                 log.begin(missing.new)
         group = [SampleRuns.of(*one, retention) for one in zip(batches, missing.descriptors, strict=True)]

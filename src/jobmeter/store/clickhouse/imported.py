@@ -39,23 +39,31 @@ class ImportedSeries(msgspec.Struct, frozen=True, eq=False):
 
     def has(self, ids: Uint64s) -> Bools:
         """Return bool[k]: the series among ``ids`` whose hours are complete."""
-        return np.isin(ids, self.ids)
+        place = np.searchsorted(self.ids, ids)
+        here = place < len(self.ids)
+        here[here] = self.ids[place[here]] == ids[here]
+        return here
 
     def stored(self, sections: Sequence[JournalBlock]) -> "ImportedSeries":
         """Add the samples that the engine has got. Forget series whose samples of an hour may have been replaced."""
         if not len(self.ids):
             return self
-        parts, lost = [self.hours], np.empty(0, np.uint64)
+        parts, lost, size = [self.hours], np.empty(0, np.uint64), len(self.hours.time)
         for section in sections:
             ours = np.flatnonzero(self.has(section.rows.series))
+            if not len(ours):
+                continue
             found = section.bucketed(ours, _ALWAYS, HOUR)
             if found is None:
                 lost = np.append(lost, section.rows.series[ours])
-            else:
-                parts.append(found._replace(owner=section.rows.series[ours][found.owner]))
+                continue
+            parts.append(found._replace(owner=section.rows.series[ours][found.owner]))
+            size += len(found.time)
+            if size > _MOST_HOURS:
+                return NOTHING
+        if len(parts) == 1 and not len(lost):
+            return self
         joined = _joined(parts)
-        if len(joined.time) > _MOST_HOURS:
-            return NOTHING
         hours, clashing = _merged(joined, HOUR)
         lost = np.append(lost, joined.owner[clashing])
         return ImportedSeries(np.setdiff1d(self.ids, lost), _where(hours, ~np.isin(hours.owner, lost)))

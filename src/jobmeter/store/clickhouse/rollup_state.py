@@ -71,7 +71,11 @@ class RollupState:
             self._begun += 1
 
     def raise_done(self, until_ms: int) -> None:
-        """Store that hours before ``until_ms`` are rolled up."""
+        """Store that hours before ``until_ms`` are rolled up.
+
+        Raises UnavailableError if others expelled this server: their samples may be in a journal since.
+        """
+        self._pool.check()
         self._write_progress({"done": until_ms})
 
     def mark_before(self, hours: Collection[JobHour]) -> int:

@@ -9,6 +9,7 @@ import numpy as np
 
 from jobmeter.errors import JobmeterError, UnavailableError
 from jobmeter.model.batch import SeriesKeys, Uint64s
+from jobmeter.model.time import MAX_TIME_MS
 from jobmeter.store.clickhouse.catalog import Catalog
 from jobmeter.store.clickhouse.commit import DirectInserts, Flusher
 from jobmeter.store.clickhouse.journal import Journal
@@ -39,7 +40,9 @@ class SharedLog:
         self._flusher = Flusher(pool, encode)
         self._folder = folder
         self._journal: Journal | None = None
+        self._announcing = threading.Lock()  # guards the following two
         self._listeners: list[Callable[[bool], None]] = []
+        self._announced = False
         self._state: RollupState | None = None
         self._catalog: Catalog | None = None
 
@@ -48,13 +51,14 @@ class SharedLog:
         self._state, self._catalog = state, catalog
 
     def watch(self, changed: Callable[[bool], None]) -> None:
-        """Call a function with the value of ``is_alone``, now and after each change.
+        """Call a function with True while this server is alone, now and after each change.
 
         When other servers come it is called before they may read or write; when they are gone, after that. It must not
         append samples.
         """
-        self._listeners.append(changed)
-        changed(self.is_alone)
+        with self._announcing:
+            self._listeners.append(changed)
+            changed(self._announced)
 
     def append(self, group: Sequence[SampleRuns]) -> None:
         """Make the rows durable: in the journal, or in the node."""
@@ -94,12 +98,11 @@ class SharedLog:
         Raises UnavailableError if the node does not accept them.
         """
         state, catalog = self._parts()
-        late: set[JobHour] = set()
+        found: set[JobHour] = set()
 
         def prepare(rows: SampleRuns) -> None:
-            hours = rows.late_hours(state.intent())
-            late.update(hours)
-            state.mark_before(hours)
+            found.update(rows.late_hours(MAX_TIME_MS + 1))
+            state.mark_before(rows.late_hours(state.intent()))
 
         journal = Journal(folder, self._insert)
         try:
@@ -108,8 +111,9 @@ class SharedLog:
         except BaseException:
             journal.close()
             raise
-        # A roll-up of another server may have taken the first marks before the samples were there.
-        state.mark_after(late, _NEVER)
+        # A roll-up of another server may have begun with these hours before the samples were there.
+        intent = state.intent()
+        state.mark_after({pair for pair in found if pair[1] < intent}, _NEVER)
         self.damaged |= journal.damaged
         if folder == self._folder:
             self._journal = journal
@@ -126,13 +130,12 @@ class SharedLog:
             # Commits need the list of all series, and may not have to wait for a node that is away by then.
             with suppress(JobmeterError):
                 catalog.lacks_descriptor(SeriesKeys(np.empty(0, np.uint64), np.empty(0, np.uint64)))
-        self._announce()
+        self._announce(alone=True)
 
     def be_among_others(self) -> None:
         """Use the node from the next commit on, once it has every row of the journal."""
         state, catalog = self._parts()
-        for listener in self._listeners:
-            listener(False)
+        self._announce(alone=False)
         try:
             self.flush()  # most of it, before commits have to wait
             with self.writing:
@@ -141,12 +144,14 @@ class SharedLog:
                 self.is_alone = False
                 catalog.forget()
         except BaseException:
-            self._announce()
+            self._announce(alone=self.is_alone)
             raise
 
-    def _announce(self) -> None:
-        for listener in self._listeners:
-            listener(self.is_alone)
+    def _announce(self, *, alone: bool) -> None:
+        with self._announcing:
+            self._announced = alone
+            for listener in self._listeners:
+                listener(alone)
 
     def _insert(self, group: Sequence[SampleRuns]) -> None:
         state, _ = self._parts()

@@ -118,7 +118,8 @@ class Sharing:
         """Return when every sample that any server acknowledged is in the engine, or in this server's own journal.
 
         Waits for a server that is alone, and recovers the journals of dead ones where their folders can be reached.
-        ``discard`` gives up those that cannot. Raises UnavailableError naming the server that has the journal.
+        ``discard`` gives up those that are still missing after ``seconds``: by then a server that runs has handed over
+        its own. Raises UnavailableError naming the server that has the journal.
         """
         before = self._last_id()
         self.appear()
@@ -129,11 +130,11 @@ class Sharing:
             _write_owner(self._folder, self.number)
         deadline = self._now() + seconds
         while left := [one for one in self._others() if one.journals and not self._took_over(one)]:
-            if discard:
+            if self._now() >= deadline:
+                if not discard:
+                    self._write(state=DEPARTED)
+                    raise UnavailableError(_missing(left))
                 self._discard(left)
-            elif self._now() >= deadline:
-                self._write(state=DEPARTED)
-                raise UnavailableError(_missing(left))
             self._over.wait(_JOIN_AGAIN_SECONDS)
             self.appear()
         with suppress(JobmeterError):
@@ -255,9 +256,10 @@ class Sharing:
         _log.warning("other servers took this one for dead: it joins them again")
         if self.is_alone:
             self._duties.be_among_others()
-        self._row = self._new_row()
+        row = self._new_row()
         if self._folder is not None:
-            _write_owner(self._folder, self.number)
+            _write_owner(self._folder, row.id)  # first: a row whose number no folder has would never be recovered
+        self._row = row
         self.appear()
 
     def _leave_alone(self) -> None:

@@ -49,7 +49,9 @@ class SharedWindow(WindowReads):
     @property
     def ended(self) -> bool:
         """True if the writer has closed the window or has died: nothing is written to it any more."""
-        return bool(self._arena.header[HeaderField.CLOSED]) or bool(select.select([self.owner], [], [], 0)[0])
+        poll = select.poll()  # unlike select, for a descriptor of any number
+        poll.register(self.owner, select.POLLIN)
+        return bool(self._arena.header[HeaderField.CLOSED]) or bool(poll.poll(0))
 
     def close(self) -> None:
         """Close the descriptor. The memory is unmapped with this object."""

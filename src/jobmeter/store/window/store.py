@@ -161,9 +161,9 @@ class WindowedStore:
 
     def find(self, selector: SeriesSelector) -> list[Series]:
         """Return the series that match. The list is shared: callers must not change it."""
-        if selector.jobs is None or not self._is_alone:
+        revision = None if selector.jobs is None else self.revision(selector.jobs)
+        if revision is None:
             return self._engine.find(_lasting(selector))
-        revision = self.revision(selector.jobs)
         # A list for each node: questions about several nodes seldom name the same ones again.
         parts = [selector] if selector.nodes is None else [replace(selector, nodes=(one,)) for one in selector.nodes]
         lists: dict[Hashable, list[Series] | None] = {

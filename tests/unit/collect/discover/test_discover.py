@@ -2,7 +2,7 @@
 
 import pytest
 from tests.unit.collect.gpus import Gpu
-from tests.unit.collect.trees import HOST, plant, plant_process
+from tests.unit.collect.trees import HOST, end_process, plant, plant_process
 
 from jobmeter.collect.base import NodeIdentity, Owner
 from jobmeter.collect.discover.classify import NodeClassifier
@@ -471,8 +471,7 @@ def test_records_have_the_start_and_the_end_of_a_replica_once(table, tmp_path):
     assert (replica.name, replica.rank, replica.node, replica.cluster) == ("worker-2", 2, "n1", "c1")
     assert (replica.start, replica.end, replica.state) == (1795222148_000 + 5_000, None, None)
     assert reporter.records(now + 1000).jobs == []
-    for path in (tmp_path / "proc/100").iterdir():
-        path.unlink()
+    end_process(tmp_path, 100)
     table.refresh()
     assert reporter.records(now + 30_000).jobs == []
     (job,) = reporter.records(now + 70_000).jobs
@@ -514,14 +513,17 @@ def test_a_node_describes_itself_when_something_changed(tmp_path):
     assert node.info["cores"] >= 1
     assert "devices" not in node.info
     assert reporter.records(10_000).nodes == []
+    plant(tmp_path, {"proc/meminfo": "MemTotal:       100 kB\n"})
+    (node,) = reporter.records(60_000).nodes
+    assert node.info["memory"] == 100 * 1024
     devices["gpu0"] = Gpu(0, "GPU-1", "H200")
-    (node,) = reporter.records(20_000).nodes
-    assert node.info["devices"] == [{"device": "gpu0", "name": "H200", "uuid": "GPU-1", "since": 20_000}]
+    (node,) = reporter.records(70_000).nodes
+    assert node.info["devices"] == [{"device": "gpu0", "name": "H200", "uuid": "GPU-1", "since": 70_000}]
     assert reporter.records(4_000_000).nodes != []
     devices["gpu0"] = Gpu(0, "GPU-1", "H200", pci="0000:9b:00", state=DeviceState.LOST)
     (node,) = reporter.records(4_010_000).nodes
     named = {"device": "gpu0", "name": "H200", "uuid": "GPU-1", "pci": "0000:9b:00"}
-    assert node.info["devices"] == [{**named, "state": "lost", "since": 20_000}]
+    assert node.info["devices"] == [{**named, "state": "lost", "since": 70_000}]
 
 
 def test_a_card_that_was_replaced_is_another_device_with_its_own_times(tmp_path):
@@ -578,3 +580,30 @@ def test_the_most_trusted_source_decides_alone(tmp_path, groups, variables, comm
     plant(tmp_path, {"proc/100/cmdline": f"{command}\0"})
     found = [process.member.source for process in ProcessTable(classifier, f"{tmp_path}/proc").refresh()]
     assert found == ([] if source is None else [source])
+
+
+def test_processes_without_a_job_are_classified_again_a_few_at_each_scan(tmp_path):
+    pids = range(100, 164)
+    for pid in pids:
+        plant_process(tmp_path, pid)
+    seen: list[int] = []
+
+    class NoJobs:
+        def member(self, stat, parent):
+            seen.append(stat.key.pid)
+
+        def displaced(self):
+            return set()
+
+    table = ProcessTable(NoJobs(), f"{tmp_path}/proc")
+    for _ in range(2):
+        table.refresh()
+    counts = []
+    again: set[int] = set()
+    for _ in range(34):
+        seen.clear()
+        table.refresh()
+        counts.append(len(seen))
+        again.update(seen)
+    assert again == set(pids)
+    assert max(counts) <= 8

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.collect.trees import HOST, plant, plant_process
+from tests.unit.collect.trees import HOST, end_process, plant, plant_process
 
 from jobmeter.collect.base import NodeIdentity, Owner
 from jobmeter.collect.discover.classify import NodeClassifier
@@ -39,8 +39,7 @@ class Node:
         plant_process(self.root, pid, *arguments, start=1000 + pid, **more)
 
     def end(self, pid):
-        for path in (self.root / f"proc/{pid}").iterdir():
-            path.unlink()
+        end_process(self.root, pid)
 
     def jobs(self):
         return {process.stat.key.pid: process.member.owner.job for process in self.table.refresh()}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.collect.trees import HOST, plant, plant_process
+from tests.unit.collect.trees import HOST, end_process, plant, plant_process
 from tests.waiting import wait_until
 
 from jobmeter.collect.base import NodeIdentity, Owner
@@ -115,8 +115,7 @@ class Machine:
         for child in [child for child, its in self.parents.items() if its == pid]:
             self.parents[child] = ROOT
             self._plant(child)
-        for path in (self.root / f"proc/{pid}").iterdir():
-            path.unlink()
+        end_process(self.root, pid)
         (self.root / f"proc/{pid}").rmdir()
 
     def turn(self) -> None:

@@ -14,6 +14,7 @@ from jobmeter.access.principal import Scope
 from jobmeter.dialects.base import OperationRun, drive
 from jobmeter.dialects.prometheus.names import own_name
 from jobmeter.dialects.prometheus.select import prefetch
+from jobmeter.errors import LimitExceededError
 from jobmeter.model.batch import SampleBatch
 from jobmeter.model.series import Series
 from jobmeter.model.time import DAY, HOUR, MINUTE, SECOND
@@ -79,9 +80,9 @@ def filled(rng: random.Random, length_ms: int) -> FadedStore:
     return store
 
 
-def asked(store: MemoryStore, query: str, times: Sequence[int]):
+def asked(store: MemoryStore, query: str, times: Sequence[int], limits: Limits | None = None):
     """Return the value of a query, its notes, and the questions about samples that it asked."""
-    executor = Executor(store, FakeRegistry(), SetClock(), Limits())
+    executor = Executor(store, FakeRegistry(), SetClock(), limits or Limits())
     questions = []
 
     def answer(question):
@@ -216,3 +217,17 @@ def test_a_brief_query_is_answered_from_memory_and_a_longer_one_by_a_worker():
     assert answered(f"avg by (replica) (avg_over_time({gauge}[5m]))", 5 * SECOND) == (False, 8), "many values"
     assert answered(f"topk(2, {gauge})", 5 * MINUTE) == (False, 8), "a loop over times"
     assert answered(f'{NAMES[GAUGE]}{{job_id="other"}}', 5 * MINUTE) == (True, 0)
+
+
+@pytest.mark.usefixtures("always_rolled")
+def test_a_question_has_a_limit_over_all_its_parts():
+    store, times = FadedStore(), np.arange(NOW - 2 * DAY, NOW, 15 * SECOND)
+    for number in range(8):
+        series = Series(GAUGE, "lab", job="j", replica=f"w-{number}", node="n")
+        store.append(SampleBatch([series], np.zeros(len(times), np.uint32), times, np.sin(times / 1e6)))
+    store.roll_up(NOW)
+    # Of eight series some 60 minutes around each of two cuts, and 23 hours: no part has more than 480 rows.
+    query, end = f"max_over_time({NAMES[GAUGE]}[1d])", NOW // HOUR * HOUR - HOUR // 2
+    assert len(asked(store, query, [end], Limits(query_points=400))[0]) == 8
+    with pytest.raises(LimitExceededError):
+        asked(store, query, [end], Limits(query_points=150))

@@ -127,3 +127,12 @@ def test_bounds_leave_descriptors_to_the_rest():
         bounds = [share(descriptors, most) for most in (limits.MOST_HTTP, limits.MOST_TELNET, limits.MOST_GRPC)]
         assert sum(bounds) <= descriptors * 3 / 4
     assert share(10**6, limits.MOST_HTTP) == limits.MOST_HTTP
+
+
+@pytest.mark.parametrize("processes", [2, 3, 8, 64])
+def test_the_bounds_of_several_processes_are_one_bound_together(processes):
+    for descriptors in (256, 1_024, 65_536, 10**6):
+        bound = share(descriptors, limits.MOST_HTTP, processes)
+        assert processes * bound <= limits.MOST_HTTP
+        assert bound <= share(descriptors, limits.MOST_HTTP)
+    assert processes * share(10**6, limits.MOST_HTTP, processes) > limits.MOST_HTTP - processes

@@ -1,10 +1,13 @@
 """Tags and notes of a job: who writes them, who sees them, and what is refused."""
 
+import json
+
 import pytest
 from tests.fakes import NOW
 from tests.frames import records
 
 from jobmeter.model.annotation import LONGEST_NOTE, MOST_TAGS
+from jobmeter.server.native.router import BASE
 
 PATH = "/jobs/mine/annotations"
 
@@ -45,7 +48,7 @@ def test_notes_are_written_listed_and_deleted(filled):
     assert filled.call("GET", PATH).json()["notes"] == [second]
 
 
-def test_readers_and_links_read_and_do_not_write(filled):
+def test_readers_read_and_do_not_write(filled):
     filled.call("POST", "/jobs/mine/tags", {"add": ["good"]})
     note = filled.call("POST", "/jobs/mine/notes", {"text": "x"}).json()["id"]
     reader = filled.key("reader")
@@ -60,6 +63,21 @@ def test_readers_and_links_read_and_do_not_write(filled):
     assert filled.call("POST", "/jobs/mine/tags", {"add": ["x"]}, key=elsewhere).status == 404
     assert filled.call("POST", "/jobs/mine/notes", {"text": "x"}, key=elsewhere).status == 404
     assert tags(filled.call("GET", PATH)) == ["good"]
+
+
+def test_the_holder_of_a_link_reads_them_without_the_names_of_keys(filled):
+    writer = filled.key("writer")
+    filled.call("POST", "/jobs/mine/tags", {"add": ["good"], "author": "lin"}, key=writer)
+    filled.call("POST", "/jobs/mine/notes", {"text": "x"}, key=writer)
+    whole = filled.call("GET", PATH).json()
+    assert [one["by"] for kind in ("tags", "notes") for one in whole[kind]] == ["writer-key"] * 2
+    token = filled.call("POST", "/jobs/mine/links", {}).json()["token"]
+    headers = {"Authorization": f"Bearer {token}"}
+    reply = filled.raw("GET", f"{BASE}{PATH}", headers=headers)
+    assert json.loads(reply.body) == {kind: [{**one, "by": ""} for one in whole[kind]] for kind in whole}
+    assert filled.raw("GET", f"{BASE}/jobs/other/annotations", headers=headers).status == 404
+    body = json.dumps({"text": "x"}).encode()
+    assert filled.raw("POST", f"{BASE}/jobs/mine/notes", body, headers=headers).status == 403
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,8 @@ from jobmeter.errors import UnavailableError
 from jobmeter.kernel.sort_dedupe import bucketed
 from jobmeter.model.batch import SeriesKeys
 from jobmeter.model.time import HOUR, MINUTE, TimeRange
+from jobmeter.store.clickhouse.imported import NOTHING
+from jobmeter.store.clickhouse.rows import JournalBlock
 
 TIMES = st.integers(0, 30).map(lambda number: number * 10 * MINUTE)
 VALUES = st.integers(-8, 8).map(lambda value: value / 4)
@@ -140,6 +142,25 @@ def test_a_series_whose_samples_are_written_again_is_read_from_the_engine(server
     assert server.buckets(ALL, WHOLE, HOUR) is None
     other = ALL.where(np.array([False, True]))
     assert server.buckets(other, WHOLE, HOUR) == server.expected(other, WHOLE, HOUR) != []
+
+
+def test_a_flush_without_imported_series_leaves_their_hours_as_they_are():
+    imported = NOTHING.begin(np.array([1, 2], np.uint64)).stored([JournalBlock(rows_of(lines(0)).alone())])
+    assert len(imported.hours.time)
+    assert imported.stored([JournalBlock(rows_of([(0, 5, 1.0), (3, 5, 1.0)]).alone())]) is imported
+
+
+def test_past_the_bound_the_rest_of_a_flush_is_not_read(monkeypatch):
+    monkeypatch.setattr("jobmeter.store.clickhouse.imported._MOST_HOURS", 5)
+    sections = [JournalBlock(rows_of(lines(hour)).alone()) for hour in range(3)]
+    begun = NOTHING.begin(np.array([1, 2], np.uint64))
+    assert len(begun.stored(sections[:2]).hours.time) == 4
+
+    def further():
+        yield from sections
+        pytest.fail("a section behind the bound was read")
+
+    assert begun.stored(further()) is NOTHING
 
 
 def test_rows_that_a_flush_takes_across_a_deletion_are_not_counted(server):

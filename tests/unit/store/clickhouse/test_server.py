@@ -10,14 +10,18 @@ import pytest
 from tests.clickhouse import CLUSTER, each_node, node, shards
 
 from jobmeter.errors import UnavailableError
-from jobmeter.model.time import SystemClock
-from jobmeter.store.base import Store
-from jobmeter.store.clickhouse import parse_dsn
+from jobmeter.model.series import Series
+from jobmeter.model.time import HOUR, SystemClock, TimeRange, parse_time
+from jobmeter.store.base import SeriesSelector, Store
+from jobmeter.store.clickhouse import parse_dsn, sharing
 from jobmeter.store.clickhouse.pool import connect
 from jobmeter.store.registry import open_store
+from jobmeter.testing.samples import FOREVER, batch_of
 from jobmeter.testing.slot import Slot
 from jobmeter.testing.store import StoreTests
 
+START = parse_time("2026-01-01")
+ONE = Series("gpu.power", job="one", replica="worker-0")
 REAL = os.environ.get("JOBMETER_TEST_CLICKHOUSE", "")
 """``clickhousedb://user:password@host:port`` of a ClickHouse that tests may make a database on."""
 
@@ -39,7 +43,7 @@ def server_dsn():
     yield f"{REAL}/{database}"
     target = parse_dsn(REAL)
     client = connect(target, None)
-    for name in (database, f"{database}_alone"):
+    for name in (database, f"{database}_alone", f"{database}_expelled"):
         client.command(f"DROP DATABASE IF EXISTS {name}")
 
 
@@ -108,6 +112,24 @@ def test_two_servers_share_an_engine(server_dsn, server_store):
         contract.test_appends_during_a_roll_up_are_in_it_or_marked(pair, Slot())
         contract.test_a_late_sample_takes_an_hour_back_until_it_is_rolled_up_again(pair, Slot())
         contract.test_data_far_older_than_the_roll_ups_is_rolled_up_too(pair, Slot())
+
+
+def test_a_server_that_others_may_have_expelled_neither_answers_nor_acknowledges(server_dsn, monkeypatch):
+    with opened(f"{server_dsn}_expelled") as store:
+        store.append(batch_of({(ONE, START): 1.0}), FOREVER)
+        done = store.rollup_state.done()
+        store._sharing.stop()
+        with monkeypatch.context() as patch:
+            patch.setattr(sharing, "FENCE_SECONDS", -1.0)
+            for use in (
+                lambda: store.find(SeriesSelector(jobs=(ONE.job_key,))),
+                lambda: store.rolled_up_ranges((ONE.job_key,), TimeRange(0, HOUR)),
+                lambda: store.append(batch_of({(ONE, START): 2.0}), FOREVER),
+                lambda: store.roll_up(done + 2 * HOUR),
+            ):
+                with pytest.raises(UnavailableError, match="cannot confirm that it sees"):
+                    use()
+        assert store.rollup_state.done() == done
 
 
 def test_a_server_that_cannot_be_reached_is_unavailable():

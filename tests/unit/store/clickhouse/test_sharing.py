@@ -327,3 +327,37 @@ def test_the_operator_may_give_up_a_journal_that_is_out_of_reach(world, tmp_path
     second.sharing.join(-1.0, discard=True)
     assert second.read() == set()
     assert LIVE not in {max(states) for number, states in world.rows.items() if number != second.sharing.number}
+
+
+def test_a_server_that_runs_hands_over_its_journal_though_the_operator_gives_up_those_out_of_reach(world, tmp_path):
+    first = joined(world, tmp_path / "a")
+    first.append(1)
+    number = first.sharing.number
+    second = Server(world, tmp_path / "b")
+    waits = iter([lambda: None, first.sharing.tick])
+
+    def now():
+        next(waits, lambda: None)()
+        return world.seconds
+
+    second.sharing = Sharing(world, second, second.folder, now=now)
+    second.sharing.join(discard=True)
+    assert second.read() == {1}
+    assert not first.is_alone
+    assert set(world.rows[number]) == {LIVE}
+
+
+def test_an_expelled_server_whose_disk_is_full_joins_again_under_the_number_that_its_folder_has(world, tmp_path):
+    first = joined(world, tmp_path / "a")
+    number = first.sharing.number
+    world.write(ServerRow(number, beat=99, state=EXPELLED))
+    draft = first.folder / ".owner"
+    draft.mkdir()  # no file can be written in its place
+    for _ in range(2):
+        with pytest.raises(UnavailableError):
+            first.sharing.tick()
+    assert first.sharing.number == number
+    draft.rmdir()
+    ticks(world, EXPELLED_SECONDS + 3, first)
+    assert first.is_alone
+    assert (first.folder / "owner").read_text() == str(first.sharing.number) != str(number)

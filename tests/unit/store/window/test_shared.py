@@ -1,6 +1,8 @@
 """The window as another process reads it: the writer's own answers, or none."""
 
+import fcntl
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -24,6 +26,8 @@ from jobmeter.store.window.revisions import Revisions
 from jobmeter.store.window.shared import SharedWindow
 from jobmeter.store.window.window import Window
 
+FD_SETSIZE = 1_024
+"""Descriptors from there on are too large for select."""
 SERIES, LENGTH, BEGIN = 6, 2**33, 2**41
 KEYS = SeriesKeys(np.arange(SERIES, dtype=np.uint64) // 2, np.arange(10, 10 + SERIES, dtype=np.uint64))
 TIMES = st.one_of(st.integers(0, 300), st.sampled_from([-LENGTH - 5, -7, 2**31 + 1, 2**32 + 3]))
@@ -224,6 +228,22 @@ def test_a_reader_notices_that_the_writer_was_killed_and_still_has_its_samples()
     with pytest.raises(ProcessLookupError):
         SharedWindow.open(file)
     os.close(file)
+
+
+def test_a_process_with_thousands_of_open_files_reads_the_window(window):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 2 * FD_SETSIZE:
+        pytest.skip(f"a process may open {hard} files here")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (2 * FD_SETSIZE, hard))
+    reader = opened(window)
+    far = fcntl.fcntl(reader.owner, fcntl.F_DUPFD_CLOEXEC, FD_SETSIZE)
+    reader.close()
+    reader.owner = far
+    assert not reader.ended
+    window.close()
+    assert reader.ended
+    reader.close()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_the_window_of_another_version_is_refused(window, monkeypatch):

@@ -22,8 +22,8 @@ _UNPACKED_BYTES = 1 << 20
 _STREAMED = "application/x-streamed-protobuf; proto=prometheus.ChunkedReadResponse"
 _STREAMED_SERIES = 64
 """Series whose samples are in memory at a time while frames are written."""
-_STREAMED_BYTES = 128 << 20
-"""Most bytes of an answer in frames."""
+_MOST_BYTES = 128 << 20
+"""Most bytes of an answer before its compression."""
 
 
 @operation(f"POST {API}/read", "metrics:read", name="read", read_bytes=accounted_for, encodings=frozenset({"snappy"}))
@@ -38,7 +38,7 @@ class RemoteRead(Request, frozen=True):
     def _steps(self) -> Steps:
         request = decode(unpack(self.call.body, _UNPACKED_BYTES, self.call.take))
         results: list[list[bytes]] = []
-        frames = bytearray()
+        size = 0
         for place, query in enumerate(request.queries):
             matchers = tuple(Matcher(label, VectorMatch(kind), value) for label, kind, value in query.matchers)
             rows = yield from find((matchers,), max(query.start_ms, 0), self.context.project)
@@ -48,14 +48,15 @@ class RemoteRead(Request, frozen=True):
             for at in range(0, len(rows), count):
                 found = yield from read_samples(rows[at : at + count], query.start_ms - 1, query.end_ms)
                 series = list(_series(found))
-                if request.streamed:
-                    frames += encode_frames(place, series)
-                    if len(frames) > _STREAMED_BYTES:
-                        raise LimitExceededError(f"an answer may have {_STREAMED_BYTES} bytes", "range")
-                else:
-                    results[-1] += [encode_series(*one) for one in series]
+                made = [encode_frames(place, series)] if request.streamed else [encode_series(*one) for one in series]
+                size += sum(map(len, made))
+                if size > _MOST_BYTES:
+                    raise LimitExceededError(
+                        f"an answer may have {_MOST_BYTES} bytes: narrow the range, or select fewer series", "range"
+                    )
+                results[-1] += made
         if request.streamed:
-            return Answer(200, bytes(frames), content_type=_STREAMED)
+            return Answer(200, b"".join(part for parts in results for part in parts), content_type=_STREAMED)
         headers = (("Content-Encoding", "snappy"), ("X-Prometheus-Remote-Read-Version", "0.1.0"))
         return Answer(200, encode(results), headers, "application/x-protobuf")
 

@@ -1,0 +1,90 @@
+"""Files of processes that stay open, against files that are opened for each reading."""
+
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from jobmeter.collect.process.open_files import OpenFiles
+from jobmeter.collect.process.stat import all_pids, parse_io, parse_stat, read_io, read_stat
+
+BUSY = """
+import sys, time
+sys.stdin.readline()
+while time.process_time() < 0.2:
+    pass
+print(1, flush=True)
+sys.stdin.read()
+"""
+
+
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+@pytest.fixture
+def child():
+    command = [sys.executable, "-c", BUSY]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield process
+        if process.poll() is None:
+            process.communicate()
+
+
+def test_each_reading_is_current(child):
+    stats, moved = OpenFiles("/proc", "stat", parse_stat), OpenFiles("/proc", "io", parse_io)
+    first = stats.read(child.pid)
+    child.stdin.write("\n")
+    child.stdin.flush()
+    child.stdout.readline()
+    last = stats.read(child.pid)
+    assert last == read_stat("/proc", child.pid)
+    assert last.cpu_ticks > first.cpu_ticks
+    assert moved.read(child.pid) == moved.read(child.pid) == read_io("/proc", child.pid)
+
+
+def test_a_process_that_has_ended_has_no_content(child):
+    stats = OpenFiles("/proc", "stat", parse_stat)
+    assert stats.read(child.pid) is not None
+    child.communicate()
+    assert stats.read(child.pid) is None
+    assert stats.read(child.pid) is None
+
+
+def test_a_text_is_parsed_again_only_if_it_has_changed(tmp_path):
+    parsed = []
+    stats = OpenFiles(str(tmp_path), "stat", lambda pid, text: parsed.append(text) or text)
+    file = Path(tmp_path, "7", "stat")
+    file.parent.mkdir()
+    for text in (b"one", b"one", b"two", b"one", b"one"):
+        file.write_bytes(text)
+        assert stats.read(7) == text
+    assert parsed == [b"one", b"two", b"one"]
+
+
+def test_files_are_closed_with_their_processes_and_with_the_reader():
+    before = descriptors()
+    stats = OpenFiles("/proc", "stat", parse_stat)
+    for pid in (os.getpid(), os.getppid(), 1):
+        stats.read(pid)
+    assert descriptors() == before + 3
+    stats.close_others([1])
+    assert descriptors() == before + 1
+    del stats
+    assert descriptors() == before
+
+
+def test_most_descriptors_are_left_to_others(monkeypatch):
+    monkeypatch.setattr(resource, "getrlimit", lambda _kind: (8, 8))
+    stats = OpenFiles("/proc", "stat", parse_stat)
+    before = descriptors()
+    pids = all_pids("/proc")[:5]
+    assert len(pids) > 2
+    for _ in range(2):
+        assert stats.read(os.getpid()).key.pid == os.getpid()
+        for pid in pids:
+            stats.read(pid)
+    assert descriptors() == before + 2

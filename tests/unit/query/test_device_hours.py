@@ -1,0 +1,180 @@
+"""Device time by period: the periods add up to the total of the range, which is that of each job."""
+
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.fakes import NOW, FakeRegistry
+
+from jobmeter.access.principal import Scope
+from jobmeter.errors import LimitExceededError, NotFoundError
+from jobmeter.model.job import Allocation, Job, JobState, JobView
+from jobmeter.model.time import DAY, HOUR, MINUTE, TimeRange
+from jobmeter.query.device_hours import MOST_BUCKETS, MOST_GROUPS, DeviceHoursQuestion, HoursBy, device_hours
+from jobmeter.query.idle import idle_time
+from jobmeter.query.inventory import Inventory
+from jobmeter.query.request import Line
+
+FIRST = NOW - 10 * DAY
+MINUTES = st.integers(0, 10 * 24 * 60)
+DEVICES = ("gpu0", "gpu1", "gpu2")
+
+
+def moment(minute):
+    return FIRST + minute * MINUTE
+
+
+def view_of(name, start, end, *periods, project="p", user="u"):
+    """A job, and its devices from one minute to another."""
+    allocations = [
+        Allocation(replica="w", node="n", device=device, start=moment(first), end=moment(last))
+        for device, first, last in periods
+    ]
+    state = JobState.RUNNING if end is None else JobState.SUCCEEDED
+    job = Job(
+        id=name,
+        project=project,
+        user=user,
+        state=state,
+        start=moment(start),
+        end=None if end is None else moment(end),
+    )
+    return JobView(job=job, replicas=[], allocations=allocations)
+
+
+@st.composite
+def jobs(draw):
+    """A job, and its lines: some devices have no samples, some samples are outside of its allocations."""
+    start, end = sorted((draw(MINUTES), draw(MINUTES)))
+    periods = draw(
+        st.lists(st.tuples(st.sampled_from(DEVICES), MINUTES, MINUTES).map(lambda one: (one[0], *sorted(one[1:]))))
+    )
+    view = view_of(
+        draw(st.uuids()).hex,
+        start,
+        draw(st.sampled_from([end, None])),
+        *periods,
+        project=draw(st.sampled_from("pq")),
+        user=draw(st.sampled_from(["", "u", "v"])),
+    )
+    lines = []
+    for device in draw(st.sets(st.sampled_from(DEVICES))):
+        count, first = draw(st.integers(1, 200)), draw(MINUTES)
+        time = moment(first) + np.arange(count) * draw(st.sampled_from([1, 5, 30])) * MINUTE
+        busy = draw(st.sets(st.integers(0, count - 1), max_size=5))
+        value = np.array([float(at in busy) for at in range(count)])
+        lines.append(Line("gpu.utilization", "1", "w", "n", device, time, value, None))
+    return view, lines
+
+
+def answered(found, span, every_ms, by=HoursBy.PROJECT, scope=None):
+    registry = FakeRegistry()
+    registry.views = {(view.job.project, view.job.id): view for view, _ in found}
+    question = DeviceHoursQuestion(range=span, every_ms=every_ms, by=by)
+    return device_hours(registry, question, scope or Scope(None), NOW, lambda ref: idle_of(found, ref))
+
+
+def idle_of(found, ref):
+    view, lines = next(one for one in found if one[0].job.id == ref.id)
+    return idle_time(view, NOW, lambda _: lines, Inventory(()))
+
+
+def totals(answer, buckets=slice(None)):
+    return {
+        group.name: tuple(
+            sum(sum(times[buckets]) for times in column)
+            for column in zip(*((own.allocated_ms, own.measured_ms, own.idle_ms) for own in group.types), strict=True)
+        )
+        for group in answer.groups
+    }
+
+
+@given(
+    found=st.lists(jobs(), max_size=4),
+    span=st.tuples(MINUTES, MINUTES).map(sorted),
+    every_ms=st.sampled_from([HOUR, DAY, 7 * DAY]),
+    by=st.sampled_from(HoursBy),
+)
+def test_buckets_are_the_totals_of_their_ranges_and_add_up_to_that_of_the_whole(found, span, every_ms, by):
+    span = TimeRange(*map(moment, span))
+    answer = answered(found, span, every_ms, by)
+    bounds = answer.bounds
+    assert (bounds[0], bounds[-1]) == (span.start_ms, span.end_ms)
+    assert max(np.diff(bounds)) <= every_ms
+    whole = totals(answered(found, span, 100 * DAY, by))
+    assert totals(answer) == whole
+    for at in range(0, len(bounds) - 1, 1 + len(bounds) // 4):
+        alone = totals(answered(found, TimeRange(bounds[at], bounds[at + 1]), every_ms, by))
+        mine = totals(answer, slice(at, at + 1))
+        assert {name: one for name, one in mine.items() if one[0]} == alone
+
+
+@given(found=st.lists(jobs(), max_size=4))
+def test_a_range_that_covers_every_job_has_the_time_of_each(found):
+    expected: Any = defaultdict(lambda: np.zeros(3, np.int64))
+    for view, _ in found:
+        devices = idle_of(found, view.job).devices if view.allocations else []
+        for one in devices:
+            assert one.idle_ms <= one.measured_ms <= one.allocated_ms
+            expected[view.job.project] += (one.allocated_ms, one.measured_ms, one.idle_ms)
+    answer = answered(found, TimeRange(FIRST, NOW + DAY), DAY)
+    assert totals(answer) == {name: tuple(times) for name, times in expected.items() if times[0]}
+
+
+@given(
+    periods=st.lists(st.tuples(st.sampled_from(DEVICES), MINUTES, MINUTES), min_size=1),
+    life=st.tuples(MINUTES, MINUTES).map(sorted),
+)
+def test_allocated_time_is_that_counted_minute_by_minute(periods, life):
+    view = view_of("j", *life, *((device, *sorted(times)) for device, *times in periods))
+    own = range(*life)
+    minutes = {(device, minute) for device, *times in periods for minute in range(*sorted(times)) if minute in own}
+    answer = answered([(view, [])], TimeRange(FIRST, NOW), HOUR)
+    expected = np.zeros(len(answer.bounds) - 1, np.int64)
+    for _, minute in minutes:
+        expected[np.searchsorted(answer.bounds, moment(minute), side="right") - 1] += MINUTE
+    found: Any = answer.groups[0].types[0].allocated_ms if answer.groups else np.zeros(len(expected))
+    # A job lives until a millisecond after its end.
+    assert np.abs(np.array(found) - expected).max() <= len(DEVICES)
+
+
+def test_weeks_begin_on_a_monday_and_days_at_midnight():
+    monday = 4 * DAY + 2_900 * 7 * DAY
+    span = TimeRange(monday - 10 * DAY + HOUR, monday + 5)
+    assert list(answered([], span, 7 * DAY).bounds) == [span.start_ms, monday - 7 * DAY, monday, monday + 5]
+    assert list(answered([], TimeRange(monday, monday + 2 * DAY), DAY).bounds) == [
+        monday,
+        monday + DAY,
+        monday + 2 * DAY,
+    ]
+
+
+def test_more_buckets_than_the_limit_are_refused():
+    assert len(answered([], TimeRange(0, MOST_BUCKETS * DAY), DAY).bounds) == MOST_BUCKETS + 1
+    with pytest.raises(LimitExceededError, match="longer"):
+        answered([], TimeRange(0, MOST_BUCKETS * DAY + 1), DAY)
+
+
+def test_groups_beyond_the_limit_are_summed_and_counted():
+    found: list[Any] = [
+        (view_of(f"j{at}", 0, 600, ("gpu0", 0, 60 + at), user=f"u{at}"), []) for at in range(MOST_GROUPS + 3)
+    ]
+    answer = answered(found, TimeRange(FIRST, NOW), DAY, HoursBy.USER)
+    assert [one.name for one in answer.groups] == [f"u{at}" for at in range(MOST_GROUPS + 2, 2, -1)]
+    assert (answer.combined, answer.others.jobs) == (3, 3)
+    assert sum(answer.others.types[0].allocated_ms) == (60 + 61 + 62) * MINUTE
+
+
+def test_a_job_outside_the_scope_or_deleted_since_is_left_out(monkeypatch):
+    found: list[Any] = [(view_of(f"j{name}", 0, 600, ("gpu0", 0, 60), project=name), []) for name in "pq"]
+    span = TimeRange(FIRST, NOW)
+    assert totals(answered(found, span, DAY, scope=Scope(frozenset({"p"})))) == {"p": (HOUR, 0, 0)}
+
+    def deleted(_found, ref):
+        raise NotFoundError(f"there is no job {ref.id!r}", "job", ref.id)
+
+    monkeypatch.setattr("tests.unit.query.test_device_hours.idle_of", deleted)
+    assert answered(found, span, DAY).groups == []
