@@ -6,9 +6,22 @@ import msgspec
 import numpy as np
 
 from jobmeter.model.batch import Int64s
+from jobmeter.promql.aggregate import JOINED
 from jobmeter.promql.evaluation import DEFAULT_STEP_MS, LOOKBACK_MS, MOST_STEPS
-from jobmeter.promql.nodes import Bound, FunctionCall, Node, Subquery, VectorSelector, children
-from jobmeter.promql.over_time import GROWING, ROLLED
+from jobmeter.promql.functions import ARITHMETIC
+from jobmeter.promql.nodes import (
+    Aggregation,
+    Binary,
+    Bound,
+    FunctionCall,
+    Negation,
+    Node,
+    Number,
+    Subquery,
+    VectorSelector,
+    children,
+)
+from jobmeter.promql.over_time import GROWING, LOOPED, OVER_TIME, ROLLED
 
 MOST_CUTS = 500
 """Most ends of windows between which samples are rolled up."""
@@ -36,6 +49,23 @@ def reads(node: Node, times: Int64s, lookback_ms: int = LOOKBACK_MS) -> list[Sel
         before = found.get(one.selector)
         found[one.selector] = one if before is None else _joined(before, one)
     return list(found.values())
+
+
+def brief_nodes(node: Node) -> int:
+    """Return the number of nodes of a query whose functions all compute with whole arrays, 0 for any other query."""
+    match node:
+        case Number() | VectorSelector() | Negation():
+            brief = True
+        case Aggregation(operator=operator, parameter=parameter):
+            brief = operator in JOINED and parameter is None
+        case FunctionCall(function=function, arguments=arguments):
+            brief = len(arguments) == 1 and (function in ARITHMETIC or function in OVER_TIME.keys() - LOOPED)
+        case Binary(left=left, right=right):
+            brief = isinstance(left, Number) or isinstance(right, Number)
+        case _:
+            brief = False
+    below = [brief_nodes(child) for child in children(node)] if brief else [0]
+    return 1 + sum(below) if all(below) else 0
 
 
 def _joined(one: SelectorRead, other: SelectorRead) -> SelectorRead:

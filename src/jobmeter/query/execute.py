@@ -143,6 +143,10 @@ class Executor:
             HeadQuestion: lambda question, scope: self._subjects.cached_head(question.ref, scope),
             JobQuestion: self._cached_job,
             AllDamageQuestion: self._answers[AllDamageQuestion],
+            SeriesQuestion: lambda question, scope: series.find_cached(store, question, scope, limits, self.cache),
+            SamplesQuestion: lambda question, scope: series.samples_in_memory(
+                store, question, scope, self._meter(), self.cache
+            ),
         }
 
     def _answers_by_type(self) -> Answers:

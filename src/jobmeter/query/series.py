@@ -18,6 +18,7 @@ from jobmeter.model.series import NamePart, Series, job_key
 from jobmeter.model.time import DAY, SECOND, TimeRange, floor_to
 from jobmeter.query.meter import Meter
 from jobmeter.query.source import RAW_IS_QUICK, Source, buckets, expected
+from jobmeter.settings import Limits
 from jobmeter.store.base import SeriesSelector, Store
 from jobmeter.store.cache import Cache
 
@@ -25,6 +26,8 @@ R = TypeVar("R")
 
 _SERIES_BYTES = 1_000
 """Memory of a series, about."""
+_SHORT_LIST, _FEW_SAMPLES = 256, 20_000
+"""Most series and samples with which the event loop may answer."""
 _SAMPLES_A_POINT = 4
 """Raw samples that a query may hold in memory per point that an answer may have."""
 
@@ -54,7 +57,8 @@ class FoundSeries(msgspec.Struct, frozen=True):
 class SeriesQuestion(msgspec.Struct, Question[FoundSeries], frozen=True, kw_only=True):
     """Question for the series of some metrics (None: of all), optionally of job keys and (cluster, node) pairs.
 
-    ``since_ms`` leaves out series last written before, if that time is known.
+    ``since_ms`` leaves out series last written before, if that time is known. ``brief``: the caller needs little time
+    for a short list, so that the event loop may answer from the cache.
     """
 
     by_resource = of_job = True
@@ -63,6 +67,7 @@ class SeriesQuestion(msgspec.Struct, Question[FoundSeries], frozen=True, kw_only
     jobs: tuple[int, ...] | None = None
     nodes: tuple[tuple[str, str], ...] | None = None
     since_ms: int | None = None
+    brief: bool = False
 
 
 class NamesQuestion(msgspec.Struct, Question[list[str]], frozen=True, kw_only=True):
@@ -89,7 +94,8 @@ class Samples(msgspec.Struct, frozen=True, eq=False):
 class SamplesQuestion(msgspec.Struct, Question[Samples], frozen=True, kw_only=True):
     """Question for every sample of those series in the range.
 
-    ``check``: compare them with the roll-ups, so that the answer says if samples have expired.
+    ``check``: compare them with the roll-ups, so that the answer says if samples have expired. ``brief``: the caller
+    needs little time for the samples, so that the event loop may answer from memory.
     """
 
     of_job = True
@@ -97,6 +103,7 @@ class SamplesQuestion(msgspec.Struct, Question[Samples], frozen=True, kw_only=Tr
     series: tuple[Series, ...]
     range: TimeRange
     check: bool = False
+    brief: bool = False
 
 
 class Buckets(msgspec.Struct, frozen=True, eq=False):
@@ -134,11 +141,35 @@ def find(store: Store, question: SeriesQuestion, scope: Scope, meter: Meter, cac
 
     Lists of the series of jobs are cached per revision of the store.
     """
+    selector, revision = _selected(store, question, scope, meter.limits)
+    name = (SeriesQuestion, selector)
+    found: tuple[Series, ...] | None = None if revision is None else cache.get(name, revision)
+    if found is None:
+        found = tuple(store.find(selector))
+        if revision is not None:
+            cache.put(name, revision, found, _SERIES_BYTES * len(found))
+    return FoundSeries(found, milliseconds(meter), None if revision is None else cache)
+
+
+def find_cached(
+    store: Store, question: SeriesQuestion, scope: Scope, limits: Limits, cache: Cache
+) -> FoundSeries | None:
+    """Return a short list that is cached; None where ``find`` has to answer, or policies hide a part of the list."""
+    if not question.brief or scope.grant is not None:
+        return None
+    selector, revision = _selected(store, question, scope, limits)
+    found: tuple[Series, ...] | None = None if revision is None else cache.get((SeriesQuestion, selector), revision)
+    return None if found is None or len(found) > _SHORT_LIST else FoundSeries(found, cache=cache)
+
+
+def _selected(
+    store: Store, question: SeriesQuestion, scope: Scope, limits: Limits
+) -> tuple[SeriesSelector, Hashable | None]:
+    """Return the search for the list, and the revision for which it is cached; None where it is not."""
     jobs = question.jobs
     if scope.job is not None:
         own = _own(scope)
         jobs = own if jobs is None else tuple(set(own) & set(jobs))
-    limits = meter.limits
     since = None if question.since_ms is None else max(question.since_ms - limits.future_seconds * SECOND, 0)
     revision = store.revision(jobs) if jobs else None
     if since is not None and revision is not None:
@@ -151,13 +182,7 @@ def find(store: Store, question: SeriesQuestion, scope: Scope, meter: Meter, cac
         since=since,
         limit=limits.query_series,
     )
-    name = (SeriesQuestion, selector)
-    found: tuple[Series, ...] | None = None if revision is None else cache.get(name, revision)
-    if found is None:
-        found = tuple(store.find(selector))
-        if revision is not None:
-            cache.put(name, revision, found, _SERIES_BYTES * len(found))
-    return FoundSeries(found, milliseconds(meter), None if revision is None else cache)
+    return selector, revision
 
 
 def names(store: Store, question: NamesQuestion, scope: Scope) -> list[str]:
@@ -198,12 +223,32 @@ def samples(store: Store, question: SamplesQuestion, scope: Scope, meter: Meter,
     return Samples(SampleColumns.joined(parts), milliseconds(meter))
 
 
-def _in_memory(store: Store, keys: SeriesKeys, span: TimeRange) -> SampleColumns | None:
-    """Return the samples of a range if memory has all of them: buckets of a millisecond have one sample each."""
+def samples_in_memory(
+    store: Store, question: SamplesQuestion, scope: Scope, meter: Meter, cache: Cache
+) -> Samples | None:
+    """Answer a brief ``SamplesQuestion`` if memory has all of its samples, and they are few. Raises as ``samples``.
+
+    None of these samples has expired.
+    """
+    if not question.brief:
+        return None
+    check_series(question.series, scope)
+    found = _in_memory(store, keys_of(question.series, cache), question.range, _FEW_SAMPLES)
+    if found is None:
+        return None
+    meter.count(len(found), None)
+    return Samples(found, milliseconds(meter))
+
+
+def _in_memory(store: Store, keys: SeriesKeys, span: TimeRange, most: int | None = None) -> SampleColumns | None:
+    """Return the samples of a range if memory has all of them: buckets of a millisecond have one sample each.
+
+    None also for more than ``most`` samples.
+    """
     if store.memory is None or not len(keys) or span.length_ms > RAW_IS_QUICK:
         return None
     gauges = np.zeros(len(keys), np.bool_)
-    found = store.memory.buckets(keys, span, 1, gauges, References.none(len(keys)))
+    found = store.memory.buckets(keys, span, 1, gauges, References.none(len(keys)), most)
     return None if found is None else SampleColumns(found.index, found.time, found.first)
 
 

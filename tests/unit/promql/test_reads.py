@@ -11,7 +11,7 @@ from tests.promql_random import LENGTH_MS, START_MS, Queries, difference, ours, 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.promql.evaluate import evaluate
 from jobmeter.promql.parse import parse
-from jobmeter.promql.reads import reads
+from jobmeter.promql.reads import brief_nodes, reads
 
 
 class Prefetched:
@@ -73,3 +73,24 @@ def test_a_query_that_computes_too_much_is_refused(query):
     with pytest.raises(LimitExceededError, match="needs more than 600000 values"):
         evaluate(parse(query), memory, times, step_ms=1_000, most=600_000)
     assert evaluate(parse("count(a)"), memory, times, step_ms=1_000, most=600_000).value is not None
+
+
+@pytest.mark.parametrize(
+    ("query", "nodes"),
+    [
+        ("a", 1),
+        ("-a", 2),
+        ("2 * rate(a[5m]) > 0", 6),
+        ("avg by (x) (avg_over_time(a[5m]))", 3),
+        ("abs(a)", 2),
+        ("a + b", 0),
+        ("topk(3, a)", 0),
+        ("quantile(0.5, a)", 0),
+        ("max(mad_over_time(a[5m]))", 0),
+        ("quantile_over_time(0.5, a[5m])", 0),
+        ("max_over_time(vector(1)[1d:1s])", 0),
+        ('label_replace(a, "x", "$1", "y", "(.*)")', 0),
+    ],
+)
+def test_queries_are_brief_if_each_part_computes_with_arrays(query, nodes):
+    assert brief_nodes(parse(query)) == nodes

@@ -4,14 +4,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec.structs import replace as replace_parts
 from tests.fakes import NOW, FakeRegistry, SetClock
 from tests.memory_store import MemoryStore
 
+from jobmeter.access.policy import Grant
 from jobmeter.access.principal import Scope
 from jobmeter.errors import LimitExceededError, NotFoundError
 from jobmeter.model.batch import SampleBatch
 from jobmeter.model.series import NamePart, Series
 from jobmeter.model.time import DAY, HOUR, MINUTE, TimeRange
+from jobmeter.query import series as series_module
 from jobmeter.query.execute import Executor
 from jobmeter.query.series import BucketsQuestion, LastQuestion, NamesQuestion, SamplesQuestion, SeriesQuestion, keys_of
 from jobmeter.settings import Limits
@@ -130,6 +133,46 @@ def test_samples_come_from_memory_where_it_has_all(store, length):
     assert len(columns) > 10
     for name in ("index", "time", "value"):
         assert np.array_equal(getattr(columns, name), getattr(wanted, name))
+
+
+def test_brief_questions_are_answered_from_memory_alone():
+    """A list that was found before, and samples that are all in memory; nothing else, and nothing hidden."""
+    engine = MemoryStore()
+    windowed = WindowedStore(engine, SetClock(), length_ms=HOUR, bound=1 << 24)
+    times = np.arange(NOW - 10 * MINUTE, NOW, 7_000)
+    for series in (MINE, FOREIGN):
+        windowed.append(SampleBatch([series], np.zeros(len(times), np.uint32), times, np.sin(times)))
+    executor = Executor(windowed, FakeRegistry(), SetClock(), Limits())
+    listed = SeriesQuestion(metrics=frozenset({"cpu.time"}), jobs=(MINE.job_key, FOREIGN.job_key), brief=True)
+    part = Scope(frozenset({"lab"}), grant=Grant((), ()))
+    assert executor.from_memory(listed, ALL) is None
+    assert set(executor.run(listed, ALL).series) == {MINE, FOREIGN}
+    recalled = executor.from_memory(listed, ALL)
+    assert recalled is not None
+    assert set(recalled.series) == {MINE, FOREIGN}
+    assert executor.from_memory(listed, LAB) is None, "a caller with another scope has another list"
+    assert executor.from_memory(replace_parts(listed, brief=False), ALL) is None
+    assert executor.run(replace_parts(listed, jobs=(MINE.job_key,)), LAB).series == (MINE,)
+    assert executor.from_memory(listed, part) is None
+
+    asked = SamplesQuestion(series=(FOREIGN, MINE), range=TimeRange(NOW - 5 * MINUTE, NOW), check=True, brief=True)
+    wanted = run(engine, asked)
+    read = executor.from_memory(asked, ALL)
+    assert read is not None
+    columns = read.columns
+    assert len(columns) > 10
+    for name in ("index", "time", "value"):
+        assert np.array_equal(getattr(columns, name), getattr(wanted.columns, name))
+    with pytest.raises(NotFoundError):
+        executor.from_memory(asked, LAB)
+    assert executor.from_memory(replace_parts(asked, brief=False), ALL) is None
+    assert executor.from_memory(replace_parts(asked, range=TimeRange(NOW - DAY, NOW)), ALL) is None
+    assert executor.from_memory(replace_parts(asked, series=(MINE, NODE)), ALL) is None, "memory knows no such series"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(series_module, "_FEW_SAMPLES", len(columns) - 1)
+        patch.setattr(series_module, "_SHORT_LIST", 1)
+        assert executor.from_memory(asked, ALL) is None
+        assert executor.from_memory(listed, ALL) is None
 
 
 def found(store, scope, **parts):

@@ -12,10 +12,10 @@ from jobmeter.dialects.prometheus.names import APP, JOB, PREFIX, PROJECT, Expose
 from jobmeter.model.batch import Float64s, Int64s
 from jobmeter.model.question import Question
 from jobmeter.model.series import NamePart, Series, job_key
-from jobmeter.model.time import MAX_TIME_MS, TimeRange
+from jobmeter.model.time import MAX_TIME_MS, SECOND, TimeRange
 from jobmeter.promql.labels import Labels, value_of, with_label
 from jobmeter.promql.nodes import NAME, Matcher, Node, VectorMatch, VectorSelector
-from jobmeter.promql.reads import SelectorRead, reads
+from jobmeter.promql.reads import SelectorRead, brief_nodes, reads
 from jobmeter.promql.regex import full_matches
 from jobmeter.promql.windows import RolledSamples, WindowSamples
 from jobmeter.query.rollups import RollupsQuestion
@@ -23,6 +23,12 @@ from jobmeter.query.series import NamesQuestion, SamplesQuestion, SeriesQuestion
 from jobmeter.query.source import RAW_IS_QUICK
 
 MOST_NAMES = 10_000
+_BRIEF = 50_000
+"""Most values, in all nodes of a query together, that the event loop may compute: about a millisecond."""
+_ROW_VALUES = 20
+"""Values that a row counts as besides its samples."""
+_INTERVAL_MS = 10 * SECOND
+"""Usual interval of samples."""
 _EXPORTED = "exported_project"
 _DIGITS = 12
 """Digits of a value in an exporter's unit: a division makes noise beyond them."""
@@ -41,18 +47,23 @@ Matchers = Sequence[Matcher]
 
 
 def find(
-    alternatives: Sequence[Matchers], since_ms: int | None, project: str | None, *, of_owners: bool = False
+    alternatives: Sequence[Matchers],
+    since_ms: int | None,
+    project: str | None,
+    *,
+    of_owners: bool = False,
+    brief: bool = False,
 ) -> Found:
     """Find the series that fulfil one of the alternatives, sorted by their labels.
 
     ``of_owners``: each series has the label of the project that it belongs to. Another project that was sent is in the
-    label ``exported_project``, as Prometheus does with labels of its targets.
+    label ``exported_project``, as Prometheus does with labels of its targets. ``brief`` as in ``SeriesQuestion``.
     """
     if len(alternatives) == 1:
-        return (yield from _find(alternatives[0], since_ms, project, of_owners))
+        return (yield from _find(alternatives[0], since_ms, project, of_owners, brief))
     found: dict[Row, None] = {}
     for matchers in alternatives:
-        found.update(dict.fromkeys((yield from _find(matchers, since_ms, project, of_owners))))
+        found.update(dict.fromkeys((yield from _find(matchers, since_ms, project, of_owners, brief))))
     return _ordered(found)
 
 
@@ -60,7 +71,7 @@ def _ordered(rows: Iterable[Row]) -> list[Row]:
     return sorted(dict.fromkeys(rows), key=lambda one: one.labels)
 
 
-def _find(matchers: Matchers, since_ms: int | None, project: str | None, of_owners: bool) -> Found:
+def _find(matchers: Matchers, since_ms: int | None, project: str | None, of_owners: bool, brief: bool) -> Found:
     name = next((one.value for one in matchers if one.label == NAME and one.match is VectorMatch.EQUAL), "")
     if name in FACTS:
         named = _named(matchers)
@@ -72,7 +83,7 @@ def _find(matchers: Matchers, since_ms: int | None, project: str | None, of_owne
     if not metrics:
         return []
     jobs = _jobs(matchers, project)
-    answer = yield from ask(SeriesQuestion(metrics=metrics, jobs=jobs, since_ms=since_ms))
+    answer = yield from ask(SeriesQuestion(metrics=metrics, jobs=jobs, since_ms=since_ms, brief=brief))
 
     def rows(series: Sequence[Series]) -> list[Row]:
         found: list[Row] = [row for one in series for row in exposed(one, name)]
@@ -153,25 +164,31 @@ def prefetch(
 ) -> Generator[Question[Any], Any, Prefetched]:
     """Read what a query at ``times``, int64 in ms, needs; ``of_owners`` as in ``find``."""
     found: dict[VectorSelector, WindowSamples] = {}
+    nodes = brief_nodes(node)
+    brief = 0 < nodes * len(times) <= _BRIEF
     for one in reads(node, times, lookback_ms):
-        rows = yield from find(one.selector.alternatives, max(one.start_ms, 0), project, of_owners=of_owners)
+        since_ms = max(one.start_ms, 0)
+        rows = yield from find(one.selector.alternatives, since_ms, project, of_owners=of_owners, brief=brief)
         stored = [row for row in rows if isinstance(row, Exposed)]
         begin, end = max(one.start_ms + 1, 0), min(one.end_ms + 1, MAX_TIME_MS)
         if one.cuts and len(stored) == len(rows) > 0 and end - begin > RAW_IS_QUICK:
             found[one.selector] = yield from _read_rolled(stored, TimeRange(begin, end), one)
         else:
-            found[one.selector] = yield from read_samples(rows, one.start_ms, one.end_ms, check=True)
+            length_ms = one.selector.range_ms or lookback_ms
+            values = len(rows) * (_ROW_VALUES + len(times) * (1 + length_ms // _INTERVAL_MS))
+            few = brief and nodes * values <= _BRIEF
+            found[one.selector] = yield from read_samples(rows, one.start_ms, one.end_ms, check=True, brief=few)
     return Prefetched(found, any(one.name in FACTS for one in found))
 
 
 def read_samples(
-    rows: Sequence[Row], start_ms: int, end_ms: int, *, check: bool = False
+    rows: Sequence[Row], start_ms: int, end_ms: int, *, check: bool = False, brief: bool = False
 ) -> Generator[Question[Any], Any, WindowSamples]:
     """Read the samples in ``(start_ms, end_ms]`` of each row that has any, facts behind stored series.
 
-    ``check``: the result says if samples have expired.
+    ``check``: the result says if samples have expired. ``brief`` as in ``SamplesQuestion``.
     """
-    stored = yield from _read_stored([row for row in rows if isinstance(row, Exposed)], start_ms, end_ms, check)
+    stored = yield from _read_stored([row for row in rows if isinstance(row, Exposed)], start_ms, end_ms, check, brief)
     facts = [row for row in rows if isinstance(row, FactSeries)]
     return _with_facts(stored, facts, start_ms, end_ms) if facts else stored
 
@@ -192,14 +209,15 @@ def _with_facts(stored: WindowSamples, rows: Sequence[FactSeries], start_ms: int
 
 
 def _read_stored(
-    rows: Sequence[Exposed], start_ms: int, end_ms: int, check: bool
+    rows: Sequence[Exposed], start_ms: int, end_ms: int, check: bool, brief: bool
 ) -> Generator[Question[Any], Any, WindowSamples]:
     begin, end = max(start_ms + 1, 0), min(end_ms + 1, MAX_TIME_MS)
     if not rows or begin >= end:
         return WindowSamples([], np.empty(0, np.int64), np.empty(0), np.zeros(1, np.int64))
     series: dict[Series, int] = {}
     places = np.array([series.setdefault(row.series, len(series)) for row in rows])
-    answer = yield from ask(SamplesQuestion(series=tuple(series), range=TimeRange(begin, end), check=check))
+    question = SamplesQuestion(series=tuple(series), range=TimeRange(begin, end), check=check, brief=brief)
+    answer = yield from ask(question)
     columns = answer.columns
     index = columns.index.astype(np.int64)
     order = np.lexsort((columns.time, index))

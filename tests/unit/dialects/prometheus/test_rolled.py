@@ -11,7 +11,7 @@ from tests.fakes import NOW, FakeRegistry, SetClock
 from tests.memory_store import MemoryStore
 
 from jobmeter.access.principal import Scope
-from jobmeter.dialects.base import drive
+from jobmeter.dialects.base import OperationRun, drive
 from jobmeter.dialects.prometheus.names import own_name
 from jobmeter.dialects.prometheus.select import prefetch
 from jobmeter.errors import LimitExceededError
@@ -30,6 +30,7 @@ from jobmeter.query.reduce import take
 from jobmeter.query.rollups import RollupsQuestion
 from jobmeter.query.series import SamplesQuestion
 from jobmeter.settings import Limits
+from jobmeter.store.window.store import WindowedStore
 
 COUNTER, GAUGE, OTHER = "cpu.time", "cpu.usage", "external.requests_total"
 NAMES = {COUNTER: own_name(COUNTER), GAUGE: own_name(GAUGE), OTHER: "requests_total"}
@@ -181,6 +182,41 @@ def test_a_long_range_of_many_series_reads_few_rows():
     rows, _, _ = asked(store, f"max_over_time({NAMES[GAUGE]}[1d])", [NOW - HOUR + 7])
     assert len(rows) == 64
     assert sum(read) <= 64 * 2 * 4
+
+
+def test_a_brief_query_is_answered_from_memory_and_a_longer_one_by_a_worker():
+    """The event loop answers a panel of few series; an answer is equal wherever it was computed."""
+    clock = SetClock()
+    store = WindowedStore(MemoryStore(), clock, length_ms=2 * HOUR, bound=1 << 24)
+    executor = Executor(store, FakeRegistry(), clock, Limits())
+    times = np.arange(NOW - HOUR, NOW, 15 * SECOND)
+    for number in range(8):
+        series = Series(GAUGE, "lab", job="j", replica=f"w-{number}", node="n")
+        store.append(SampleBatch([series], np.zeros(len(times), np.uint32), times, np.sin(times / 1e6) * number))
+
+    def answered(query: str, step: int):
+        grid = np.arange(NOW - 50 * MINUTE, NOW, step, dtype=np.int64)
+
+        def start():
+            return OperationRun(prefetch(parse(query), grid, LOOKBACK_MS, "lab"))
+
+        by_worker = start().finish(lambda question: executor.run(question, Scope(None)))
+        from_memory = start().advance(lambda question: executor.from_memory(question, Scope(None)))
+        if from_memory is not None:
+            one, other = (evaluate(parse(query), reader, grid).value for reader in (by_worker, from_memory))
+            assert isinstance(one, Vector)
+            assert isinstance(other, Vector)
+            assert one.labels == other.labels
+            assert np.array_equal(one.values, other.values, equal_nan=True)
+        return from_memory is not None, len(next(iter(by_worker.samples.values())).labels)
+
+    gauge = f'{NAMES[GAUGE]}{{job_id="j"}}'
+    assert answered(f"avg by (replica) (avg_over_time({gauge}[5m]))", 5 * MINUTE) == (True, 8)
+    assert answered(gauge, 5 * MINUTE) == (True, 8)
+    assert answered(f'{NAMES[GAUGE]}{{job_id="j",replica="w-1"}}', 15 * SECOND) == (True, 1)
+    assert answered(f"avg by (replica) (avg_over_time({gauge}[5m]))", 5 * SECOND) == (False, 8), "many values"
+    assert answered(f"topk(2, {gauge})", 5 * MINUTE) == (False, 8), "a loop over times"
+    assert answered(f'{NAMES[GAUGE]}{{job_id="other"}}', 5 * MINUTE) == (True, 0)
 
 
 @pytest.mark.usefixtures("always_rolled")
