@@ -1,6 +1,6 @@
 """History of device time: by period and by project or user, the time allocated, measured and idle.
 
-The times of a job are those of ``IdleQuestion``, cut to the periods. The sums over periods are therefore the total of
+``IdleQuestion`` gives the times of a job, which are cut to the periods here. The sums over periods are therefore the total of
 the range, whatever the periods. Devices that several jobs share count for each job.
 """
 

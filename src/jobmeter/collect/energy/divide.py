@@ -173,8 +173,9 @@ class EnergyDivision:
         self._place = place
         self._claims = claims
         self._file = CounterFile(state / "counters-energy.json" if state else None)
-        self._totals = {owner: dict(counts) for owner, counts in self._file.load().items()}
-        self._resumed = set(self._totals)
+        self.totals = {owner: dict(counts) for owner, counts in self._file.load().items()}
+        """Joules of each replica by part of the node."""
+        self._resumed = set(self.totals)
         self._idle = IdlePower(state / "idle-power.json" if state else None)
         self._meters: dict[str, _Meter] = {}
         self._families: dict[str, str] = {}
@@ -217,7 +218,7 @@ class EnergyDivision:
             self._read(REST, meter, whole, now_ms, less)
         if not self._measured:
             return []
-        self._file.save(self._totals)
+        self._file.save(self.totals)
         return self._samples(use, claims, now_ms)
 
     def _readings(self, kind: str, use: NodeUse) -> dict[str, float]:
@@ -255,7 +256,7 @@ class EnergyDivision:
         shares = {owner: part for owner, part in divided_joules.items() if owner in self._present}
         shares[_NOBODY] = joules - sum(shares.values())
         for owner, part in shares.items():
-            counts = self._totals.setdefault(owner, {})
+            counts = self.totals.setdefault(owner, {})
             counts[kind] = counts.get(kind, 0.0) + max(part, 0.0)
         return joules
 
@@ -263,10 +264,10 @@ class EnergyDivision:
         samples: Samples = []
         holders = {owner for some in claims.values() for owner, _ in some}
         present = self._present
-        self._seen_ms.update(dict.fromkeys(present if self._seen_ms else present | self._totals.keys(), now_ms))
+        self._seen_ms.update(dict.fromkeys(present if self._seen_ms else present | self.totals.keys(), now_ms))
         self._seen_ms.pop(_NOBODY, None)
         for owner in present:
-            counts = self._totals.setdefault(owner, {})
+            counts = self.totals.setdefault(owner, {})
             for kind in self._measured:
                 if kind != GPU or owner in holders:
                     counts.setdefault(kind, 0.0)
@@ -279,7 +280,7 @@ class EnergyDivision:
                     samples.append(Sample(series, began, 0.0))
                 samples.append(Sample(series, now_ms, joules))
         for kind in sorted(self._measured):
-            joules = self._totals.setdefault(_NOBODY, {}).setdefault(kind, 0.0)
+            joules = self.totals.setdefault(_NOBODY, {}).setdefault(kind, 0.0)
             series = self._place.of_node("node.energy.unattributed", (("kind", kind),))
             samples.append(Sample(series, now_ms, joules))
         for meter in self._meters:
@@ -292,7 +293,7 @@ class EnergyDivision:
         """Drop the replicas that have been gone for a while."""
         for owner in [one for one, at in self._seen_ms.items() if not 0 <= now_ms - at <= _FORGET_AFTER_MS]:
             del self._seen_ms[owner]
-            self._totals.pop(owner, None)
+            self.totals.pop(owner, None)
             for meter in self._meters.values():
                 meter.forget(owner)
 

@@ -10,7 +10,7 @@ T = TypeVar("T")
 _MOST_BYTES = 4_096
 """Bytes of one reading; the kernel writes less than half of them to these files."""
 _SHARE = 4
-"""Part of the permitted descriptors that the files of one name may use: one of so many."""
+"""Divisor of the permitted descriptors: the files of one name may use a quarter of these."""
 
 
 class _OpenFile(NamedTuple, Generic[T]):

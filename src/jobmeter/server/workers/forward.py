@@ -53,7 +53,8 @@ class Forwarder:
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
         self._numbers = count()
-        self._calls: dict[int, _ForwardedCall] = {}
+        self.calls: dict[int, _ForwardedCall] = {}
+        """Calls without their whole answer, by number."""
 
     def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> Awaitable[None]:
         """Answer a request."""
@@ -61,14 +62,14 @@ class Forwarder:
 
     def take(self, message: Answering) -> None:
         """Take a message of the storage process. A message for a call that has ended is dropped."""
-        call = self._calls.get(message.call)
+        call = self.calls.get(message.call)
         if call is not None:
             call.take(message)
 
     async def _forward(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         await self.channel.drain()
         number, call = next(self._numbers), _ForwardedCall()
-        self._calls[number] = call
+        self.calls[number] = call
         is_over = False
         try:
             is_pushed = _is_pushed(scope)
@@ -86,7 +87,7 @@ class Forwarder:
                 else:
                     is_over = await self._send(number, message, send)
         finally:
-            del self._calls[number]
+            del self.calls[number]
             if not is_over:
                 self.channel.send(ClientGone(number))
             if call.reading is not None:

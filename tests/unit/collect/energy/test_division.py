@@ -321,4 +321,4 @@ def test_a_replica_without_cpu_time_has_no_energy():
     ]
     node.division.divide(samples)
     node.now_ms += 10_000
-    assert JOBS[0] not in node.division._totals
+    assert JOBS[0] not in node.division.totals

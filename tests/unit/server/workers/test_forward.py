@@ -63,4 +63,4 @@ def test_a_small_body_follows_its_headers_without_a_request(length, is_pushed):
     assert first.is_pushed == is_pushed
     assert part == BodyPart(first.call, b"hello", more=False, is_cut=False)
     assert answered == ["http.response.start", "http.response.body"]
-    assert not storage.forwarder._calls
+    assert not storage.forwarder.calls
