@@ -1,6 +1,6 @@
 """History of device time: by period and by project or user, the time allocated, measured and idle.
 
-``IdleQuestion`` gives the times of a job, which are cut to the periods here. The sums over periods are therefore the total of
+``IdleQuestion`` gives the times of a job, which are cut to the periods here. So the sums over periods are the total of
 the range, whatever the periods. Devices that several jobs share count for each job.
 """
 

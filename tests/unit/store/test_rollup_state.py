@@ -119,7 +119,7 @@ def test_a_server_whose_reads_do_not_count_stores_no_hours_as_rolled_up(store, m
 def test_a_state_that_is_read_while_a_roll_up_begins_has_its_intent(store, monkeypatch):
     """A server becomes the only one just when it rolls up: its memory counts from then on."""
     state = store.rollup_state
-    select, until_ms = state._select_progress, state.intent() + HOUR
+    select, until_ms = state.select_progress, state.intent() + HOUR
     rolling = threading.Thread(target=state.raise_intent, args=(until_ms,))
 
     def select_beside_a_roll_up():
@@ -128,7 +128,7 @@ def test_a_state_that_is_read_while_a_roll_up_begins_has_its_intent(store, monke
         rolling.join(0.3)  # it need not be over
         return found
 
-    monkeypatch.setattr(state, "_select_progress", select_beside_a_roll_up)
+    monkeypatch.setattr(state, "select_progress", select_beside_a_roll_up)
     state.reload()
     rolling.join()
     assert state.intent() == until_ms

@@ -81,7 +81,8 @@ class ClickHouseStore:
         """
         self.target = target
         self._lock = FolderLock(target.path) if target.path is not None else None
-        self._sharing: Sharing | None = None
+        self.membership: Sharing | None = None
+        """Membership of this server among those of a ClickHouse node."""
         self._closing = threading.Lock()
         self._beginning = threading.Lock()
         self._pools: list[Pool] = []
@@ -153,12 +154,12 @@ class ClickHouseStore:
     ) -> None:
         pool = Pool(self.target, 1, silence_seconds=_SHARING_SILENCE_SECONDS)
         self._pools.append(pool)
-        self._sharing = Sharing(ServerTable(pool, clock), log, journal)
-        self._sharing.join(discard=discard)
-        log.check = self._sharing.check
+        self.membership = Sharing(ServerTable(pool, clock), log, journal)
+        self.membership.join(discard=discard)
+        log.check = self.membership.check
         for one in checked:
-            one.check = self._sharing.check
-        self._sharing.start()
+            one.check = self.membership.check
+        self.membership.start()
         if log.damaged:
             self._damage.refresh()
 
@@ -270,12 +271,12 @@ class ClickHouseStore:
     def close(self) -> None:
         """Finish running work, and close all connections."""
         with self._closing:
-            if self._sharing is not None:
-                self._sharing.stop()
+            if self.membership is not None:
+                self.membership.stop()
             if self.commit_log is not None:
                 self.commit_log.close()
-            if self._sharing is not None and self.sharing is not None and not self.sharing.statistics().get("rows"):
-                self._sharing.depart()
+            if self.membership is not None and self.sharing is not None and not self.sharing.statistics().get("rows"):
+                self.membership.depart()
             for pool in self._pools:
                 pool.close()
             if self._lock is not None:

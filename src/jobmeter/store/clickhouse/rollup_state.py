@@ -174,7 +174,7 @@ class RollupState:
             self._open.clear()
             self._unsaved.clear()
         with self._saving:  # a roll-up may raise the intent meanwhile
-            self._progress = self._select_progress()
+            self._progress = self.select_progress()
             missing = [name for name in ("done", "intent") if name not in self._progress]
             if missing:
                 self._insert_progress(dict.fromkeys(missing, self._beginning()))
@@ -197,9 +197,10 @@ class RollupState:
         return floor_to(times_found[0] if times_found else self._clock.now_ms(), HOUR)
 
     def _read_progress(self) -> dict[str, int]:
-        return self._progress if self._is_alone() else self._select_progress()
+        return self._progress if self._is_alone() else self.select_progress()
 
-    def _select_progress(self) -> dict[str, int]:
+    def select_progress(self) -> dict[str, int]:
+        """Read from the engine how far roll-ups are, by name."""
         with translated("read how far roll-ups are"), self._pool.client() as client:
             rows = client.query("SELECT name, max(value) FROM progress GROUP BY name", settings=self._read_settings)
         return {str(name): int(value) for name, value in rows.result_rows}

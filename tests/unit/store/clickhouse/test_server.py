@@ -118,7 +118,7 @@ def test_a_server_that_others_may_have_expelled_neither_answers_nor_acknowledges
     with opened(f"{server_dsn}_expelled") as store:
         store.append(batch_of({(ONE, START): 1.0}), FOREVER)
         done = store.rollup_state.done()
-        store._sharing.stop()
+        store.membership.stop()
         with monkeypatch.context() as patch:
             patch.setattr(sharing, "FENCE_SECONDS", -1.0)
             for use in (
