@@ -1,7 +1,7 @@
 """History of device time: by period and by project or user, the time allocated, measured and idle.
 
-``IdleQuestion`` gives the times of a job, which are cut to the periods here. The sums over periods are therefore the total of
-the range, whatever the periods. Devices that several jobs share count for each job.
+``IdleQuestion`` gives the times of a job, which are cut to the periods here. The sums over periods are therefore the
+total of the range, whatever the periods. Devices that several jobs share count for each job.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
