@@ -82,7 +82,7 @@ class ClickHouseStore:
         self.target = target
         self._lock = FolderLock(target.path) if target.path is not None else None
         self.membership: Sharing | None = None
-        """Membership of this server among those of a ClickHouse node."""
+        """Membership of this server in the list of servers of its ClickHouse node."""
         self._closing = threading.Lock()
         self._beginning = threading.Lock()
         self._pools: list[Pool] = []
