@@ -32,25 +32,32 @@ _SAMPLES_A_POINT = 4
 """Raw samples that a query may hold in memory per point that an answer may have."""
 
 
-class FoundSeries(msgspec.Struct, frozen=True):
-    """Series in any order, and the milliseconds that the search took. ``cache`` is None unless the list is cached."""
+class FoundSeries(msgspec.Struct, frozen=True, dict=True):
+    """Series in any order, and the milliseconds that the search took."""
 
     series: Sequence[Series]
     milliseconds: int = 0
-    cache: Cache | None = None
+
+    @classmethod
+    def of_cache(cls, series: Sequence[Series], cache: Cache, milliseconds: int = 0) -> "FoundSeries":
+        """Return series whose list is cached. The cache is no field: another process has no part in it."""
+        found = cls(series, milliseconds)
+        found.__dict__["cache"] = cache
+        return found
 
     def derived(self, name: Hashable, make: Callable[[Sequence[Series]], Sequence[R]]) -> Sequence[R]:
         """Return what ``make`` computes from the series alone; ``name`` says how. Callers must not change the result.
 
         The result is cached as long as the list.
         """
-        if self.cache is None:
+        cache: Cache | None = self.__dict__.get("cache")
+        if cache is None:
             return make(self.series)
         whole = (FoundSeries, id(self.series), name)
-        found: Sequence[R] | None = self.cache.get(whole, self.series)
+        found: Sequence[R] | None = cache.get(whole, self.series)
         if found is None:
             found = make(self.series)
-            self.cache.put(whole, self.series, found, _SERIES_BYTES * len(found))
+            cache.put(whole, self.series, found, _SERIES_BYTES * len(found))
         return found
 
 
@@ -148,7 +155,8 @@ def find(store: Store, question: SeriesQuestion, scope: Scope, meter: Meter, cac
         found = tuple(store.find(selector))
         if revision is not None:
             cache.put(name, revision, found, _SERIES_BYTES * len(found))
-    return FoundSeries(found, milliseconds(meter), None if revision is None else cache)
+    took = milliseconds(meter)
+    return FoundSeries(found, took) if revision is None else FoundSeries.of_cache(found, cache, took)
 
 
 def find_cached(
@@ -159,7 +167,7 @@ def find_cached(
         return None
     selector, revision = _selected(store, question, scope, limits)
     found: tuple[Series, ...] | None = None if revision is None else cache.get((SeriesQuestion, selector), revision)
-    return None if found is None or len(found) > _SHORT_LIST else FoundSeries(found, cache=cache)
+    return None if found is None or len(found) > _SHORT_LIST else FoundSeries.of_cache(found, cache)
 
 
 def _selected(
