@@ -13,7 +13,6 @@ from jobmeter.diagnose.rule import Findings, Rule, Weight, quoted
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.model.finding import Evidence, Severity
 from jobmeter.model.log import LogLine
-from jobmeter.model.time import NS_PER_MS
 
 _ENDS = frozenset({None, 4, 5, 6})
 """Signals by which runtimes end a program after such an error: SIGILL, SIGTRAP and SIGABRT, or none."""
@@ -60,17 +59,17 @@ _COMPILED = tuple(tuple(re.compile(one) if one else None for one in row) for row
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    """The last uncaught error of each replica that failed, at most ``uncaught`` before its end."""
+    """The last uncaught error in the last lines of each replica that failed."""
     for death in deaths(case, numbers):
         if death.signal not in _ENDS or death.raised is not None:
             continue
-        lines = [line for line in death.lines if line.time_ns / NS_PER_MS >= death.end - numbers["uncaught"]]
-        at, text = _last_error(lines)
+        at, text = _last_error(death.lines)
         if at is not None:
-            yield root_finding(rule, death, _evidence(death, lines, at, text), Severity.CRITICAL, 0.8)
+            yield root_finding(rule, death, _evidence(death, at, text), Severity.CRITICAL, 0.8)
 
 
-def _evidence(death: Death, lines: Sequence[LogLine], at: int, text: str) -> list[Evidence]:
+def _evidence(death: Death, at: int, text: str) -> list[Evidence]:
+    lines = death.lines
     head = replace(line_evidence(lines[at]), text=quoted(text))
     stack = (one for one in lines[at + 1 :] if one.stream == lines[at].stream and one.text.strip())
     return [head, *(line_evidence(one) for one in islice(stack, _SHOWN)), ended(death)]
