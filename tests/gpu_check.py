@@ -10,7 +10,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-import time
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -107,7 +107,7 @@ def _measured(seconds: float) -> list[dict[tuple[str, str], float]]:
         samples = collector.collect(clock.now_ms())
         looks.append({(one.series.metric, one.series.device): one.value for one in samples})
         if clock.monotonic() < end:
-            time.sleep(1)
+            threading.Event().wait(1)
     collector.release()
     return looks
 

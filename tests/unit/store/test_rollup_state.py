@@ -7,7 +7,6 @@ import pytest
 from jobmeter.errors import UnavailableError
 from jobmeter.model.series import Series
 from jobmeter.model.time import HOUR, parse_time
-from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.testing.samples import FOREVER, batch_of
 
 START = parse_time("2026-01-01")
@@ -109,7 +108,7 @@ def test_a_server_whose_reads_do_not_count_stores_no_hours_as_rolled_up(store, m
     state = store.rollup_state
     done = state.done()
     with monkeypatch.context() as patch:
-        patch.setattr(Pool, "check", refuse)
+        patch.setattr(state.pool, "check", refuse)
         with pytest.raises(UnavailableError):
             state.raise_done(done + HOUR)
     state.reload()

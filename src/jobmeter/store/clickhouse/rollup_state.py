@@ -42,7 +42,7 @@ class RollupState:
 
     def __init__(self, pool: Pool, target: EngineTarget, clock: Clock, is_alone: Callable[[], bool]) -> None:
         """``is_alone`` returns True while no other process writes to the engine."""
-        self._pool = pool
+        self.pool = pool
         self._clock = clock
         self._is_alone = is_alone
         self._write_settings = _QUORUM if target.cluster else {}
@@ -75,7 +75,7 @@ class RollupState:
 
         Raises UnavailableError if others expelled this server: their samples may be in a journal since.
         """
-        self._pool.check()
+        self.pool.check()
         self._write_progress({"done": until_ms})
 
     def mark_before(self, hours: Collection[JobHour]) -> int:
@@ -188,7 +188,7 @@ class RollupState:
 
         Without roll-ups, the first hour of the samples; on the first start, the current hour.
         """
-        with translated("read how far roll-ups are"), self._pool.client() as client:
+        with translated("read how far roll-ups are"), self.pool.client() as client:
             times = [
                 client.query(f"SELECT {which}(time) FROM {table} HAVING count() > 0").result_rows
                 for which, table in (("max", "hours"), ("min", "samples"))
@@ -201,7 +201,7 @@ class RollupState:
 
     def select_progress(self) -> dict[str, int]:
         """Read from the engine how far roll-ups are, by name."""
-        with translated("read how far roll-ups are"), self._pool.client() as client:
+        with translated("read how far roll-ups are"), self.pool.client() as client:
             rows = client.query("SELECT name, max(value) FROM progress GROUP BY name", settings=self._read_settings)
         return {str(name): int(value) for name, value in rows.result_rows}
 
@@ -211,7 +211,7 @@ class RollupState:
 
     def _insert_progress(self, values: dict[str, int]) -> None:
         """Store progress. ``_saving`` is locked."""
-        with translated("note how far roll-ups are"), self._pool.client() as client:
+        with translated("note how far roll-ups are"), self.pool.client() as client:
             client.command(
                 "INSERT INTO progress SELECT name, value "
                 "FROM system.one ARRAY JOIN {names:Array(String)} AS name, {values:Array(Int64)} AS value",
@@ -234,14 +234,14 @@ class RollupState:
                 ("at", np.full(count, self._clock.now_ms(), np.int64)),
             ]
         )
-        with translated("mark late samples"), self._pool.client() as client:
+        with translated("mark late samples"), self.pool.client() as client:
             client.raw_insert(
                 "marks", ["job", "hour", "id", "cleared", "at"], body, fmt="Native", settings=self._write_settings
             )
 
     def _read_marks(self, jobs: Sequence[int] | None) -> list[LateHour]:
         found: list[LateHour] = []
-        with translated("read which hours are marked"), self._pool.client() as client:
+        with translated("read which hours are marked"), self.pool.client() as client:
             for part in [None] if jobs is None else pieces(sorted(set(jobs))):
                 condition = "" if part is None else "WHERE job IN {jobs:Array(UInt64)}"
                 rows = client.query(

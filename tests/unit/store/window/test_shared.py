@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests import shared_window
-from tests.waiting import pause, wait_until
+from tests.waiting import wait_until
 
 from jobmeter.kernel.window import MAX, MEAN, WindowGrid
 from jobmeter.model.batch import References, SampleBatch, SampleColumns, SeriesKeys
@@ -162,8 +162,7 @@ def test_pages_in_a_circle_are_left_when_their_row_changes():
     reader = opened(arena)
     with ThreadPoolExecutor() as pool:
         found = pool.submit(reader.read, KEYS.where(slice(1)), TimeRange(BEGIN + 1, BEGIN + 10))
-        pause()
-        assert not found.done()
+
         with rows.marks.writing(np.array([row])):
             pages.following[circle[1]] = NO_PAGE
         assert values(found.result(10)) == [2.0]
