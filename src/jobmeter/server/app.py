@@ -262,7 +262,7 @@ def _windowed(engine: Store, settings: Settings, clock: Clock) -> Store:
 
     A window that does not learn of other servers is off by default where there may be some.
     """
-    unaware = is_shared(settings.store_dsn) and engine.sharing is None
+    unaware = is_shared(settings.store_dsn) and engine.engine_use is None
     seconds = settings.window_seconds
     if seconds is None:
         seconds = 0 if unaware else WINDOW_SECONDS

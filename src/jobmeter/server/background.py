@@ -209,7 +209,7 @@ class Filling:
         self._clock = clock
         self._began = clock.monotonic()
         self._filled = False
-        self._rest_seconds = _FILLED_SECONDS if store.sharing is None else _REFILL_SECONDS
+        self._rest_seconds = _FILLED_SECONDS if store.engine_use is None else _REFILL_SECONDS
 
     def round(self) -> None:
         """Load the next batch; after a failure, retry later."""

@@ -362,7 +362,7 @@ class StoreAdministration(Protocol):
     """The care of all stored data. Every method may be called from any thread."""
 
     @property
-    def sharing(self) -> EngineUse | None:
+    def engine_use(self) -> EngineUse | None:
         """The use of the engine by other servers; None where that never changes."""
         ...
 

@@ -61,7 +61,7 @@ class WindowedStore:
         self.damaged, self.backup = engine.damaged, engine.backup
         self._clock = clock
         self.window = Window(length_ms, bound)
-        self.sharing = engine.sharing
+        self.engine_use = engine.engine_use
         self._is_alone = True
         self.cache = cache or Cache()
         self._appending = threading.Lock()
@@ -69,8 +69,8 @@ class WindowedStore:
         self._immutable_ms = self._rolled_until()
         self._adopts_after = clock.monotonic()
         self._unfilled: SeriesPage | None = SeriesPage(_NO_SERIES, NEWEST)
-        if engine.sharing is not None:
-            engine.sharing.watch(self._use_alone)
+        if engine.engine_use is not None:
+            engine.engine_use.watch(self._use_alone)
 
     @property
     def memory(self) -> StoreMemory | None:

@@ -74,7 +74,7 @@ class Duties(Protocol):
         ...
 
 
-class Sharing:
+class NodeMembership:
     """The part of one server in the agreement: ``join`` at the start, then ``tick`` on a thread of its own."""
 
     def __init__(
@@ -143,7 +143,7 @@ class Sharing:
 
     def start(self) -> None:
         """Start the thread that ticks."""
-        self._thread = threading.Thread(target=self._run, name="jobmeter-sharing", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="jobmeter-membership", daemon=True)
         self._thread.start()
 
     def tick(self) -> None:

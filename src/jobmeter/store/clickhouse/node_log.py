@@ -23,9 +23,10 @@ _NEVER = -1
 """A number of roll-ups that no state has: the second mark is always made."""
 
 
-class SharedLog:
-    """A ``CommitLog``, and the ``Duties`` of ``sharing``. ``check`` is ``Sharing.check``, set once there is one.
+class NodeLog:
+    """Commit log of a ClickHouse node, which also has the ``Duties`` of ``membership``.
 
+    ``check`` is ``NodeMembership.check``, set once the server has a membership.
     ``writing`` is locked while a commit runs: the log changes between two commits only.
     """
 
