@@ -44,7 +44,7 @@ _MORE = (
     "io.read",
     "io.write",
 )
-"""Counters that are given as a group or the processes count them."""
+"""Counters that are reported exactly as a group or the processes count them."""
 _KINDS = ("memory.anonymous", "memory.file", "memory.shared", "memory.kernel")
 
 _Values = dict[str, float | None]

@@ -75,7 +75,7 @@ class ClickHouseStore:
     def __init__(
         self, target: EngineTarget, clock: Clock, journals: Path | None = None, *, discard: bool = False
     ) -> None:
-        """``journals``: the folder for the journal of a ClickHouse node; without one the node commits each request.
+        """``journals``: the folder for the journal of a ClickHouse node; without it the node commits each request.
 
         ``discard`` gives up the journals of other servers that cannot be reached.
         """
@@ -106,7 +106,7 @@ class ClickHouseStore:
         journal = target.path / _JOURNAL if target.path is not None else self._shared_journal(write, journals)
         if target.journaled:
             self.commit_log = self.node_log = NodeLog(write, journal)
-        # A commit may have to write marks: a node that is frozen must not hold it up for long.
+        # A commit may have to write marks: a frozen node must not block the commit for long.
         marks = Pool(target, 2, silence_seconds=_MARKS_SILENCE_SECONDS) if target.journaled else write
         self._pools.append(marks)
         self.rollup_state = RollupState(marks, target, clock, self._is_alone)
@@ -143,7 +143,7 @@ class ClickHouseStore:
     def _shared_journal(self, write: Pool, journals: Path | None) -> Path | None:
         """Return the folder of this server's journal for a ClickHouse node, locked; None for no journal.
 
-        Its name is the identity of the database: the samples of one never go into another.
+        The UUID of the database names the folder: samples of one database never go into another.
         """
         if journals is None or not self.target.journaled or not self.target.journal:
             return None
@@ -232,8 +232,8 @@ class ClickHouseStore:
 
     def _append(self, batches: Sequence[SampleBatch], retention: Retention, log: CommitLog) -> None:
         intent = self.rollup_state.intent()
-        with self._beginning:  # no other call stores samples of a new series before it is noted
-            # The log of a node does not use new series, and commits do not wait for a node that is away.
+        with self._beginning:  # no other call stores samples of a new series before ``begin``
+            # The log of a node does not use new series, and commits do not wait for an unreachable node.
             missing = self.catalog.missing(batches, retention, seeks_new=self.node_log is None)
             if len(missing.new) and any(batch.span[0] < intent for batch in batches):
                 log.begin(missing.new)
