@@ -25,7 +25,7 @@ from jobmeter.store.cache import Cache
 R = TypeVar("R")
 
 _SERIES_BYTES = 1_000
-"""Memory of a series, about."""
+"""Approximate memory of a series in bytes."""
 _SHORT_LIST, _FEW_SAMPLES = 256, 20_000
 """Most series and samples with which the event loop may answer."""
 _SAMPLES_A_POINT = 4
@@ -40,15 +40,15 @@ class FoundSeries(msgspec.Struct, frozen=True, dict=True):
 
     @classmethod
     def of_cache(cls, series: Sequence[Series], cache: Cache, milliseconds: int = 0) -> "FoundSeries":
-        """Return series whose list is cached. The cache is no field: another process has no part in it."""
+        """Return series whose list is cached. The cache is no field, so that it is not sent to another process."""
         found = cls(series, milliseconds)
         found.__dict__["cache"] = cache
         return found
 
     def derived(self, name: Hashable, make: Callable[[Sequence[Series]], Sequence[R]]) -> Sequence[R]:
-        """Return what ``make`` computes from the series alone; ``name`` says how. Callers must not change the result.
+        """Return the result of ``make``, which reads only the series, cached by ``name``. Callers must not change it.
 
-        The result is cached as long as the list.
+        The result is cached as long as the list of series.
         """
         cache: Cache | None = self.__dict__.get("cache")
         if cache is None:
@@ -64,8 +64,8 @@ class FoundSeries(msgspec.Struct, frozen=True, dict=True):
 class SeriesQuestion(msgspec.Struct, Question[FoundSeries], frozen=True, kw_only=True):
     """Question for the series of some metrics (None: of all), optionally of job keys and (cluster, node) pairs.
 
-    ``since_ms`` leaves out series last written before, if that time is known. ``brief``: the caller needs little time
-    for a short list, so that the event loop may answer from the cache.
+    ``since_ms`` leaves out series last written before, if that time is known. ``brief``: the caller processes a short
+    list quickly, so the event loop may answer from the cache.
     """
 
     by_resource = of_job = True
@@ -102,7 +102,7 @@ class SamplesQuestion(msgspec.Struct, Question[Samples], frozen=True, kw_only=Tr
     """Question for every sample of those series in the range.
 
     ``check``: compare them with the roll-ups, so that the answer says if samples have expired. ``brief``: the caller
-    needs little time for the samples, so that the event loop may answer from memory.
+    processes the samples quickly, so the event loop may answer from memory.
     """
 
     of_job = True
@@ -162,7 +162,7 @@ def find(store: Store, question: SeriesQuestion, scope: Scope, meter: Meter, cac
 def find_cached(
     store: Store, question: SeriesQuestion, scope: Scope, limits: Limits, cache: Cache
 ) -> FoundSeries | None:
-    """Return a short list that is cached; None where ``find`` has to answer, or policies hide a part of the list."""
+    """Return a short cached list; None if ``find`` has to answer, or policies hide a part of the list."""
     if not question.brief or scope.grant is not None:
         return None
     selector, revision = _selected(store, question, scope, limits)
@@ -173,7 +173,7 @@ def find_cached(
 def _selected(
     store: Store, question: SeriesQuestion, scope: Scope, limits: Limits
 ) -> tuple[SeriesSelector, Hashable | None]:
-    """Return the search for the list, and the revision for which it is cached; None where it is not."""
+    """Return the search for the list, and the revision for which the list is cached; None for an uncached list."""
     jobs = question.jobs
     if scope.job is not None:
         own = _own(scope)
@@ -234,7 +234,7 @@ def samples(store: Store, question: SamplesQuestion, scope: Scope, meter: Meter,
 def samples_in_memory(
     store: Store, question: SamplesQuestion, scope: Scope, meter: Meter, cache: Cache
 ) -> Samples | None:
-    """Answer a brief ``SamplesQuestion`` if memory has all of its samples, and they are few. Raises as ``samples``.
+    """Answer a brief ``SamplesQuestion`` about few samples, all in memory; None for any other. Raises as ``samples``.
 
     None of these samples has expired.
     """
