@@ -26,7 +26,7 @@ MOST_NAMES = 10_000
 _BRIEF = 50_000
 """Most values, in all nodes of a query together, that the event loop may compute: about a millisecond."""
 _ROW_VALUES = 20
-"""Values that a row counts as besides its samples."""
+"""Number of values for which a row counts besides its samples."""
 _INTERVAL_MS = 10 * SECOND
 """Usual interval of samples."""
 _EXPORTED = "exported_project"
@@ -56,8 +56,8 @@ def find(
 ) -> Found:
     """Find the series that fulfil one of the alternatives, sorted by their labels.
 
-    ``of_owners``: each series has the label of the project that it belongs to. Another project that was sent is in the
-    label ``exported_project``, as Prometheus does with labels of its targets. ``brief`` as in ``SeriesQuestion``.
+    ``of_owners``: each series has a label with its project. A sent label of this name becomes ``exported_project``, as
+    in Prometheus for labels of its targets. ``brief`` as in ``SeriesQuestion``.
     """
     if len(alternatives) == 1:
         return (yield from _find(alternatives[0], since_ms, project, of_owners, brief))
@@ -162,7 +162,7 @@ class Prefetched(msgspec.Struct, frozen=True):
 def prefetch(
     node: Node, times: Int64s, lookback_ms: int, project: str | None, *, of_owners: bool = False
 ) -> Generator[Question[Any], Any, Prefetched]:
-    """Read what a query at ``times``, int64 in ms, needs; ``of_owners`` as in ``find``."""
+    """Read the samples and statistics that a query at ``times``, int64 in ms, needs; ``of_owners`` as in ``find``."""
     found: dict[VectorSelector, WindowSamples] = {}
     nodes = brief_nodes(node)
     brief = 0 < nodes * len(times) <= _BRIEF
@@ -186,7 +186,7 @@ def read_samples(
 ) -> Generator[Question[Any], Any, WindowSamples]:
     """Read the samples in ``(start_ms, end_ms]`` of each row that has any, facts behind stored series.
 
-    ``check``: the result says if samples have expired. ``brief`` as in ``SamplesQuestion``.
+    ``check``: the result states if samples have expired. ``brief`` as in ``SamplesQuestion``.
     """
     stored = yield from _read_stored([row for row in rows if isinstance(row, Exposed)], start_ms, end_ms, check, brief)
     facts = [row for row in rows if isinstance(row, FactSeries)]
