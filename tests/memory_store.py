@@ -144,7 +144,7 @@ class MemoryStore:
 
     memory: StoreMemory | None = None
     """Always None: this engine has no window."""
-    sharing: EngineUse | None = None
+    engine_use: EngineUse | None = None
     """Always None: nobody else can use it."""
 
     def __init__(self) -> None:

@@ -151,8 +151,8 @@ def check_once(window, until, draw):
 def read_until_it_ends(descriptors, seed):
     """Ask until the writer has ended, or an answer is wrong.
 
-    The descriptors are those of the window, of a number: the time up to which all is written, and of a pipe that gets
-    a byte with the first right answer.
+    The first descriptor belongs to the window. The second one belongs to the time up to which every sample is written.
+    The third one is a pipe that gets a byte with the first right answer.
     """
     window, counts = SharedWindow.open(descriptors[0]), Counts()
     until = memoryview(mmap.mmap(descriptors[1], 8)).cast("q")

@@ -62,7 +62,7 @@ class _Relay:
 
 @contextlib.contextmanager
 def _processes() -> Iterator[None]:
-    """Sleeping processes: those of the jobs, each a parent with its children, and those of no job."""
+    """Sleeping processes. Each job has a parent with its children; further processes belong to no job."""
     code = "for _ in $(seq {}); do sleep 3600 & done; wait"
     started: list[subprocess.Popen[bytes]] = []
     try:

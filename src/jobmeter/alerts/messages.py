@@ -86,7 +86,7 @@ def alert_body(alert: Alert, url: str) -> dict[str, Any]:
 
 
 def link(alert: Alert, url: str) -> str:
-    """Return the address that came with an alert, else of the page of its job or of the server; empty if unknown."""
+    """Return the address that came with an alert, else the page of its job or of the server; empty if unknown."""
     if alert.address:
         return alert.address
     job, project = alert.labels.get("job_id"), alert.labels.get("project")

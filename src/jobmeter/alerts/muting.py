@@ -89,7 +89,7 @@ def muted(
         causes: dict[tuple[str, ...], str] = {}
         for alert in found:
             if alert.firing:
-                # Who writes in one project mutes nothing of another one.
+                # A writer of one project must not mute alerts of another project.
                 project = alert.project if alert.rule == POSTED else ""
                 causes.setdefault((project, *_values(rule, alert)), alert.fingerprint)
         # An alert that is source and target at once is muted by none, so that it does not mute itself.

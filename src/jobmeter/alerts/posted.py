@@ -1,4 +1,4 @@
-"""Alerts that other programs post: Prometheus, vmalert, amtool. They end at a time, or when nobody repeats them."""
+"""Alerts that other programs post: Prometheus, vmalert, amtool. They end at a time, or if nobody repeats them."""
 
 import re
 from collections import Counter
@@ -12,7 +12,7 @@ from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.alert import POSTED, Alert, AlertState, PostedAlert
 
 MOST_POSTED, MOST_OF_PROJECT, MOST_OF_REQUEST = 5_000, 1_000, 1_000
-"""Most alerts of other programs: in all, of one project, and in one request."""
+"""Most alerts of other programs: of all projects, of one project, and in one request."""
 MOST_TEXT, MOST_ADDRESS = 2_000, 2_000
 """Most characters of a label or an annotation, and of an address."""
 MOST_OF_ALERT = 16_000
@@ -70,7 +70,7 @@ def merge_posted(
             starts = min(before.started, made.started)
             made = replace(made, started=starts, fired=starts)
         elif not made.firing:
-            continue  # the end of an alert that nobody knows
+            continue  # an alert that ended before it was known
         found[made.fingerprint] = made
     new = [one for name, one in found.items() if name not in old]
     if len(old) + len(new) > MOST_POSTED:
@@ -107,6 +107,6 @@ def _alert(one: PostedAlert, project: str | None, now_ms: int, timeout_ms: int) 
 
 
 def ended(alerts: Mapping[str, Alert], now_ms: int) -> tuple[list[Alert], list[str]]:
-    """Return the alerts that end now, and the fingerprints of those that are to be deleted."""
+    """Return the alerts that end now, and the fingerprints of the alerts to delete."""
     over = [resolved(one, now_ms) for one in alerts.values() if one.firing and (one.ends or 0) <= now_ms]
     return over, [one.fingerprint for one in alerts.values() if is_over(one, now_ms)]

@@ -216,7 +216,7 @@ class Api:
         return self.get(f"{_of(job)}/annotations", given(project=project), Annotations)
 
     def change_tags(self, job: str, change: TagChange, project: str | None = None) -> Annotations:
-        """Add and remove tags of a job. Returns all tags and notes that the job has then."""
+        """Add and remove tags of a job. Returns all tags and notes of the job afterwards."""
         return self._post(f"{_of(job)}/tags", given(project=project), change, Annotations)
 
     def write_note(self, job: str, note: NewNote, project: str | None = None) -> JobNote:

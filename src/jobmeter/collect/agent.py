@@ -163,7 +163,7 @@ class Agent:
 
 
 def _node_collectors(place: NodeIdentity, jobs: JobCollectors, power: Sequence[PowerPoller]) -> list[Planned]:
-    """Return the collectors of the node, plug-ins' last. ``power`` are the sources of the whole node's power."""
+    """Return the collectors of the node, plug-ins last. ``power`` are the sources of the whole node's power."""
     own = [*host_collectors(place), *([Planned(PowerCollector(place, power))] if power else [])]
     return [*own, *plugin_collectors(place, (*own, *jobs.planned))]
 

@@ -11,7 +11,7 @@ from jobmeter.model.sample import Sample
 from jobmeter.model.series import Series
 
 _series = lru_cache(maxsize=16_384)(Series)
-"""Returns equal series as one object: each tick measures the series of the last one."""
+"""Return equal series as one object: each tick measures the same series as the tick before."""
 
 Samples = list[Sample]
 

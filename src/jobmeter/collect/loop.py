@@ -21,9 +21,9 @@ _log = logging.getLogger(__name__)
 class Loop:
     """Ticks by the monotonic clock, so that a step of the wall clock neither floods nor starves.
 
-    Each of ``watch`` gets every tick's samples, and may return more samples, made from these. ``refused`` returns the
-    counts of samples refused by the server.
-    ``attribution`` renames samples and records before they go into the outbox.
+    Each function of ``watch`` gets the samples of every tick, and may return samples derived from them. ``refused``
+    returns the counts of samples refused by the server. ``attribution`` renames samples and records before they go into
+    the outbox.
     """
 
     def __init__(

@@ -152,7 +152,7 @@ class JobCollectors:
         return [one.states for one in self.accelerators]
 
     def claims(self) -> dict[str, list[tuple[Owner, float]]]:
-        """Return the replicas that have each device, with the part of the whole device that it is."""
+        """Return the replicas that have each device, with the share of the whole device."""
         devices = self.devices()
         sizes = {name: float(device.details.get("slices") or 1) for name, device in devices.items()}
         wholes = {name: name.partition(":")[0] for name in devices}
@@ -190,9 +190,8 @@ def job_collectors(
     """Create the collectors of the jobs whose processes ``classifier`` finds.
 
     ``alone``: one job measures itself, and leaves metrics without a job to the agent of the node. ``patience``: seconds
-    that one turn may wait for devices. ``state``: folder that stores counters and the numbers of devices over a
-    restart. ``job_mapping``: folder
-    in which a prolog writes the devices of jobs.
+    that one tick may wait for devices. ``state``: folder that stores counters and the numbers of devices over a
+    restart. ``job_mapping``: folder in which a prolog writes the devices of jobs.
     """
     watch = ProcessWatch()
     table = ProcessTable(classifier, watch=watch)

@@ -140,7 +140,7 @@ def _matcher(patterns: Sequence[str]) -> Callable[[str], bool]:
 
 
 def _events(case: Case, death: Death) -> list[Event]:
-    """Return the texts about its end, without Jobmeter's own about states, findings and alerts."""
+    """Return the texts of events about the end, without Jobmeter's events about states, findings and alerts."""
     name = _replica(death)
     return [
         event

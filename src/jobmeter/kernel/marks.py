@@ -21,9 +21,9 @@ _END_READ = bind("jobmeter_marks_end_read", [PLACE, PLACE, SIZE, PLACE], SIZE, s
 
 
 class Marks:
-    """Marks of rows: odd while their group is written. ``marks`` uint64 by group, which must not move.
+    """Marks of groups of rows: a mark is odd while its group is written. ``marks`` uint64, by group, must not move.
 
-    ``series`` uint64 and ``there`` bool, by row, name the series of each row and say if the row is in use.
+    ``series`` uint64, by row, is the series of the row. ``there`` bool, by row, is True for a row in use.
     """
 
     def __init__(self, marks: Uint64s, series: Uint64s, there: NDArray[np.bool_]) -> None:
@@ -32,7 +32,7 @@ class Marks:
 
     @contextmanager
     def writing(self, rows: Int64s) -> Iterator[None]:
-        """Mark rows as being written. One thread writes at a time, and does not nest this."""
+        """Mark rows as being written. One thread writes at a time, and does not nest this context."""
         rows = np.ascontiguousarray(rows, np.int64)
         _BEGIN_WRITE(self._marks, pointer(rows), len(rows))
         try:
@@ -41,7 +41,7 @@ class Marks:
             _END_WRITE(self._marks, pointer(rows), len(rows))
 
     def begin_read(self, rows: int, series: int, count: int) -> Uint64s | None:
-        """Return the mark of each row. None if any row is being written, or is not the row of its series.
+        """Return the mark of each row. None if any row is being written, or now has another series.
 
         ``rows`` and ``series`` are addresses of ``count`` int64 and uint64.
         """

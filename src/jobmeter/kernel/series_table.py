@@ -1,4 +1,4 @@
-"""A number for each series, for thousands of series at once (``series_table.c``)."""
+"""Table of a number for each series, read for thousands of series at once (``series_table.c``)."""
 
 import ctypes
 import os
@@ -14,13 +14,13 @@ from jobmeter.kernel.library import pointer
 Int64s = NDArray[np.int64]
 Uint64s = NDArray[np.uint64]
 Allocate = Callable[[int, Any], NDArray[Any]]
-"""Returns an array of zeros: how many, and of which type."""
+"""Function that returns an array of zeros of a length and a type."""
 
 _FIRST = 1_024
 _SPARSE = 2
-"""Slots for each series, at least."""
+"""Least number of slots for each series."""
 _FEW = 4_000
-"""Most series that a short call looks up."""
+"""Most series that one short call finds."""
 _FIND = bind("jobmeter_series_find", [PLACE, PLACE, SIZE, PLACE])
 _FIND_FEW = bind("jobmeter_series_find", [PLACE, PLACE, SIZE, PLACE], short=True)
 _PUT = bind("jobmeter_series_put", [PLACE, PLACE, PLACE, SIZE], SIZE)
@@ -42,9 +42,9 @@ class _Slots(ctypes.Structure):
 class SeriesTable:
     """Numbers from 0 to 2**31 - 2 by series. One thread writes, and none reads meanwhile.
 
-    Arrays of ``allocate`` have room for ``most`` series and never move. Another process that has the same arrays may
-    read while this one writes: it may miss a series, or find the number of another one. Without ``most`` the arrays
-    grow.
+    Arrays of ``allocate`` have room for ``most`` series and never move. Another process with the same arrays may read
+    while this process writes. That reader may miss a series, or find the number of another series. Without ``most`` the
+    arrays grow.
     """
 
     def __init__(self, most: int = 0, allocate: Allocate = np.zeros) -> None:
@@ -74,7 +74,7 @@ class SeriesTable:
         self._count += int(_PUT(ctypes.byref(self._slots()), pointer(series), pointer(numbers), len(series)))
 
     def remove(self, series: Uint64s) -> None:
-        """Remove the series that are here."""
+        """Remove series; unknown series are ignored."""
         series = np.ascontiguousarray(series)
         self._count -= int(_REMOVE(ctypes.byref(self._slots()), pointer(series), len(series)))
 
@@ -83,7 +83,7 @@ class SeriesTable:
         return _Slots(self._series.ctypes.data, self._number.ctypes.data, key, count)
 
     def _grow(self) -> None:
-        """Double the slots. The larger table lies behind the old one, which readers may still have."""
+        """Double the slots. The larger table lies behind the old table, which readers may still use."""
         old, before = self._slots(), (self._series, self._number)
         if 4 * old.count > len(self._series):
             self._series, self._number = np.zeros(4 * old.count, np.uint64), np.zeros(4 * old.count, np.int32)

@@ -157,7 +157,7 @@ class AlertsQuestion(msgspec.Struct, Question[AlertPage], frozen=True, kw_only=T
 
 
 class PostedAlert(msgspec.Struct, frozen=True, kw_only=True):
-    """An alert of another program. Without ``start`` it starts now, without ``end`` it ends unless it is repeated."""
+    """An alert of another program. It starts now without ``start``, and without ``end`` ends unless repeated."""
 
     labels: dict[str, str]
     annotations: dict[str, str] = {}

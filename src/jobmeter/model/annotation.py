@@ -23,7 +23,7 @@ class JobTag(msgspec.Struct, frozen=True, kw_only=True):
 class JobNote(msgspec.Struct, frozen=True, kw_only=True):
     """Text about a job, or about a moment of the job. ``id`` never changes.
 
-    ``time`` is that moment in epoch milliseconds, None for a note about the whole job. ``author`` is the given name,
+    ``time`` is the moment in epoch milliseconds, None for a note about the whole job. ``author`` is the given name,
     ``by`` the name of the key that wrote the note, ``created`` the time of writing.
     """
 
@@ -59,7 +59,7 @@ class NewNote(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def check_tag(tag: str, field: str = "tag") -> str:
-    """Return a tag without surrounding spaces. Raises InvalidRequestError unless it can be a tag.
+    """Return a tag without surrounding spaces. Raises InvalidRequestError for an invalid tag.
 
     A tag is printable text of 1 to 64 characters without a comma, and begins with neither ``+`` nor ``-``.
     """

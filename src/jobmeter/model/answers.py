@@ -189,7 +189,7 @@ class UsageBody(msgspec.Struct, frozen=True, kw_only=True):
 class DeviceHoursBucket(msgspec.Struct, frozen=True, kw_only=True):
     """Device seconds from ``start`` until the next bucket, with the cost of the idle ones.
 
-    ``used`` and ``idle`` are null if no device was measured; ``cost`` is null without idle devices that have a price.
+    ``used`` and ``idle`` are null if no device was measured. ``cost`` is null unless an idle device has a price.
     ``unpriced`` are the idle seconds of devices without a price. Time without measurements is neither used nor idle.
     """
 
@@ -202,7 +202,7 @@ class DeviceHoursBucket(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeviceHoursGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """Device time of one project or user: ``total`` is the sum of the ``buckets``. ``jobs`` had devices."""
+    """Device time of one project or user: ``total`` is the sum of ``buckets``. ``jobs`` counts jobs with devices."""
 
     name: str
     jobs: int
@@ -211,10 +211,10 @@ class DeviceHoursGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeviceHoursBody(msgspec.Struct, frozen=True, kw_only=True):
-    """Device time in ``[start, end)`` by project or user, the one with the longest idle time first.
+    """Device time in ``[start, end)`` by project or user, the longest idle time first.
 
     ``every`` is the length of the buckets in ms; the range cuts the first and the last. ``others`` is the sum of the
-    ``combined`` groups that are not listed; null if all are.
+    ``combined`` unlisted groups; null if all groups are listed.
     """
 
     start: int

@@ -20,7 +20,7 @@ class ComparedSetting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def compare_settings(jobs: Sequence[Job]) -> list[ComparedSetting]:
-    """Return the settings that any of the jobs has: facts of the record, type of machine, labels, and limits."""
+    """Return every setting of any of the jobs: facts of the record, type of machine, labels, and limits."""
     stated = [
         {
             **{name.replace("_", " "): str(getattr(job, name)) for name in _SETTINGS},

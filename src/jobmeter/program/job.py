@@ -173,16 +173,16 @@ class Job(Table):
         return self._api.phases(self.id, self.project)
 
     def tags(self) -> RecordList[JobTag]:
-        """Read its tags, in order of their text."""
+        """Read the tags of the job, in order of their text."""
         return RecordList(JobTag, self._api.annotations(self.id, self.project).tags)
 
     def tag(self, *tags: str, remove: Sequence[str] = (), author: str = "") -> RecordList[JobTag]:
-        """Add tags and remove others. Returns all tags that the job has then."""
+        """Add tags and remove others. Returns all tags of the job afterwards."""
         change = TagChange(add=list(tags), remove=list(remove), author=author)
         return RecordList(JobTag, self._api.change_tags(self.id, change, self.project).tags)
 
     def notes(self) -> RecordList[JobNote]:
-        """Read its notes, the oldest first."""
+        """Read the notes of the job, the oldest first."""
         return RecordList(JobNote, self._api.annotations(self.id, self.project).notes)
 
     def note(self, text: str, at: int | str | None = None, *, author: str = "") -> JobNote:
@@ -190,7 +190,7 @@ class Job(Table):
         return self._api.write_note(self.id, NewNote(text=text, time=at, author=author), self.project)
 
     def delete_note(self, note: JobNote | str) -> None:
-        """Delete a note, or the note with that id. Raises NotFoundError."""
+        """Delete a note, given as an object or by its id. Raises NotFoundError."""
         self._api.delete_note(self.id, note if isinstance(note, str) else note.id, self.project)
 
     def share(self, expires: str | None = None) -> Shared:

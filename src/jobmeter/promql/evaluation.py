@@ -47,7 +47,7 @@ DEFAULT_STEP_MS = 60_000
 MOST_STEPS = 1_000_000
 """Most steps of a subquery."""
 EXPIRED = "samples in the range have expired and their roll-ups do not answer this query; the values lack them"
-"""The note about samples whose retention has passed."""
+"""Note of an answer that lacks samples whose retention has passed."""
 _SECOND = 1000.0
 _FORCED = (
     "input to histogram_quantile needed to be fixed for monotonicity "

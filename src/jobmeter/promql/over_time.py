@@ -72,7 +72,7 @@ def _after_first(ufunc: np.ufunc, values: Float64s, windows: Windows) -> Float64
 
 
 def _grown(windows: Windows, change: Float64s) -> Float64s:
-    """Return the growth of a counter in each window; ``change`` is the last value without the first one."""
+    """Return the growth of a counter in each window; ``change`` is the last value minus the first one."""
     rolled = windows.samples.rolled
     if rolled is None:
         return change + _after_first(np.add, _drops(windows)[0], windows)
@@ -345,6 +345,6 @@ ROLLED = frozenset(
         "ts_of_last_over_time",
     }
 )
-"""Functions that ``RolledSamples`` answer."""
+"""Functions whose results need no more than ``RolledSamples``."""
 GROWING = frozenset({"rate", "increase"})
-"""Functions that read the increases of ``RolledSamples``."""
+"""Functions that need the increases of ``RolledSamples``."""

@@ -37,8 +37,8 @@ class SelectorRead(msgspec.Struct, frozen=True, eq=False):
     """A selector, and the range ``(start_ms, end_ms]`` of its samples.
 
     ``cuts``: the query needs no more than the statistics of the samples between these times in ms, in ascending order.
-    A sample at the time of a cut lies behind the cut. None: the query needs the samples. ``growth``: it needs the
-    growth of counters.
+    A sample at the time of a cut lies behind the cut. Without ``cuts`` the query needs the samples. ``growth``: the
+    query needs the growth of counters.
     """
 
     selector: VectorSelector
@@ -49,7 +49,7 @@ class SelectorRead(msgspec.Struct, frozen=True, eq=False):
 
 
 def reads(node: Node, times: Int64s, lookback_ms: int = LOOKBACK_MS) -> list[SelectorRead]:
-    """Return what a query at ``times``, int64 in ms and ascending, reads; each selector once."""
+    """Return the reads of a query at ``times``, int64 in ms and ascending; each selector once."""
     found: dict[VectorSelector, SelectorRead] = {}
     for one in _reads(node, (int(times[0]), int(times[-1])), times, lookback_ms, ""):
         before = found.get(one.selector)

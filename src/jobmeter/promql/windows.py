@@ -30,8 +30,8 @@ class RolledSamples(msgspec.Struct, frozen=True, eq=False):
 class WindowSamples(msgspec.Struct, frozen=True, eq=False):
     """The samples of series. Series i has ``[starts[i], starts[i + 1])``, in order of time.
 
-    ``times`` int64[samples] in ms, ``values`` float64[samples], ``starts`` int64[series + 1]. With ``rolled`` a sample
-    is the last one of a run, and stands for the run. ``expired``: older samples have expired.
+    ``times`` int64[samples] in ms, ``values`` float64[samples], ``starts`` int64[series + 1]. With ``rolled`` each
+    sample is the last sample of a run, and represents the run. ``expired``: older samples have expired.
     """
 
     labels: list[Labels]
@@ -53,7 +53,7 @@ class WindowSamples(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def first_values(self) -> Float64s:
-        """The first value that each sample stands for: its own, or that of its run."""
+        """First value of the run of each sample; without runs the value of the sample."""
         return self.values if self.rolled is None else self.rolled.first
 
     @property

@@ -23,7 +23,7 @@ class JobAlertsQuestion(msgspec.Struct, Question[JobAlerts], frozen=True):
 
 
 class StoredAlertsQuestion(msgspec.Struct, Question[list[Alert]], frozen=True):
-    """Question for the alerts that were stored at or after ``since``, epoch ms, by the time at which they started."""
+    """Question for the alerts stored at or after ``since``, epoch ms, in the order of their starts."""
 
     whole_server = True
 

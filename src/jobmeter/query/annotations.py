@@ -22,7 +22,7 @@ class AnnotationsQuestion(msgspec.Struct, Question[Annotations], frozen=True):
 
 
 class TagsQuestion(msgspec.Struct, Question[list[list[str]]], frozen=True):
-    """Question for the tags of each of these jobs, (project, id); an invisible job has none."""
+    """Question for the tags of each of these jobs, (project, id). An invisible job has no tags."""
 
     by_resource = of_job = True
 

@@ -1,7 +1,7 @@
 """History of device time: by period and by project or user, the time allocated, measured and idle.
 
-``IdleQuestion`` gives the times of a job, which are cut to the periods here. So the sums over periods are the total of
-the range, whatever the periods. Devices that several jobs share count for each job.
+``IdleQuestion`` gives the times of a job, and this module cuts them to the periods. So the sum over the periods is the
+total of the range for any length of period. Devices that several jobs share count for each job.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,7 +22,7 @@ from jobmeter.query.subjects import shown
 from jobmeter.registry.base import Registry
 
 MOST_BUCKETS, MOST_JOBS, MOST_GROUPS = 400, 2_000, 20
-"""Most buckets and jobs of a question; and groups that an answer names."""
+"""Most buckets of a question, most jobs of a question, and most groups that an answer names."""
 _WEEK = 7 * DAY
 _MONDAY = 4 * DAY
 """First Monday after the epoch."""
@@ -71,10 +71,10 @@ class DeviceTimeGroup(msgspec.Struct, frozen=True):
 
 
 class DeviceHours(msgspec.Struct, frozen=True):
-    """Device time by group, the one with the longest idle time first.
+    """Device time by group, the longest idle time first.
 
-    ``bounds`` are the starts of the buckets, and the end of the last. ``others`` is the sum of the ``combined`` groups
-    beyond the first ``MOST_GROUPS``; None without any.
+    ``bounds`` are the starts of the buckets, and the end of the last bucket. ``others`` is the sum of the ``combined``
+    groups beyond the first ``MOST_GROUPS``; None without any.
     """
 
     bounds: Sequence[int]
@@ -119,7 +119,7 @@ def device_hours(
     for job in _jobs(registry, question, scope, now_ms):
         try:
             idle = idle_time_of(JobRef(job.id, job.project))
-        except NotFoundError:  # deleted since it was listed
+        except NotFoundError:  # deleted after the list was read
             continue
         own = _Sums()
         for device in idle.devices:
@@ -166,7 +166,7 @@ def _jobs(registry: Registry, question: DeviceHoursQuestion, scope: Scope, now_m
 
 
 def _cut(periods: Periods, bounds: Int64s) -> Int64s:
-    """Length in milliseconds of the parts of the periods between successive bounds, int64[bounds - 1]."""
+    """Return the time of the periods between successive bounds in milliseconds, int64[bounds - 1]."""
     if not periods:
         return np.zeros(len(bounds) - 1, np.int64)
     start, end = np.array([(one.start_ms, one.end_ms) for one in periods], np.int64).T

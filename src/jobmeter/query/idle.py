@@ -120,7 +120,7 @@ def _union(intervals: list[tuple[int, int]]) -> Iterator[TimeRange]:
 
 
 def _inside(periods: Iterable[TimeRange], others: Periods) -> Iterator[TimeRange]:
-    """Cut periods to others."""
+    """Cut periods to the parts inside other periods."""
     at = 0
     for one in periods:
         while at < len(others) and others[at].end_ms <= one.start_ms:

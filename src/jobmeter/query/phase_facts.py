@@ -35,7 +35,7 @@ NUMBERS = ("app.step", "app.global_step", "app.iteration")
 """Metrics among them that are numbers of steps: the first one that a program reports counts."""
 MOST_EVENTS, MOST_LINES = 1_000, 1_000
 _CONCLUSIONS = frozenset({EventType.FINDING, EventType.ALERT})
-"""Types of events in which Jobmeter repeats what others reported."""
+"""Types of events that Jobmeter derives from samples or from other events."""
 _WORD = "checkpoint"
 _WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
 """Between the words of a reason such as CheckpointSaved; the words are joined."""

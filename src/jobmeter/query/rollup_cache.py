@@ -1,8 +1,8 @@
-"""Cache of buckets of closed hours: for a day, only its last hours are read again.
+"""Cache of buckets of closed hours: a repeated question about a day reads only its last hours again.
 
-Buckets are valid for one revision of the store (``Store.revision``). Lines need whole steps, so these are cached in the
-query's step. The ends of a range are cached as read, an hour or a day at a time. If a range cuts a minute, the raw
-samples of that hour are cached too, from the second query on.
+Buckets are valid for one revision of the store (``Store.revision``). Lines need whole steps, so the cache has buckets
+of the query's step. The ends of a range are cached as read, an hour or a day at a time. If a range cuts a minute, the
+raw samples of that hour are cached too, from the second query on.
 """
 
 from collections.abc import Callable, Hashable, Iterator
@@ -22,7 +22,7 @@ _FEW = 256
 """Largest number of series for which an hour of raw samples is small."""
 
 _ASKED_ONCE = "asked once"
-"""Entry of a stretch that one question has read a part of."""
+"""Entry of a stretch of which one question has read a part."""
 
 ReadRows = Callable[[TimeRange], BucketColumns]
 ReadSamples = Callable[[TimeRange], SampleColumns]
@@ -67,7 +67,8 @@ class RollupCache:
     def samples(self, keys: SeriesKeys, span: TimeRange, revision: Hashable, rows: ReadSamples) -> SampleColumns:
         """Return the raw samples of a span inside one ``stretch``.
 
-        The second question about a stretch reads the whole of it, for the questions behind: a single one needs less.
+        The first question about a stretch reads only its span. The second question reads the whole stretch, for later
+        questions.
         """
         whole = stretch(keys, span)
         name = (RollupCache, id(keys), None, whole.start_ms)

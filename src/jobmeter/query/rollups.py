@@ -1,7 +1,7 @@
 """Question for samples of series as statistics between cuts: from roll-ups, and from raw samples around the cuts.
 
-A window of PromQL may begin and end at any millisecond. Its ends are cuts: the statistics of no row count samples on
-both sides of one. So any window between two cuts is exactly a number of rows.
+A window of PromQL may begin and end at any millisecond. The ends of windows are cuts: no row has samples on both sides
+of a cut. So the samples between any two cuts are exactly a number of rows.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -27,10 +27,10 @@ from jobmeter.store.base import Tier
 from jobmeter.store.cache import Cache
 
 _ROWS_OF_SEGMENT = 3_000
-"""Raw samples that are read in the time that one more segment of a plan takes."""
+"""Number of raw samples whose reading takes as long as one more segment of a plan."""
 _INTERVAL_MS = 10 * SECOND
 _CHECKED_DAYS = 2
-"""Age from which the number of samples is compared with the roll-ups, unless samples expire earlier."""
+"""Age in days from which the number of samples is compared with the roll-ups, unless samples expire earlier."""
 _NOISE = 1e-9
 """Largest difference between two sums of the same growth, as a share of the counter's values."""
 _COUNTERS = frozenset(one.name for one in METRICS if one.kind is Kind.COUNTER)
@@ -43,7 +43,7 @@ class Rollups(msgspec.Struct, frozen=True, eq=False):
     """Statistics of the samples between cuts.
 
     ``columns.increase`` is the growth of a counter from the first to the last sample of the row, resets counted from
-    zero. Rows outside the range may be among them. ``expired``: samples are missing because only roll-ups remain that
+    zero. ``columns`` may have rows outside the range. ``expired``: samples are missing, because the remaining roll-ups
     have samples on both sides of a cut.
     """
 
@@ -53,7 +53,7 @@ class Rollups(msgspec.Struct, frozen=True, eq=False):
 
 
 class RollupsQuestion(msgspec.Struct, Question[Rollups], frozen=True, kw_only=True):
-    """Question for statistics of the samples of those series in the range, between ``cuts`` in ascending order.
+    """Question for statistics of the samples of these series in the range, between ``cuts`` in ascending order.
 
     A sample at the time of a cut lies behind the cut. ``growth``: rows need the growth of counters.
     """
@@ -106,7 +106,7 @@ def checked_until(series: Sequence[Series], meter: Meter, retention_of: Retentio
 
 
 def has_expired(source: Source, keys: SeriesKeys, span: TimeRange, checked_ms: int, meter: Meter) -> bool:
-    """Return whether the oldest hour of the range that was rolled up has lost samples since."""
+    """Return True if the oldest rolled-up hour of the range has lost samples."""
     if span.start_ms >= checked_ms or not len(keys):
         return False
     around = hours_around(TimeRange(span.start_ms, min(span.end_ms, checked_ms)))
@@ -123,7 +123,7 @@ def has_expired(source: Source, keys: SeriesKeys, span: TimeRange, checked_ms: i
 
 
 def _plan(span: TimeRange, cuts: Int64s, series: int, checked_ms: int) -> list[_Segment]:
-    """Return the parts of a range with the longest step that no cut divides; one part where raw samples are cheaper."""
+    """Return the parts of a range with the longest step that no cut divides; one part if raw samples are cheaper."""
     around = TimeRange(floor_to(span.start_ms, MINUTE), ceil_to(span.end_ms, MINUTE))
     parts: list[_Segment] = []
     for hours, is_divided in _tiles(around, cuts, HOUR):
@@ -185,7 +185,7 @@ def _inner(columns: BucketColumns, counters: Bools) -> BucketColumns:
 def _completed(
     source: Source, keys: SeriesKeys, columns: BucketColumns, spans: Sequence[TimeRange], meter: Meter
 ) -> BucketColumns:
-    """Put roll-ups in the place of rows whose samples have expired, in the hours of some spans."""
+    """Replace rows whose samples have expired by roll-ups, in the hours of some spans."""
     hours = sorted({hour for span in spans for hour in range(floor_to(span.start_ms, HOUR), span.end_ms, HOUR)})
     for hour in hours:
         span = TimeRange(hour, hour + HOUR)

@@ -25,9 +25,9 @@ from jobmeter.store.cache import Cache
 R = TypeVar("R")
 
 _SERIES_BYTES = 1_000
-"""Memory of a series, about."""
+"""Approximate memory of a series in bytes."""
 _NAME_BYTES = 100
-"""Memory of a name in a question, about."""
+"""Approximate memory of a name in a question, in bytes."""
 _SHORT_LIST = 256
 """Most series with which the event loop may answer."""
 _SAMPLES_A_POINT = 4
@@ -42,7 +42,7 @@ class FoundSeries(msgspec.Struct, frozen=True, dict=True):
 
     @classmethod
     def of_cache(cls, series: Sequence[Series], cache: Cache, milliseconds: int = 0) -> "FoundSeries":
-        """Return series whose list is cached. The cache is no field: another process has no part in it."""
+        """Return series whose list is cached. The cache is no field, so that it is not sent to another process."""
         found = cls(series, milliseconds)
         found.__dict__["cache"] = cache
         return found
@@ -50,9 +50,9 @@ class FoundSeries(msgspec.Struct, frozen=True, dict=True):
     def derived(
         self, name: Hashable, make: Callable[[Sequence[Series]], Sequence[R]], name_bytes: int = 0
     ) -> Sequence[R]:
-        """Return what ``make`` computes from the series alone; ``name`` says how. Callers must not change the result.
+        """Return the result of ``make``, which reads only the series, cached by ``name``. Callers must not change it.
 
-        The result is cached as long as the list. ``name_bytes`` is the memory of a name that a caller chose.
+        The result is cached as long as the list of series. ``name_bytes`` is the memory of a name that a caller chose.
         """
         cache: Cache | None = self.__dict__.get("cache")
         if cache is None:
@@ -68,8 +68,8 @@ class FoundSeries(msgspec.Struct, frozen=True, dict=True):
 class SeriesQuestion(msgspec.Struct, Question[FoundSeries], frozen=True, kw_only=True):
     """Question for the series of some metrics (None: of all), optionally of job keys and (cluster, node) pairs.
 
-    ``since_ms`` leaves out series last written before, if that time is known. ``brief``: the caller needs little time
-    for a short list, so that the event loop may answer from the cache.
+    ``since_ms`` leaves out series last written before, if that time is known. ``brief``: the caller processes a short
+    list quickly, so the event loop may answer from the cache.
     """
 
     by_resource = of_job = True
@@ -167,7 +167,7 @@ def find(store: Store, question: SeriesQuestion, scope: Scope, meter: Meter, cac
 def find_cached(
     store: Store, question: SeriesQuestion, scope: Scope, limits: Limits, cache: Cache
 ) -> FoundSeries | None:
-    """Return a short list that is cached; None where ``find`` has to answer, or policies hide a part of the list."""
+    """Return a short cached list; None if ``find`` has to answer, or policies hide a part of the list."""
     if not question.brief or scope.grant is not None:
         return None
     selector, revision = _selected(store, question, scope, limits)
@@ -178,7 +178,7 @@ def find_cached(
 def _selected(
     store: Store, question: SeriesQuestion, scope: Scope, limits: Limits
 ) -> tuple[SeriesSelector, Hashable | None]:
-    """Return the search for the list, and the revision for which it is cached; None where it is not."""
+    """Return the search for the list, and the revision for which the list is cached; None for an uncached list."""
     jobs = question.jobs
     if scope.job is not None:
         own = _own(scope)
@@ -239,7 +239,7 @@ def samples(store: Store, question: SamplesQuestion, scope: Scope, meter: Meter,
 def samples_in_memory(
     store: Store, question: SamplesQuestion, scope: Scope, meter: Meter, cache: Cache
 ) -> Samples | None:
-    """Answer a brief ``SamplesQuestion`` if memory has all of its samples, and they are no more. Raises as ``samples``.
+    """Answer a brief ``SamplesQuestion`` about few samples, all in memory; None for any other. Raises as ``samples``.
 
     None of these samples has expired.
     """

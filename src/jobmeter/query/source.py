@@ -98,7 +98,7 @@ class Source:
     def _unrolled(
         self, keys: SeriesKeys, span: TimeRange, step_ms: int, last: Last | None, closed: Closed, meter: Meter
     ) -> Iterator[Piece]:
-        """Yield the samples of a span: its imported hours as buckets if they are in memory, the rest raw."""
+        """Yield the samples of a span: imported hours as buckets if they are in memory, the rest raw."""
         middle, columns = self._imported(keys, span, step_ms, last)
         for part in (TimeRange(span.start_ms, middle.start_ms), TimeRange(middle.end_ms, span.end_ms)):
             for block in self._raw(keys, part, closed, meter) if part.length_ms else ():
@@ -112,7 +112,7 @@ class Source:
     def _imported(
         self, keys: SeriesKeys, span: TimeRange, step_ms: int, last: Last | None
     ) -> tuple[TimeRange, BucketColumns | None]:
-        """Return a part of the span and its buckets; an empty part at its start if they are not in memory."""
+        """Return a part of the span and its buckets; an empty part if no buckets are in memory."""
         # Increases of counters need the sample before each bucket.
         if last is not None and not last[0].any():
             for part in dict.fromkeys((span, whole_steps(span, HOUR))):
@@ -170,7 +170,8 @@ def buckets(
 
     ``counters`` bool[k] marks counters. A counter's first increase is counted from the last sample before the span. If
     that sample was taken before ``owned_ms`` and so belonged to another owner, it is counted from the first sample
-    inside. ``references`` are the last samples before the span, if the caller has read them; they are updated.
+    inside. ``references`` are the last samples before the span, if the caller has read them; this function updates
+    them.
     """
     if not len(keys) or not span.length_ms:
         return merge([])

@@ -35,7 +35,7 @@ class AlertTable:
         self._drop = drop
 
     def all(self, since: int = 0) -> list[Alert]:
-        """Return the alerts that were stored at or after ``since``, epoch ms, by the time at which they started."""
+        """Return the alerts stored at or after ``since``, epoch ms, in the order of their starts."""
         changed = sa.select(alerts.c.body).where(alerts.c.updated >= since)
         with self._database.read(SHORT_SECONDS) as connection:
             found = [msgspec.json.decode(body, type=Alert) for body in connection.scalars(changed)]
@@ -157,7 +157,7 @@ def _event(alert: Alert) -> Event:
 
 
 def _name(alert: Alert, label: str) -> str:
-    """Return the name in a label; empty if its length is not a name's."""
+    """Return the name in a label; empty if the text is too long for a name."""
     text = clean(alert.labels.get(label, ""))
     return text if len(text) <= MAX_NAME else ""
 

@@ -21,7 +21,7 @@ LEASE_MS = 10 * SECOND
 RETRY_SECONDS = 4.0
 """Longest interval in seconds at which others try to acquire a lease: a dead holder is replaced within 15 seconds."""
 _LATER_MS = 10 * MINUTE
-"""Longer than any lease of this version or an earlier one."""
+"""Time in milliseconds that is longer than any lease of this version or an earlier version."""
 _NOW = sa.text("SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)")
 
 
@@ -32,16 +32,17 @@ class LeaseTable:
         self._database = database
 
     def now_ms(self, clock: Clock) -> int:
-        """Return the time that all servers share: that of PostgreSQL; the process's own time beside SQLite."""
+        """Return the time that all servers share: the time of PostgreSQL, or of this process with SQLite."""
         if self._database.kind != POSTGRESQL:
             return clock.now_ms()
         with self._database.read(SHORT_SECONDS) as connection:
             return int(connection.scalar(_NOW) or 0)
 
     def take(self, name: str, owner: str, now_ms: int, until_ms: int) -> bool:
-        """Acquire or extend a lease. A single statement, so that a second caller sees the first one's write.
+        """Acquire or extend a lease. A single statement, so that a second caller sees the write of the first caller.
 
-        A lease that ends ``_LATER_MS`` after this one is from a clock that was set back since, and is free.
+        A lease that ends ``_LATER_MS`` after the new lease comes from a clock that was set back since. That lease is
+        free.
         """
         with self._database.write(SHORT_SECONDS) as connection:
             statement = insert(connection, leases).values(name=name, owner=owner, until=until_ms)

@@ -50,7 +50,7 @@ _log = logging.getLogger("jobmeter.server")
 
 INTERVAL_SECONDS = 1.0
 MOST_ALERTS, MOST_OF_RULE = 20_000, 5_000
-"""Most alerts of all rules, and most of one rule."""
+"""Most alerts of all rules, and most alerts of one rule."""
 MOST_VALUES = 20_000_000
 """Most values that an expression computes."""
 BUDGET_SECONDS = 0.2
@@ -60,7 +60,7 @@ _STORE_MS = 5 * MINUTE
 _FORGOTTEN_MS = HOUR
 """Age from which a pending alert begins again after a restart."""
 _POSTED_MS = 5 * SECOND
-"""Interval at which alerts are read that other servers took from other programs."""
+"""Interval at which this server reads the posted alerts that other servers stored."""
 _EXTEND_MS = 3 * SECOND
 _PAUSES = 20
 """Least pause after deciding on messages, as a multiple of the time that it took."""
@@ -141,7 +141,7 @@ class Alerting:
         return not self._due[place] - self._groups[place].interval_ms <= now_ms < self._due[place]
 
     def _leased(self, now_ms: int, *, at_once: bool = False) -> bool:
-        """Return whether this server does the work; it extends the lease every three seconds, or at once."""
+        """Return True if this server has the lease. Extend the lease every three seconds, or at once."""
         if self._lease is None or (not at_once and now_ms - self._extended < _EXTEND_MS):
             return True
         leased = self._lease.take()
@@ -178,7 +178,7 @@ class Alerting:
                     all_alerts[rule] = {name: one for name, one in all_alerts[rule].items() if name not in gone}
 
     def post(self, posted: Sequence[PostedAlert], project: str | None) -> int:
-        """Store alerts of another program; ``project`` is that of the caller's key, None for a key of all projects.
+        """Store alerts of another program. ``project`` belongs to the caller's key, None for a key of all projects.
 
         Return the number of alerts that changed. Raises InvalidRequestError, LimitExceededError.
         """
@@ -200,7 +200,7 @@ class Alerting:
                 self._alerts[POSTED] = {name: one for name, one in merged.items() if name not in gone}
 
     def _end_posted(self, now_ms: int) -> None:
-        """End the alerts of other programs that nobody repeated; read before which of them other servers stored."""
+        """Read the alerts of other programs that other servers stored. Then end the alerts that nobody repeated."""
         with self._posting:
             over, gone = ended(self._posted(), now_ms)
             if self._lease is not None and (over or not now_ms <= self._next_posted <= now_ms + _POSTED_MS):
@@ -255,7 +255,7 @@ class Alerting:
             return
         all_alerts = self._alerts or {}
         before = all_alerts.get(rule.id, {})
-        # Alerts of other programs have a limit of their own: they leave no rule without room.
+        # Alerts of other programs have a separate limit: they take no room from rules.
         others = sum(len(own) for name, own in all_alerts.items() if name not in {POSTED, rule.id})
         room = min(MOST_OF_RULE, MOST_ALERTS - others)
         found = newest(next_states(rule, before, series, now_ms, min(group.limit or room, room)), room)

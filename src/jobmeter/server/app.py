@@ -260,9 +260,9 @@ def _lanes() -> Lanes:
 def _windowed(engine: Store, settings: Settings, clock: Clock) -> Store:
     """Put a hot window in front of the engine, unless the settings disable it.
 
-    A window that does not learn of other servers is off by default where there may be some.
+    If other servers may exist and the engine does not report them, the window is off by default.
     """
-    unaware = is_shared(settings.store_dsn) and engine.sharing is None
+    unaware = is_shared(settings.store_dsn) and engine.engine_use is None
     seconds = settings.window_seconds
     if seconds is None:
         seconds = 0 if unaware else WINDOW_SECONDS

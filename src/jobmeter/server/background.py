@@ -26,7 +26,7 @@ FILL_BATCH = 256
 """Series read in one batch. Writers wait during a batch."""
 _FILL_SECONDS, _RETRY_SECONDS, _FILLED_SECONDS = 0.01, 10.0, 3_600.0
 _REFILL_SECONDS = 2.0
-"""Interval in seconds at which a filled window is looked at, where other servers may have come and gone."""
+"""Interval in seconds at which a filled window is checked, if other servers may have come and gone."""
 _BEGIN_SECONDS = 0.25
 """Delay after a start, in seconds. The first queries get the engine to themselves."""
 _LONGEST_INTERVAL = 10.0
@@ -209,7 +209,7 @@ class Filling:
         self._clock = clock
         self._began = clock.monotonic()
         self._filled = False
-        self._rest_seconds = _FILLED_SECONDS if store.sharing is None else _REFILL_SECONDS
+        self._rest_seconds = _FILLED_SECONDS if store.engine_use is None else _REFILL_SECONDS
 
     def round(self) -> None:
         """Load the next batch; after a failure, retry later."""

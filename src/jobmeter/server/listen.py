@@ -44,7 +44,7 @@ class HttpServer:
         *,
         is_shared: bool = False,
     ) -> None:
-        """``is_shared``: other processes accept connections on the same socket, and each should get some."""
+        """``is_shared``: other processes accept connections on the same socket, and each process should get some."""
         self._clock = clock
         self._application = application
         self._bound = bound

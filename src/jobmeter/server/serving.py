@@ -107,7 +107,7 @@ def _workers(start: Start, stack: ExitStack) -> WorkerPool | None:
     count = start.settings.worker_processes
     if not count:
         return None
-    # Connections take descriptors of the workers alone.
+    # HTTP connections take descriptors of the workers only.
     setup = Setup(start.settings, share(start.descriptors, MOST_HTTP, count))
     pool = WorkerPool(start.bound, setup, count)
     stack.callback(pool.close)

@@ -208,7 +208,7 @@ class Telemetry:
         self._closed.labels(port, reason).inc()
 
     def count_workers(self, pool: WorkerPool) -> None:
-        """Count the connections and resources of workers too."""
+        """Add the connections and resources of the workers."""
         self._connections.labels("http").set_function(lambda: pool.connections)
         self._processes.workers = lambda: pool.pids
         self.register(pool.metrics)

@@ -310,7 +310,7 @@ class SampleStore(Protocol):
     def imported_buckets(self, keys: SeriesKeys, span: TimeRange, step_ms: int) -> BucketColumns | None:
         """Return all samples of a span in buckets of ``step_ms``, without the increases of counters.
 
-        For series whose samples were all imported lately, before their roll-up; None for any other series.
+        None unless this process imported all samples of the series, and they wait for their roll-up.
         """
         ...
 
@@ -347,13 +347,13 @@ class SampleStore(Protocol):
 
 
 class EngineUse(Protocol):
-    """Tells whether other servers use the same engine, where that changes while it is open."""
+    """Use of the engine by other servers, which may begin and end while the engine is open."""
 
     def watch(self, changed: Callable[[bool], None]) -> None:
         """Call a function with True while no other server uses the engine, now and after each change.
 
-        When other servers come it is called before they may read or write; when they are gone, after that. It must not
-        append samples.
+        The call comes before new servers may read or write, and after the last other server has gone. The function must
+        not append samples.
         """
         ...
 
@@ -362,8 +362,8 @@ class StoreAdministration(Protocol):
     """The care of all stored data. Every method may be called from any thread."""
 
     @property
-    def sharing(self) -> EngineUse | None:
-        """The use of the engine by other servers; None where that never changes."""
+    def engine_use(self) -> EngineUse | None:
+        """Use of the engine by other servers; None where this use never changes."""
         ...
 
     def delete_job(self, job: int) -> None:

@@ -2,7 +2,7 @@
 
 https://prometheus.io/docs/specs/prw/remote_read_api/ has the messages;
 https://github.com/prometheus/prometheus/blob/main/tsdb/docs/format/chunks.md the bits of a chunk. A chunk has at most
-120 samples. Each value has its own window of bits: the format allows the window of the value before, too.
+120 samples. Each value states its window of bits; the format also allows to repeat the window of the value before.
 """
 
 import struct
@@ -25,14 +25,14 @@ _XOR = 1
 _WORD = 0xFFFFFFFF
 _CASTAGNOLI = 0x82F63B78
 _DELTAS = ((14, 0b10, 2), (17, 0b110, 3), (20, 0b1110, 4))
-"""Bits of the changes of an interval, with the prefix of each and its bits. Any other change has 64 bits."""
+"""Lengths of the change of an interval in bits, each with its prefix and the bits of the prefix; else 64 bits."""
 Uint64s = NDArray[np.uint64]
 LabelledSamples = tuple[Sequence[tuple[str, str]], Int64s, Float64s]
 """Labels, times in ms and values of a series."""
 
 
 def encode_frames(query: int, series: Sequence[LabelledSamples]) -> bytes:
-    """Return the frames of series of a query, which has the place ``query`` in the request."""
+    """Return the frames of series of a query. ``query`` is the position of the query in the request."""
     bodies = [message_part(1, labels + b"".join(some)) + number_part(2, query) for labels, some in _frames(series)]
     checks = _checksums(bodies)
     return b"".join(
@@ -128,7 +128,7 @@ def _bit_length(numbers: Uint64s) -> Int64s:
 
 
 def _bits(numbers: Uint64s, lengths: Int64s) -> NDArray[np.uint8]:
-    """Return the lowest bits of each number, the highest of them first."""
+    """Return the lowest bits of each number, the most significant bit first."""
     ends = np.cumsum(lengths)
     shift = np.repeat(ends, lengths) - 1 - np.arange(int(ends[-1]))
     wanted = (np.repeat(numbers, lengths) >> shift.astype(np.uint64)) & np.uint64(1)
@@ -153,7 +153,7 @@ def _checksums(messages: Sequence[bytes]) -> list[int]:
     longest = max(map(len, messages))
     rows = np.zeros((longest, len(messages)), np.uint8)
     for column, message in enumerate(messages):
-        # Zeros in front change nothing. The initial value of the checksum is in the first four bytes.
+        # Leading zeros do not change the checksum. The first four bytes have its initial value.
         rows[longest - len(message) :, column] = np.frombuffer(message, np.uint8)
         rows[longest - len(message) : longest - len(message) + 4, column] ^= 0xFF
     check = np.zeros(len(messages), np.uint32)

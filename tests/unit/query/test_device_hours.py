@@ -1,4 +1,4 @@
-"""Device time by period: the periods add up to the total of the range, which is that of each job."""
+"""Device time by period: the periods add up to the total of the range, and the total is the sum over the jobs."""
 
 from collections import defaultdict
 from typing import Any

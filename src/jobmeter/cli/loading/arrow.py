@@ -152,13 +152,13 @@ def find_nulls(column: Column) -> Mask:
 
 
 def _numbers(column: Column) -> Any:  # noqa: ANN401 - an array of the column's own type
-    """Return the numbers of a column without nulls, not copied. Arrow's own conversion imports pandas where it can."""
+    """Return the numbers of a column without nulls, not copied. Arrow's conversion would import an installed pandas."""
     kind = np.dtype(column.type.to_pandas_dtype())
-    values: Any = column.buffers()[1]  # a buffer of bytes, which the types of Arrow do not say
+    values: Any = column.buffers()[1]  # a buffer of bytes; Arrow's type annotations lack this
     begin = column.offset * kind.itemsize
     return np.empty(0, kind) if values is None else np.frombuffer(values, kind, len(column), begin)
 
 
 def _cast(column: Any, kind: "pa.DataType", *, safe: bool = True) -> Any:  # noqa: ANN401 - an array, chunked or not
-    """Return the column with a type. A column of that type is returned without an import of Arrow's functions."""
+    """Return the column with a type. A column that has the type already needs no import of Arrow's functions."""
     return column if column.type == kind else column.cast(kind, safe=safe)

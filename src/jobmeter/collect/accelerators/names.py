@@ -83,9 +83,9 @@ def node_numbers(devices: Sequence[tuple[int, str]], addresses: Sequence[str]) -
 def device_places(before: Mapping[str, str], devices: Mapping[str, str], addresses: Sequence[str]) -> dict[str, str]:
     """Return the UUID of the device at each PCI address of the node, empty if unknown.
 
-    ``before`` is the last result: an address that is gone still counts, so that the devices after it keep their names.
-    It does not count if no address is left or a device has moved, because then the buses have other numbers.
-    ``devices`` are the UUIDs of the present devices by address. ``addresses`` are those that /sys lists.
+    ``before`` is the last result: a removed address still counts, so that the devices after it keep their names. If no
+    address is left or a device has moved, removed addresses do not count, because the buses have other numbers then.
+    ``devices`` are the UUIDs of the present devices by address. ``addresses`` are the addresses that /sys lists.
     """
     present = {*addresses} or {*devices}
     places = {uuid: address for address, uuid in before.items() if uuid}
@@ -112,11 +112,11 @@ class VendorNames(Generic[D]):
         return f"{self(part.parent)}:{part.instance}{f':{part.place}' if part.place else ''}"
 
     def number(self, index: int) -> int:
-        """Return the number on the node of a device by its number among those that the driver shows."""
+        """Return the node's number of a device, by its number among the devices that the driver shows."""
         return self._numbers.get(index, index)
 
     def place(self, devices: Sequence[Device]) -> None:
-        """Name devices by the order of their PCI addresses among all of the node, also in a container with a few.
+        """Name devices by the order of all PCI addresses of the node, also in a container with some of the devices.
 
         A vendor without a ``pci_driver`` numbers its devices for the node already.
         A device whose place is unknown gets a number after all others. A partition has the name of its device, and its

@@ -66,10 +66,10 @@ _AT_FIRST = frozenset({DeviceState.DRIVER_NOT_LOADED, DeviceState.LIBRARY_MISSIN
 
 
 class DeviceStates:
-    """Record source: an event for each change between measured and not, and those that drivers report.
+    """Record source: an event for each change between measured and not measured, and the events of drivers.
 
-    One thread updates, another may read. The event belongs to each replica that has the device, without any to the
-    node; ``alone`` suppresses events of the node.
+    One thread updates, another may read. The event belongs to each replica that has the device. Without a replica the
+    event belongs to the node; ``alone`` suppresses events of the node.
     """
 
     def __init__(

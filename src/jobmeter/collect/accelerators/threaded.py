@@ -88,7 +88,7 @@ class ThreadedDevice:
         return self._calls.result()
 
     def report(self, reason: str, level: Level, text: str) -> None:
-        """Add an event of the device; of too many the oldest are dropped."""
+        """Add an event of the device. Beyond the bound the oldest events are dropped."""
         self._events.append(DeviceEvent(reason, level, text))
 
     def events(self) -> list[DeviceEvent]:

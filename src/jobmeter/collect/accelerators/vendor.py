@@ -204,7 +204,7 @@ class DeviceHealth(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vendor(Generic[D]):
-    """Vendor of accelerators: everything in which it differs from the others.
+    """Vendor of accelerators: everything in which a vendor differs from the others.
 
     ``name`` is unique and names its collector. ``title`` and ``noun`` are for people: ``NVIDIA`` and ``GPU``.
     ``source`` gives its devices: ``NVML``. ``prefix`` begins the names of its metrics and devices: ``gpu``.
@@ -215,10 +215,10 @@ class Vendor(Generic[D]):
     ``measures`` are read at every collection, ``slow_measures`` once a minute. ``check`` reads the errors of a device.
 
     ``device_numbers`` are the minor numbers of the devices' character devices by major number; without any, the files
-    of the devices have them (``character_numbers``). ``device_files`` is the
-    beginning of their names in /dev, which a number follows. ``driver_folder`` is in /proc while the driver is loaded.
-    ``pci_driver`` is the name of the kernel's driver, under which /sys lists the addresses of all devices of the node.
-    ``unit_devices`` are the names by which a unit of systemd gives access to them (``DeviceAllow``).
+    of the devices have them (``character_numbers``). ``device_files`` is the beginning of the names of these files in
+    /dev; a number follows. ``driver_folder`` is in /proc while the driver is loaded. ``pci_driver`` is the name of the
+    kernel's driver, under which /sys lists the addresses of all devices of the node. ``unit_devices`` are the names by
+    which a unit of systemd gives access to them (``DeviceAllow``).
 
     ``domain`` ends the names of Kubernetes' resource and of its driver: ``nvidia.com``. ``resource_kinds`` are regular
     expressions for its resources besides ``gpu`` and ``npu``. ``uuid_of_id`` returns the UUID or the PCI
@@ -268,7 +268,7 @@ class Vendor(Generic[D]):
         return [path for path in sorted(found) if path.relative_to(machine.dev).as_posix()[len(names) :].isdigit()]
 
     def character_numbers(self, machine: Machine) -> Mapping[int, range]:
-        """Return the minor numbers of the devices by major number, of the files in /dev where the kernel chose them."""
+        """Return the minor numbers of the devices by major number, from their files in /dev: the kernel chose them."""
         if self.device_numbers:
             return self.device_numbers
         majors = {files.major_number(str(path)) for path in self.files(machine)}

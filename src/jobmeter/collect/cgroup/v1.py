@@ -90,7 +90,7 @@ def quota(directory: str) -> float | None:
 
 
 def _io(directory: str, kind: str, sys_root: str) -> tuple[float | None, float | None]:
-    """Bytes or operations of the group and those below it, of reads and of writes; see ``of_hardware``."""
+    """Bytes or operations of the group and its descendants, of reads and of writes; see ``of_hardware``."""
     text = files.read(f"{directory}/blkio.throttle.{kind}_recursive")
     if text is None:
         text = files.read(f"{directory}/blkio.throttle.{kind}")

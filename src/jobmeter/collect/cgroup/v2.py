@@ -47,7 +47,7 @@ def read_usage(directory: str, top: str, sys_root: str = "/sys") -> CgroupUsage:
 
 
 def stalled(directory: str) -> dict[str, float]:
-    """Return the seconds in which some or all tasks of the group waited; missing if the kernel does not tell."""
+    """Return the seconds in which some or all tasks of the group waited; missing if the kernel does not report them."""
     read = [stalled_seconds(f"{directory}/{resource}.pressure", resource) for resource in RESOURCES]
     return {name: seconds for found in read for name, seconds in found.items()}
 

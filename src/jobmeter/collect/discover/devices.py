@@ -50,7 +50,7 @@ class DeviceSet:
         return variable.parse(text, openable) if variable.relative else self._of_node(variable, text, openable)
 
     def _of_node(self, variable: VisibleVariable, text: str, openable: Sequence[Device]) -> list[int]:
-        """Return the devices in a value whose numbers are the node's."""
+        """Return the devices in a value that has the node's numbers."""
         numbered = [_numbered(device, self.number) for device in openable]
         indices = {one.index: device.index for one, device in zip(numbered, openable, strict=True)}
         return [indices[number] for number in variable.parse(text, numbered)]

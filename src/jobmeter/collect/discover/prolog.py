@@ -40,7 +40,7 @@ class PrologAllocations:
         are_numbers_of_node: Callable[[], bool] = lambda: True,
         number: Callable[[int], int] = int,
     ) -> None:
-        """``are_numbers_of_node`` is True if a file's number is that of a device; else UUIDs alone name devices.
+        """``are_numbers_of_node`` is True if files have the numbers of devices; else only UUIDs name devices.
 
         ``number`` returns the number on the node of a device by its index.
         """

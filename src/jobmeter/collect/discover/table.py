@@ -63,7 +63,7 @@ class ProcessTable:
         self._watch.begin_scan()
         pids = all_pids(self._proc)
         self._turn += 1
-        turn = self._turn % _FORGET_AFTER  # some at each scan, so that none takes long
+        turn = self._turn % _FORGET_AFTER  # a part at each scan, so that no scan takes long
         self._strangers = {pid for pid in self._strangers.intersection(pids) if pid % _FORGET_AFTER != turn}
         changed = self._watch.changed()
         self._strangers -= changed

@@ -19,18 +19,18 @@ KINDS = (GPU, CPU, MEMORY, REST)
 METRICS = (*(f"energy.{kind}" for kind in KINDS), "energy.total", "node.energy.unattributed", "node.power.idle")
 _FAMILIES = ("cray", "rapl")
 _WHOLE = ("cray", "redfish", "ipmi", "hwmon", "rapl")
-"""Sources of the energy of parts and of the whole node, best first: one of them counts, or energy counts twice."""
+"""Sources of the energy of parts and of the whole node, best first. Only the best counts: two count energy twice."""
 _AT_REST = frozenset({"idle", "iowait"})
 _NOBODY = Owner("", "")
 _FORGET_AFTER_MS = 600_000
 
 Shares = Mapping[Owner, float]
 Claims = Mapping[str, Sequence[tuple[Owner, float]]]
-"""Replicas that have each device, with their parts of it."""
+"""Replicas that have each device, with their parts of the device."""
 
 
 def divided(joules: float, at_rest: float, allocated: Shares, used: Shares) -> dict[Owner, float]:
-    """Divide an amount: ``at_rest`` joules of it by allocation, the others by use. The sum never exceeds the amount.
+    """Divide an amount of joules: ``at_rest`` by allocation, the rest by use. The sum never exceeds the amount.
 
     Shares are parts of 1; if they exceed 1 together, they are reduced in proportion.
     """
@@ -53,7 +53,7 @@ class NodeUse:
     memory_free: float = 0.0
     cpu: dict[Owner, float] = field(default_factory=dict)
     began: dict[Owner, int] = field(default_factory=dict)
-    """Time of the zero of new replicas."""
+    """Time at which the counters of a new replica were zero."""
     cpu_limit: dict[Owner, float] = field(default_factory=dict)
     memory_limit: dict[Owner, float] = field(default_factory=dict)
     memory_usage: dict[Owner, float] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class NodeUse:
     devices: dict[str, float] = field(default_factory=dict)
     utilization: dict[str, float] = field(default_factory=dict)
     present: set[str] = field(default_factory=set)
-    """Whole devices, with a counter of energy or without."""
+    """Present whole devices, with or without a counter of energy."""
     shares: dict[str, dict[Owner, float]] = field(default_factory=lambda: defaultdict(dict))
     """Use of each device by its replicas."""
 
@@ -142,7 +142,7 @@ class _Meter:
     def read(self, readings: Mapping[str, float], now_ms: int) -> _Delta | None:
         """Return the energy since the last reading; None at the first one.
 
-        A counter that fell began again at 0. A source that is absent counts once it is back.
+        A counter that fell has begun again at 0. An absent source counts again when it returns.
         """
         delta = None
         seconds = 0.0 if self._read_ms is None else (now_ms - self._read_ms) / 1000
@@ -188,7 +188,7 @@ class EnergyDivision:
         self._seen_ms: dict[Owner, int] = {}
 
     def divide(self, samples: Samples) -> Samples:
-        """Return the energy of each replica and of nobody; empty on a node whose energy is not measured."""
+        """Return the energy of each replica, and the energy of no replica; empty without measured energy."""
         now_ms = max((sample.time_ms for sample in samples), default=0)
         use = NodeUse.of(samples)
         claims = self._claims()
@@ -207,7 +207,7 @@ class EnergyDivision:
             self._share(kind, seconds, shares)
             self._of_parts += self._read(kind, kind, self._readings(kind, use), now_ms)
         if not any(f"{GPU}:{device}" in self._meters for device in self._devices):
-            # The machine's own counters of accelerators are no devices with names.
+            # The machine's counters of accelerators belong to no device with a name.
             delta = self._delta(ACCELERATOR, self._readings(ACCELERATOR, use), now_ms)
             self._of_parts += delta.joules if delta else 0.0
         whole = self._readings(NODE, use)
@@ -224,7 +224,7 @@ class EnergyDivision:
     def _readings(self, kind: str, use: NodeUse) -> dict[str, float]:
         """Return the counters of a kind by the best family of sources that has been found so far.
 
-        It is empty while that family is absent: the counters of another family have another start.
+        Empty while this family is absent: the counters of another family began at another time.
         """
         for family in _WHOLE if kind == NODE else _FAMILIES:
             found = _of_family(use, kind, family)
@@ -242,7 +242,7 @@ class EnergyDivision:
         return self._meters.setdefault(name, _Meter()).read(readings, now_ms) if readings else None
 
     def _read(self, kind: str, name: str, readings: Mapping[str, float], now_ms: int, less: float = 0.0) -> float:
-        """Divide the energy of a meter since its last reading, ``less`` joules of it left out, and return it."""
+        """Divide the energy of a meter since its last reading, without ``less`` joules, and return this energy."""
         delta = self._delta(name, readings, now_ms)
         if delta is None:
             return 0.0
@@ -252,7 +252,7 @@ class EnergyDivision:
             self._idle.add(name, joules / delta.seconds, now_ms)
         at_rest = (self._idle.watts(name) or 0.0) * delta.seconds
         divided_joules = divided(joules, at_rest, delta.allocated, delta.used)
-        # The series of a replica that has ended is closed: nobody has its energy since the last reading.
+        # The series of an ended replica is closed: its energy since the last reading belongs to no replica.
         shares = {owner: part for owner, part in divided_joules.items() if owner in self._present}
         shares[_NOBODY] = joules - sum(shares.values())
         for owner, part in shares.items():
@@ -299,13 +299,13 @@ class EnergyDivision:
 
 
 def _of_family(use: NodeUse, kind: str, family: str) -> dict[str, float]:
-    """Return the counters of a kind by one family of sources; of several for the whole node the first one."""
+    """Return the counters of a kind by one family of sources. For the whole node only the first counter."""
     names = [name for one, name in use.sources if one == kind and name.partition("/")[0] == family]
     return {name: use.sources[kind, name] for name in (names[:1] if kind == NODE else names)}
 
 
 def _of_device(device: str, claims: Claims, use: NodeUse) -> tuple[Shares, Shares]:
-    """Return the shares of a device: by claims, and by use. Partitions of it count with their slices."""
+    """Return the shares of a device: by claims, and by use. Its partitions count with their slices."""
     allocated = _together(
         (owner, share / len(some))
         for name, some in claims.items()

@@ -1,4 +1,4 @@
-"""Power of a part of the node that no job has: what it draws at rest."""
+"""Power at rest: the power of a part of the node while no job has the part."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ _DAYS = 7
 _QUANTILE = 0.05
 _DAY_MS = 86_400_000
 _LEAST = 30
-"""Readings before a quantile means something."""
+"""Least number of readings from which a quantile is computed."""
 _MOST_WATTS = 100_000
 _SAVE_MS = 600_000
 
@@ -19,7 +19,7 @@ Histograms = dict[str, dict[int, dict[int, int]]]
 
 
 class IdlePower:
-    """Fifth percentile of the power of each meter while no job had its part, over the last 7 days. In a state file."""
+    """Fifth percentile of the power of each meter while no job had its part, over 7 days; stored in a state file."""
 
     def __init__(self, path: Path | None) -> None:
         self._file = StateFile(path, msgspec.json.Decoder(Histograms))
@@ -27,7 +27,7 @@ class IdlePower:
         self._saved_ms: int | None = None
 
     def add(self, meter: str, watts: float, now_ms: int) -> None:
-        """Count a reading of a meter whose part nobody has."""
+        """Count a reading of a meter while no job has its part."""
         if not 0 <= watts <= _MOST_WATTS:
             return
         day = now_ms // _DAY_MS

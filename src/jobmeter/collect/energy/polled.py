@@ -25,7 +25,7 @@ from jobmeter.model.sample import Sample
 
 _EVERY_SECONDS = 60.0
 _LONGEST_GAP = 300.0
-"""Seconds between two readings up to which the power in between counts as their mean."""
+"""Longest time in seconds between two readings over which the power counts as their mean."""
 _COMMANDS = (("ipmitool", "dcmi", "power", "reading"), ("ipmi-dcmi", "--get-system-power-statistics"))
 _WATTS = re.compile(r"^\s*(?:Instantaneous power reading|Current Power)\s*:\s*(\d+(?:\.\d+)?) Watts", re.MULTILINE)
 _INVALID = (
@@ -73,7 +73,7 @@ class IpmiPower:
         return any(device.exists() for device in self._devices)
 
     def command(self) -> list[str] | None:
-        """Return the command that reads the power; None if it cannot be read here."""
+        """Return the command that reads the power; None if this machine cannot read it."""
         if not self.present:
             return None
         return next(([path, *words[1:]] for words in _COMMANDS if (path := self._which(words[0]))), None)
@@ -125,7 +125,7 @@ class RedfishPower:
         self._pool = urllib3.PoolManager(ca_certs=settings.ca_file and str(settings.ca_file), timeout=timeout)
 
     def read(self) -> float | None:
-        """Return the power of the chassis in watts; of all of them if the address names none. Raises UnavailableError.
+        """Return the power of the chassis in watts; of all chassis if the address names none. Raises UnavailableError.
 
         A chassis without a power control is left out.
         """
@@ -157,7 +157,7 @@ class RedfishPower:
 
 
 class PowerPoller:
-    """Asks one source once a minute in its own thread, and adds its power up by trapezoids."""
+    """Poller that asks one source once a minute in a thread, and adds the power up to energy by trapezoids."""
 
     def __init__(self, source: str, read: Callable[[], float | None], elapsed: Callable[[], int] = elapsed_ns) -> None:
         self.source = source
@@ -171,7 +171,7 @@ class PowerPoller:
         self._joules = 0.0
 
     def poll(self) -> tuple[float, float] | None:
-        """Return power and energy, in watts and joules, if a new reading has arrived. Never waits."""
+        """Return the readings of power in watts and energy in joules if a new reading has arrived. Never waits."""
         if self._calls.busy:
             return None
         waits, self._waits = self._waits, False
@@ -183,7 +183,7 @@ class PowerPoller:
         return found
 
     def wait(self, seconds: float) -> bool:
-        """Wait until no reading is under way, at most ``seconds``. True if none is."""
+        """Wait until no reading is under way, at most ``seconds``. Return True if no reading is under way."""
         return self._calls.wait(seconds)
 
     def _result(self) -> tuple[float, float] | None:
@@ -233,7 +233,7 @@ class PowerCollector:
 
 
 def power_pollers(redfish: RedfishSettings | None) -> Iterator[PowerPoller]:
-    """Yield what can ask for the power of this node. Raises InvalidRequestError for an invalid address."""
+    """Yield a poller for each source of the power of this node. Raises InvalidRequestError for an invalid address."""
     if SensorPower().read() is not None:
         yield PowerPoller(SensorPower.source, SensorPower().read)
     if IpmiPower().command():

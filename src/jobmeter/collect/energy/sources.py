@@ -26,7 +26,7 @@ _TRIES = 3
 
 
 class EnergyReading(NamedTuple):
-    """Reading of a counter: ``source`` is unique on the node, ``wraps`` the value after which it begins again at 0."""
+    """Reading of a counter: ``source`` is unique on the node, ``wraps`` the largest value before the next 0."""
 
     kind: str
     source: str
@@ -35,7 +35,7 @@ class EnergyReading(NamedTuple):
 
 
 def rapl_zones(sys_root: str) -> Iterator[tuple[str, str, str]]:
-    """Yield the kind, the name and the folder of each zone that is read, whether its counter is readable or not."""
+    """Yield the kind, the name and the folder of each zone that is read, readable or not."""
     folder = f"{sys_root}/class/powercap"
     for zone in files.names(folder):
         name = files.read_text(f"{folder}/{zone}/name") if _ZONE.fullmatch(zone) else ""
@@ -83,8 +83,9 @@ class EnergyTotal:
     def update(self, reading: EnergyReading, now_ns: int) -> float | None:
         """Add the energy since the last reading, and return the total.
 
-        A counter that fell has wrapped, or begun again at 0. After a pause in which it may have wrapped more than once
-        the energy is unknown and left out, and the result is None: at a long interval that is always so.
+        A counter that fell has wrapped, or has begun again at 0. Return None after a pause in which the counter may
+        have wrapped more than once. The energy of this pause is unknown and left out. At a long interval
+        every reading follows such a pause.
         """
         is_known = True
         if self._last is not None:
@@ -102,7 +103,7 @@ class EnergyTotal:
 
 
 class EnergyCollector:
-    """Collector of the energy counters of the machine. They begin with 0 at its first reading."""
+    """Collector of the energy counters of the machine. The counters begin with 0 at its first reading."""
 
     name = "host.energy"
     metrics = ("node.energy",)

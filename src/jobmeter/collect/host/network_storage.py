@@ -31,7 +31,7 @@ class StorageReading(NamedTuple):
 
 
 class NetworkStorageCollector:
-    """Collector of the traffic of network filesystems. Nothing here waits for their servers."""
+    """Collector of the traffic of network filesystems. No reading waits for a server."""
 
     name = "host.network.storage"
     metrics = (

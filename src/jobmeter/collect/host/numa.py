@@ -32,7 +32,7 @@ class NumaCollector:
         self._root = f"{sys_root}/devices/system"
 
     def collect(self, now_ms: int) -> Samples:
-        """Read the nodes and the controllers; a machine without error-correcting memory has none of the latter."""
+        """Read the nodes and the controllers; a machine without error-correcting memory has no controllers."""
         samples = [
             Sample(self._place.of_node(metric, (("numa", numa),)), now_ms, value)
             for metric, numa, value in self._nodes()

@@ -15,7 +15,7 @@ _TOTAL = re.compile(rb"^(some|full) .*total=(\d+)", re.MULTILINE)
 def stalled_seconds(path: str, resource: str) -> dict[str, float]:
     """Return the seconds of stalls in a pressure file: of some task (``memory``), and of all (``memory.full``).
 
-    Empty if the kernel does not tell.
+    Empty if the kernel does not report them.
     """
     found = _TOTAL.findall(files.read(path) or b"")
     return {f"{resource}.full" if line == b"full" else resource: int(total) / 1e6 for line, total in found}

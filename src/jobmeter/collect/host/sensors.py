@@ -24,7 +24,7 @@ _MOST_SENSORS = 512
 
 
 class SensorCollector:
-    """Collector of sensors. A driver may ask a slow controller for each file, so they are not read at each turn."""
+    """Collector of sensors. Some drivers ask a slow controller for each file, so not each tick reads them."""
 
     name = "host.sensors"
     metrics = (*(metric for _, metric, _ in _KINDS.values()), _THROTTLED)
@@ -34,7 +34,7 @@ class SensorCollector:
         self._sys = sys_root
 
     def collect(self, now_ms: int) -> Samples:
-        """Read the sensors. One that has a fault, or is not connected, is absent."""
+        """Read the sensors. A sensor that has a fault, or is not connected, is absent."""
         samples = [
             Sample(self._place.of_node(metric, (("chip", chip), ("sensor", sensor))), now_ms, value)
             for metric, chip, sensor, value in self._sensors()
@@ -46,7 +46,7 @@ class SensorCollector:
     def _sensors(self) -> Iterator[tuple[str, str, str, float]]:
         """Yield metric, chip, sensor and value; chips of one name have their devices' names behind it.
 
-        The numbers of their folders are another order after each start of the machine.
+        Numbers of their folders do not identify chips: their order may change when the machine starts.
         """
         folder = f"{self._sys}/class/hwmon"
         directories = sorted(files.names(folder), key=_number)
@@ -57,7 +57,7 @@ class SensorCollector:
             root = f"{folder}/{directory}"
             if same[chip] > 1:
                 device = files.link_target(f"{root}/device").rpartition("/")[2] or _number(directory)
-                chip = label_value(f"{chip}-{device}")  # noqa: PLW2901 - its full name
+                chip = label_value(f"{chip}-{device}")  # noqa: PLW2901 - the full name
             found = {(match[1], int(match[2])) for name in files.names(root) if (match := _SENSOR.fullmatch(name))}
             for kind, number in sorted(found):
                 ends, metric, scale = _KINDS[kind]

@@ -21,7 +21,7 @@ SHARE = 0.0025
 BURST_SECONDS = 0.25
 """CPU time that may be taken at once after a pause."""
 _AGAIN_SECONDS = 60.0
-"""Age at which the reading of an idle process is repeated: pages may be shared with processes of other jobs."""
+"""Age in seconds at which an idle process is read again: pages may be shared with processes of other jobs."""
 _KIB = 1024
 
 
@@ -34,10 +34,10 @@ class MemoryMeasure(StrEnum):
 
 
 class _Reading(NamedTuple):
-    """Reading; ``turn`` numbers all readings, ``seconds`` is the time by the clock.
+    """Reading of a process; ``turn`` numbers all readings, ``seconds`` is the time of the clock.
 
-    ``value`` is absent if the process has none, or is not readable; ``resident`` and ``cpu_ticks`` are its size and its
-    CPU time then.
+    ``value`` is absent if the process has none, or is not readable; ``resident`` and ``cpu_ticks`` are the size and the
+    CPU time of the process at the reading.
     """
 
     turn: int
@@ -51,7 +51,7 @@ class _Reading(NamedTuple):
 class _Kind:
     """Figure of a process: its reader, and the last readings.
 
-    ``changed`` is the last reading before a process began or ended: it may have shared pages with the others.
+    ``changed`` is the last reading before a process began or ended: that process may have shared pages with the others.
     """
 
     read: Callable[[ProcessStat], float | None]
@@ -59,7 +59,7 @@ class _Kind:
     changed: int = 0
 
     def turn_if_due(self, stat: ProcessStat, now: float) -> int | None:
-        """Return the turn of the last reading (0 without one) if it must be repeated; None if nothing has changed."""
+        """Return the turn of the last reading (0 if unread) if the process must be read; None if nothing changed."""
         last = self.readings.get(stat.key)
         if last is None:
             return 0

@@ -8,7 +8,7 @@ from typing import Generic, NamedTuple, TypeVar
 T = TypeVar("T")
 
 _MOST_BYTES = 4_096
-"""Bytes of one reading; the kernel writes less than half of them to these files."""
+"""Bytes of one reading. The content of these files is less than half as long."""
 _SHARE = 4
 """Divisor of the permitted descriptors: the files of one name may use a quarter of these."""
 
@@ -20,10 +20,10 @@ class _OpenFile(NamedTuple, Generic[T]):
 
 
 class OpenFiles(Generic[T]):
-    """File of one name of many processes. A reading is one system call instead of four. For one thread.
+    """Files of one name of many processes. A reading is one system call instead of four. For one thread.
 
-    An open file belongs to its process even when the number is used again: the kernel then reports an error. Beyond a
-    quarter of the permitted descriptors, files are opened for each reading.
+    An open file belongs to its process even when the process number is used again: the kernel then reports an error.
+    Beyond a quarter of the permitted descriptors, each reading opens and closes its file.
     """
 
     def __init__(self, proc_root: str, name: str, parse: Callable[[int, bytes], T | None]) -> None:
@@ -75,7 +75,7 @@ class OpenFiles(Generic[T]):
 
 
 def _text(descriptor: int) -> bytes:
-    """Read a file from its begin; empty if its process has ended."""
+    """Read a file from its start; empty if the process has ended."""
     try:
         return os.pread(descriptor, _MOST_BYTES, 0)
     except OSError:

@@ -84,7 +84,8 @@ class DatagramSocket:
     def __init__(self, place: str, take: Callable[[int, bytes], None], budget: MeasuringBudget | None = None) -> None:
         """``place`` is a value of ``JOBMETER_SOCKET``. ``budget`` bounds the CPU time; the default is ``SHARE``.
 
-        While it is overdrawn nothing is read. The kernel's queue fills, and senders count what they cannot send.
+        While the budget is overdrawn nothing is read. The kernel's queue fills, and senders count what they cannot
+        send.
         """
         self._budget = budget or MeasuringBudget(SHARE, BURST_SECONDS)
         self.place = place

@@ -49,7 +49,7 @@ class StatsdPort:
         take: Callable[[int, bytes], None],
         budget: MeasuringBudget | None = None,
     ) -> None:
-        """``budget`` bounds the CPU time, by default to ``SHARE``. While it is overdrawn the kernel drops datagrams."""
+        """``budget`` bounds the CPU time, by default to ``SHARE``. If overdrawn, the kernel drops datagrams."""
         self.lost = 0
         """Datagrams that the kernel dropped because they were not read in time."""
         self._budget = budget or MeasuringBudget(SHARE, BURST_SECONDS)

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 SHARE, BURST_SECONDS = 0.1, 1.0
-"""Share of a core that each place may use, and CPU seconds that it may use at once after a pause.
+"""Share of a core that each receiver may use, and CPU seconds that a receiver may use at once after a pause.
 
-A flood of reports cannot take more: the place stops reading until its share is even.
+A receiver that has used more stops reading until its mean is at the share again.
 """
 
 

@@ -15,7 +15,7 @@ from jobmeter.model.finding import Evidence, Severity
 from jobmeter.model.log import LogLine
 
 _ENDS = frozenset({None, 4, 5, 6})
-"""Signals by which runtimes end a program after such an error: SIGILL, SIGTRAP and SIGABRT, or none."""
+"""Signals by which runtimes end a program after an uncaught error: SIGILL, SIGTRAP, SIGABRT, or no signal."""
 _NEAR = 40
 """Lines after an error in which its message or its stack begins."""
 _SHOWN = 4
@@ -54,16 +54,16 @@ _ERRORS: tuple[tuple[str, str, str], ...] = (
     (r"^forrtl: severe \(|^Fortran runtime error: |^ERROR STOP", "", ""),
     (r"^\S+: \S", "", r"^CallStack \(from HasCallStack\)"),
 )
-"""By language the line that an error begins with, the message in a line after it, and a line that must follow it.
+"""Expressions by language: the first line of an error, a later line with the message, and a line that must follow.
 
-Lines are untrusted text. An unlimited repetition of any character is at most once in a wording, behind its begin:
-else the time of a search grows with the square of a line.
+Lines are untrusted text. An expression repeats any character without limit at most once, behind an anchored begin.
+Otherwise the time of a search grows with the square of the line's length.
 """
 _COMPILED = tuple(tuple(re.compile(one) if one else None for one in row) for row in _ERRORS)
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    """The last uncaught error in the last lines of each replica that failed."""
+    """Find the last uncaught error in the last lines of each failed replica."""
     for death in deaths(case, numbers):
         if death.signal not in _ENDS or death.raised is not None:
             continue
@@ -80,7 +80,7 @@ def _evidence(death: Death, at: int, text: str) -> list[Evidence]:
 
 
 def _last_error(lines: Sequence[LogLine]) -> tuple[int | None, str]:
-    """Return the index of the last line that an error begins with, and the error with its message."""
+    """Return the index of the last line that begins an error, and the error with its message."""
     texts = [plain(line.text[:_LONGEST]).rstrip() for line in lines]
     for at in range(len(lines) - 1, -1, -1):
         for header, message, follows in _COMPILED:

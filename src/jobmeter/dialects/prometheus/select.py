@@ -26,13 +26,13 @@ MOST_NAMES = 10_000
 _BRIEF = 50_000
 """Most values, in all nodes of a query together, that the event loop may compute: about a millisecond."""
 _ROW_VALUES = 20
-"""Values that a row counts as besides its points."""
+"""Number of values for which a row counts besides its points."""
 _POINT_VALUES = 10
-"""Values that a point of an answer counts as: it is written as text."""
+"""Number of values for which a point of an answer counts, because it is written as text."""
 _BRIEF_SAMPLES = 20_000
 """Most samples that the event loop may read."""
 _MATCHER_BYTES = 300
-"""Memory of a matcher besides its texts, about."""
+"""Approximate memory of a matcher besides its texts, in bytes."""
 _EXPORTED = "exported_project"
 _DIGITS = 12
 """Digits of a value in an exporter's unit: a division makes noise beyond them."""
@@ -60,8 +60,8 @@ def find(
 ) -> Found:
     """Find the series that fulfil one of the alternatives, sorted by their labels.
 
-    ``of_owners``: each series has the label of the project that it belongs to. Another project that was sent is in the
-    label ``exported_project``, as Prometheus does with labels of its targets. ``brief`` as in ``SeriesQuestion``.
+    ``of_owners``: each series has a label with its project. A sent label of this name becomes ``exported_project``, as
+    in Prometheus for labels of its targets. ``brief`` as in ``SeriesQuestion``.
     """
     if len(alternatives) == 1:
         return (yield from _find(alternatives[0], since_ms, project, of_owners, brief))
@@ -167,7 +167,7 @@ class Prefetched(msgspec.Struct, frozen=True):
 def prefetch(
     node: Node, times: Int64s, lookback_ms: int, project: str | None, *, of_owners: bool = False
 ) -> Generator[Question[Any], Any, Prefetched]:
-    """Read what a query at ``times``, int64 in ms, needs; ``of_owners`` as in ``find``."""
+    """Read the samples and statistics that a query at ``times``, int64 in ms, needs; ``of_owners`` as in ``find``."""
     found: dict[VectorSelector, WindowSamples] = {}
     nodes = brief_nodes(node)
     brief = 0 < nodes * len(times) <= _BRIEF
@@ -198,7 +198,7 @@ def read_samples(
 ) -> Generator[Question[Any], Any, WindowSamples]:
     """Read the samples in ``(start_ms, end_ms]`` of each row that has any, facts behind stored series.
 
-    ``check``: the result says if samples have expired. ``brief`` as in ``SamplesQuestion``.
+    ``check``: the result states if samples have expired. ``brief`` as in ``SamplesQuestion``.
     """
     stored = yield from _read_stored([row for row in rows if isinstance(row, Exposed)], start_ms, end_ms, check, brief)
     facts = [row for row in rows if isinstance(row, FactSeries)]

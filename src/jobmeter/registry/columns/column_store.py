@@ -337,7 +337,7 @@ def _related(
 
 
 def _having(column: sa.Column[str]) -> Callable[[Sequence[str]], sa.Select[tuple[str, str]]]:
-    """Return a function that selects the jobs of which the column's table has one of some names."""
+    """Return a function that selects the jobs with one of the given names in the table of ``column``."""
     keys = sa.select(column.table.c.project, column.table.c.job).distinct()
     return lambda names: keys.where(column.in_(names))
 
@@ -348,7 +348,7 @@ _KEYS: Mapping[str, Callable[[Sequence[str]], sa.Select[tuple[str, str]]]] = {
     FINDING: finding_filter.keys,
     OPEN_FINDING: finding_filter.open_keys,
 }
-"""Select project and id of the jobs with one of some values of a related table, by field."""
+"""Select project and id of the jobs that have one of the given values in a related table, by field."""
 
 
 def _page(question: JobFilter, rows: Rows, orders: Sequence[select.Key]) -> Rows:

@@ -34,7 +34,7 @@ UNREAD_BYTES = 64 * 1024
 LINGER_SECONDS = 5.0
 """Time in seconds to read and drop further data from a refused client, so that it can read the refusal."""
 EOF_SECONDS = 0.05
-"""Time in seconds for an answer after the client has sent its last byte. Later it counts as disconnected."""
+"""Time in seconds for an answer after the client has sent its last byte. Later the client counts as disconnected."""
 PIPELINED = 16
 """Requests that may wait while one is answered. The connection closes after them if a client sends more."""
 _BODY = frozenset({b"content-length", b"transfer-encoding"})
@@ -154,7 +154,7 @@ class Connection(asyncio.Protocol):
         self._begin_early()
 
     def eof_received(self) -> bool:
-        """Leave an answer that is under way a moment: a client may end its own direction after its request."""
+        """Give an answer under way ``EOF_SECONDS``: a client may end its sending direction after its request."""
         if self._active is None or self._address["scheme"] == "https":
             return False
         self._loop.call_later(EOF_SECONDS, self._close_after_eof)

@@ -59,7 +59,7 @@ def allow_descriptors() -> int:
 
 
 def share(descriptors: int, most: int, processes: int = 1) -> int:
-    """Connection bound of a port in each of some processes: their part of ``most``, or a share of its descriptors.
+    """Connection bound of a port in each of some processes: its part of ``most``, or a share of its descriptors.
 
     ``descriptors`` is the limit of open files of one process. The ports together leave at least a quarter of them for
     the engine, the registry and files.

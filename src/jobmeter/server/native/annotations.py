@@ -17,7 +17,7 @@ from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_
 
 
 def _job(context: CallContext) -> JobRef:
-    """Find the job before the body is read: an unknown job is not found, whatever the body has."""
+    """Find the job before the body is read: an unknown job is "not found" with any body."""
     job = context.ask(HeadQuestion(job_ref(context)))
     return JobRef(job.id, job.project)
 

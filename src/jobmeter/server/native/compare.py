@@ -102,7 +102,7 @@ def _causes(context: CallContext) -> list[PhaseDifference]:
 def _lines(
     context: CallContext, job: Job, span: TimeRange, what: tuple[Sequence[str], int, Aggregate]
 ) -> list[ComparedLine]:
-    """Read the metrics of a job; ``what`` has the metrics, the step in ms, and how the job's members are combined."""
+    """Read the metrics of a job; ``what``: the metrics, the step in ms, and how to combine members."""
     metrics, step_ms, aggregate = what
     query = MetricQuery(
         subject=JobRef(job.id, job.project),

@@ -183,8 +183,9 @@ ENDPOINTS = tagged(
         "metrics:read",
         _hours,
         details=(
-            "The times of each job are those of `getJobIdle`, cut to the buckets: their sums are the total of the "
-            "range. Devices that several jobs share count for each job. `cost` is the cost of the idle time. "
+            "The times of a job are the periods that `getJobIdle` returns, cut at the bounds of the buckets. So the "
+            "sum over the buckets is the total of the range. Devices that several jobs share count for each job. "
+            "`cost` is the cost of the idle time. "
             f"At most {MOST_JOBS} jobs with devices and {MOST_BUCKETS} buckets; "
             f"beyond {MOST_GROUPS} groups, the rest is summed as `others`."
         ),

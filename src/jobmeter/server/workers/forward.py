@@ -1,4 +1,4 @@
-"""Calls of a worker: forwarded to the storage process as they arrive, and answered as it says."""
+"""Calls of a worker: forwarded to the storage process as they arrive, and answered with its messages."""
 
 import asyncio
 from collections import deque
@@ -48,13 +48,13 @@ class _ForwardedCall:
 
 
 class Forwarder:
-    """ASGI application that has every call answered by the storage process."""
+    """ASGI application that forwards every call to the storage process."""
 
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
         self._numbers = count()
         self.calls: dict[int, _ForwardedCall] = {}
-        """Calls without their whole answer, by number."""
+        """Unfinished calls by number."""
 
     def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> Awaitable[None]:
         """Answer a request."""
@@ -121,7 +121,7 @@ class Forwarder:
 
 
 def _is_pushed(scope: AsgiScope) -> bool:
-    """True if a small body follows its headers without waiting for leave (``Expect``)."""
+    """True if a small body follows its headers without waiting for a ``100 Continue`` (``Expect``)."""
     size = b""
     for name, value in scope["headers"]:
         if name == b"content-length" and not size:

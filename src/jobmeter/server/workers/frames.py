@@ -1,6 +1,6 @@
 """Messages between a worker and the storage process: msgpack, each after its length in four bytes.
 
-A number identifies a call on its connection, so calls run beside each other.
+A number identifies each call of a connection, so several calls run at a time.
 """
 
 import asyncio
@@ -16,11 +16,11 @@ from jobmeter.settings import Settings
 PIECE_BYTES = 256 * 1024
 """Most bytes of a body in one message."""
 WINDOW_BYTES = 4 * PIECE_BYTES
-"""Most bytes of one answer that are sent before the client's connection took earlier ones."""
+"""Most bytes of one answer that the client's connection has not taken yet."""
 PUSHED_BYTES = 64 * 1024
 """Largest announced body that a worker sends without a request for it."""
 _MOST_BYTES = 4 * PIECE_BYTES
-"""Limit on a message, beyond which it is unreadable: headers are bounded, bodies are cut into pieces."""
+"""Most bytes of a message; a longer one is unreadable. Headers are bounded, and bodies are cut into pieces."""
 _UNSENT_BYTES = 4 * 2**20
 """Unsent bytes of a connection beyond which its writers wait."""
 LENGTH_BYTES = 4
@@ -43,7 +43,7 @@ class Want(msgspec.Struct, tag=1, array_like=True, frozen=True):
 
 
 class AnswerStart(msgspec.Struct, tag=2, array_like=True, frozen=True):
-    """Begin of an answer, with the first part of its body. ``is_over``: no ``End`` follows."""
+    """Start of an answer, with the first part of its body. ``is_over``: no ``End`` follows."""
 
     call: int
     status: int
@@ -69,15 +69,15 @@ class End(msgspec.Struct, tag=4, array_like=True, frozen=True):
 
 
 class Stop(msgspec.Struct, tag=5, array_like=True, frozen=True):
-    """Request to accept nothing more, and to end after the last answer."""
+    """Request to accept no more connections, and to end after the last answer."""
 
 
 class Ready(msgspec.Struct, tag=0, array_like=True, frozen=True):
-    """A worker accepts connections."""
+    """Report that a worker accepts connections."""
 
 
 class Head(msgspec.Struct, tag=1, array_like=True, frozen=True):
-    """Begin of a call. ``is_pushed``: the first part of its body follows without a request."""
+    """Start of a call. ``is_pushed``: the first part of its body follows without a request."""
 
     call: int
     method: str
@@ -90,7 +90,7 @@ class Head(msgspec.Struct, tag=1, array_like=True, frozen=True):
 
 
 class BodyPart(msgspec.Struct, tag=2, array_like=True, frozen=True):
-    """Part of a call's body; ``more`` follow. ``is_cut``: the next one follows without a request."""
+    """Part of a call's body; ``more``: further parts follow. ``is_cut``: the next part follows without a request."""
 
     call: int
     body: bytes
@@ -99,7 +99,7 @@ class BodyPart(msgspec.Struct, tag=2, array_like=True, frozen=True):
 
 
 class ClientGone(msgspec.Struct, tag=3, array_like=True, frozen=True):
-    """The client of a call has disconnected."""
+    """Report that the client of a call has disconnected."""
 
     call: int
 
@@ -118,7 +118,7 @@ class Figures(msgspec.Struct, tag=5, array_like=True, frozen=True):
 
 
 class Closed(msgspec.Struct, tag=6, array_like=True, frozen=True):
-    """A worker closed or refused a connection, for a reason of ``Connections``."""
+    """Report that a worker closed or refused a connection, for a reason of ``Connections``."""
 
     reason: str
 
@@ -158,7 +158,7 @@ class Channel(asyncio.Protocol):
         self._drained.set()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Bound what waits to be sent."""
+        """Bound the unsent bytes."""
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(_UNSENT_BYTES)
 
@@ -187,7 +187,7 @@ class Channel(asyncio.Protocol):
         self._lost()
 
     def pause_writing(self) -> None:
-        """Have writers wait."""
+        """Make writers wait."""
         self._drained.clear()
 
     def resume_writing(self) -> None:

@@ -1,4 +1,4 @@
-"""Calls of a worker in the storage process: each is given to the ASGI application, as a connection does."""
+"""Calls of a worker in the storage process, which calls the ASGI application for each, as a connection does."""
 
 import asyncio
 import logging
@@ -43,7 +43,7 @@ class _ReceivedCall:
         self._waiter: asyncio.Future[None] | None = None
         self._start: tuple[int, Headers] | None = None
         self._untaken = 0
-        """Bytes of the answer that the client's connection did not take yet."""
+        """Bytes of the answer that the client's connection has not taken yet."""
         self._is_authenticated = False
 
     def scope(self) -> AsgiScope:
@@ -140,7 +140,7 @@ class WorkerGateway:
         self.ready = asyncio.Event()
         """Set once the worker accepts connections."""
         self.connections = 0
-        """HTTP connections that the worker had open a second ago or later."""
+        """Number of open HTTP connections at the worker's last report, at most a second ago."""
         self._application = application
         self._on_ready = ready
         self._closed = closed

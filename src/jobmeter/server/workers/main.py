@@ -1,4 +1,4 @@
-"""A worker process: accepts connections and has the storage process answer."""
+"""Worker process: accepts connections, and forwards their requests to the storage process."""
 
 import asyncio
 import logging
@@ -28,7 +28,7 @@ from jobmeter.server.workers.frames import (
 
 
 class HttpWorker:
-    """Worker process until its end. It ends with the storage process."""
+    """Worker process, which ends with the storage process."""
 
     def __init__(self, connection: socket.socket, bound: socket.socket) -> None:
         self._connection = connection
@@ -41,7 +41,7 @@ class HttpWorker:
         self._attaching: asyncio.Task[object] | None = None
 
     def run(self) -> None:
-        """Serve until the storage process says to stop."""
+        """Serve until the storage process sends ``Stop``."""
         with self._stopping:
             server = HttpServer(self._forwarder, self._bound, self._connections, SystemClock(), is_shared=True)
             server.serve(self._setup.settings, self._stopping, self._listening, self._finished)
@@ -79,7 +79,7 @@ def _read_setup(connection: socket.socket) -> Setup:
 
 
 def _leave() -> None:
-    # Nobody answers any more, and nothing is left to write.
+    # The storage process has ended: no answer can follow.
     os._exit(1)
 
 

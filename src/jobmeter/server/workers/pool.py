@@ -24,9 +24,9 @@ _log = logging.getLogger("jobmeter.server")
 _START_SECONDS = 60.0
 """Longest time in seconds until the workers of a starting server accept connections."""
 _STEADY_SECONDS = 60.0
-"""Life of a worker in seconds after which its end counts as its first one again."""
+"""Life of a worker in seconds after which its end counts as a first end again."""
 _FIRST_DELAY, _LONGEST_DELAY = 0.1, 10.0
-"""Seconds until a dead worker is replaced; each further end of a short life doubles them."""
+"""Seconds until a dead worker is replaced; each further early end doubles them."""
 
 
 _Connected = Callable[[Callable[[], None]], WorkerGateway]
@@ -51,16 +51,16 @@ class WorkerProcess:
             theirs.close()
 
     def end(self) -> None:
-        """Kill the process unless it has ended. Workers hold nothing that was acknowledged."""
+        """Kill the process unless it has ended. Workers have no acknowledged samples that the storage process lacks."""
         self.socket.close()
         with suppress(subprocess.TimeoutExpired):
-            self.process.wait(1.0)  # without its connection it ends by itself
+            self.process.wait(1.0)  # a worker without its connection ends
         self.process.kill()
         self.process.wait()
 
 
 class WorkerPool:
-    """Worker processes that accept connections on one socket, and whose calls an ASGI application answers."""
+    """Worker processes that accept connections on one socket. An ASGI application answers their calls."""
 
     def __init__(self, bound: socket.socket, setup: Setup, count: int) -> None:
         """Start ``count`` workers; they wait for ``serve``."""
@@ -98,14 +98,14 @@ class WorkerPool:
             aside.submit(lambda: uvloop.run(self._serve(connected, stopping, listening, finished))).result()
 
     def close(self) -> None:
-        """Kill the workers that are left."""
+        """Kill the remaining workers."""
         for worker in tuple(self._workers):
             worker.end()
         self._workers.clear()
 
     @property
     def connections(self) -> int:
-        """Open HTTP connections of all workers, a second ago."""
+        """Number of open HTTP connections of all workers, at most a second ago."""
         return sum(gateway.connections for gateway in tuple(self._gateways))
 
     @property
@@ -145,7 +145,7 @@ class WorkerPool:
         await asyncio.wait(lives)
 
     async def _started(self, count: int) -> None:
-        """Wait until all workers accept connections, or one at least once the time is over."""
+        """Wait until all workers accept connections. After the time limit one worker suffices."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_START_SECONDS):
                 while sum(gateway.ready.is_set() for gateway in self._gateways) < count:
@@ -155,7 +155,7 @@ class WorkerPool:
             raise UnavailableError(f"no worker process accepts connections after {_START_SECONDS:g} seconds")
 
     async def _maintain(self, connected: _Connected, worker: WorkerProcess) -> None:
-        """Serve the calls of a worker, and of those that replace it."""
+        """Serve the calls of a worker, and of its replacements."""
         delay = _FIRST_DELAY
         while True:
             await self._live(connected, worker)

@@ -126,7 +126,7 @@ class Catalog:
     ) -> "MissingDescriptors":
         """Return the descriptors that must be written with some batches.
 
-        With ``seeks_new``, also return which series certainly have no samples. The first call may read all series.
+        With ``seeks_new``, also return the series that certainly have no samples. The first call may read all series.
         """
         keep_days = max(retention.raw_days, retention.minute_days, retention.hour_days)
         with self._lock:
@@ -248,7 +248,7 @@ class Catalog:
 
 
 class MissingDescriptors(NamedTuple):
-    """The descriptors that each batch brings, and the number of times that the catalog's cache was emptied before.
+    """New descriptors of each batch, and the number of times that the catalog's cache was emptied before.
 
     ``new``: ids of the series among them that certainly have no samples.
     """

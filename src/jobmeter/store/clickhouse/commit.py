@@ -48,11 +48,11 @@ class CommitLog(Protocol):
         ...
 
     def begin(self, ids: Uint64s) -> None:
-        """Note series without any samples, before their first samples are appended."""
+        """Begin statistics of series without samples, before their first samples are appended."""
         ...
 
     def forget(self) -> None:
-        """Forget which series began lately."""
+        """Drop the statistics of all series."""
         ...
 
     def statistics(self) -> dict[str, int]:
@@ -89,7 +89,7 @@ class DirectInserts:
         """Do nothing: other processes may write to the same series."""
 
     def forget(self) -> None:
-        """Do nothing: no series are noted."""
+        """Do nothing: there are no statistics of series."""
 
     def statistics(self) -> dict[str, int]:
         """Return no sizes: there is no journal."""

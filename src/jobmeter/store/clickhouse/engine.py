@@ -32,8 +32,10 @@ from jobmeter.store.clickhouse.lock import FolderLock
 from jobmeter.store.clickhouse.logs import LogTable
 from jobmeter.store.clickhouse.lookup import Lookup
 from jobmeter.store.clickhouse.maintenance import Maintenance
+from jobmeter.store.clickhouse.membership import NodeMembership
 from jobmeter.store.clickhouse.mend import mend
 from jobmeter.store.clickhouse.migrate import create_database, migrate
+from jobmeter.store.clickhouse.node_log import NodeLog
 from jobmeter.store.clickhouse.outbox import OutboxTable
 from jobmeter.store.clickhouse.pending import NOTHING, Pending
 from jobmeter.store.clickhouse.pool import Pool, connect
@@ -42,8 +44,6 @@ from jobmeter.store.clickhouse.rollup import RollupJob
 from jobmeter.store.clickhouse.rollup_state import RollupState
 from jobmeter.store.clickhouse.rows import JobHour, SampleRuns
 from jobmeter.store.clickhouse.servers import ServerTable
-from jobmeter.store.clickhouse.shared_log import SharedLog
-from jobmeter.store.clickhouse.sharing import Sharing
 from jobmeter.store.clickhouse.spans import SpanTable
 from jobmeter.store.clickhouse.target import EngineTarget
 
@@ -54,7 +54,7 @@ _READERS = 12
 _WRITERS = 4
 _READ_SILENCE_SECONDS = 60
 """Seconds after which a read ends if a ClickHouse server sends nothing: it is frozen, or its network is."""
-_SHARING_SILENCE_SECONDS = 5
+_MEMBERSHIP_SILENCE_SECONDS = 5
 _MARKS_SILENCE_SECONDS = 10
 
 
@@ -69,20 +69,20 @@ class ClickHouseStore:
     memory: StoreMemory | None = None
     """Always None: this engine has no window."""
 
-    sharing: SharedLog | None = None
-    """The log that says when other servers use the engine; None where that does not change."""
+    node_log: NodeLog | None = None
+    """Commit log of a ClickHouse node; None for an embedded engine and for a cluster."""
 
     def __init__(
         self, target: EngineTarget, clock: Clock, journals: Path | None = None, *, discard: bool = False
     ) -> None:
-        """``journals``: the folder for the journal of a ClickHouse node; without one the node commits each request.
+        """``journals``: the folder for the journal of a ClickHouse node; without it the node commits each request.
 
         ``discard`` gives up the journals of other servers that cannot be reached.
         """
         self.target = target
         self._lock = FolderLock(target.path) if target.path is not None else None
-        self.membership: Sharing | None = None
-        """Membership of this server in the list of servers of its ClickHouse node."""
+        self.membership: NodeMembership | None = None
+        """Membership of this server among the servers of its ClickHouse node; None where there is no ``node_log``."""
         self._closing = threading.Lock()
         self._beginning = threading.Lock()
         self._pools: list[Pool] = []
@@ -105,8 +105,8 @@ class ClickHouseStore:
             migrate(client, target, clock)
         journal = target.path / _JOURNAL if target.path is not None else self._shared_journal(write, journals)
         if target.journaled:
-            self.commit_log = self.sharing = SharedLog(write, journal)
-        # A commit may have to write marks: a node that is frozen must not hold it up for long.
+            self.commit_log = self.node_log = NodeLog(write, journal)
+        # A commit may have to write marks: a frozen node must not block the commit for long.
         marks = Pool(target, 2, silence_seconds=_MARKS_SILENCE_SECONDS) if target.journaled else write
         self._pools.append(marks)
         self.rollup_state = RollupState(marks, target, clock, self._is_alone)
@@ -114,10 +114,10 @@ class ClickHouseStore:
         if mend(self._damage.parts(), write, target, clock):
             self.rollup_state.reload()
         self.catalog = Catalog(read, clock, self._pending, self._is_alone)
-        if self.sharing is not None:
-            self.sharing.bind(self.rollup_state, self.catalog)
-            self.commit_log = self.sharing
-            self._join(self.sharing, (read, marks), clock, journal, discard=discard)
+        if self.node_log is not None:
+            self.node_log.bind(self.rollup_state, self.catalog)
+            self.commit_log = self.node_log
+            self._join(self.node_log, (read, marks), clock, journal, discard=discard)
         else:
             self.commit_log = self._opened_log(target, write)
         self.reader = SampleReader(read, self.commit_log.pending)
@@ -131,14 +131,19 @@ class ClickHouseStore:
         if target.path is not None:
             self._warm(read)
 
+    @property
+    def engine_use(self) -> NodeLog | None:
+        """Use of the engine by other servers, which the log of a node reports; None where that never changes."""
+        return self.node_log
+
     def _is_alone(self) -> bool:
         """Return True while no other process can write to the engine."""
-        return self.target.exclusive if self.sharing is None else self.sharing.is_alone
+        return self.target.exclusive if self.node_log is None else self.node_log.is_alone
 
     def _shared_journal(self, write: Pool, journals: Path | None) -> Path | None:
         """Return the folder of this server's journal for a ClickHouse node, locked; None for no journal.
 
-        Its name is the identity of the database: the samples of one never go into another.
+        The UUID of the database names the folder: samples of one database never go into another.
         """
         if journals is None or not self.target.journaled or not self.target.journal:
             return None
@@ -150,11 +155,11 @@ class ClickHouseStore:
         return folder
 
     def _join(
-        self, log: SharedLog, checked: Sequence[Pool], clock: Clock, journal: Path | None, *, discard: bool
+        self, log: NodeLog, checked: Sequence[Pool], clock: Clock, journal: Path | None, *, discard: bool
     ) -> None:
-        pool = Pool(self.target, 1, silence_seconds=_SHARING_SILENCE_SECONDS)
+        pool = Pool(self.target, 1, silence_seconds=_MEMBERSHIP_SILENCE_SECONDS)
         self._pools.append(pool)
-        self.membership = Sharing(ServerTable(pool, clock), log, journal)
+        self.membership = NodeMembership(ServerTable(pool, clock), log, journal)
         self.membership.join(discard=discard)
         log.check = self.membership.check
         for one in checked:
@@ -222,14 +227,14 @@ class ClickHouseStore:
         batches = [batch for batch in batches if len(batch)]
         if not batches or self.commit_log is None:
             return
-        with nullcontext() if self.sharing is None else self.sharing.writing:
+        with nullcontext() if self.node_log is None else self.node_log.writing:
             self._append(batches, retention, self.commit_log)
 
     def _append(self, batches: Sequence[SampleBatch], retention: Retention, log: CommitLog) -> None:
         intent = self.rollup_state.intent()
-        with self._beginning:  # no other call stores samples of a new series before it is noted
-            # The log of a node does not use new series, and commits do not wait for a node that is away.
-            missing = self.catalog.missing(batches, retention, seeks_new=self.sharing is None)
+        with self._beginning:  # no other call stores samples of a new series before ``begin``
+            # The log of a node does not use new series, and commits do not wait for an unreachable node.
+            missing = self.catalog.missing(batches, retention, seeks_new=self.node_log is None)
             if len(missing.new) and any(batch.span[0] < intent for batch in batches):
                 log.begin(missing.new)
         group = [SampleRuns.of(*one, retention) for one in zip(batches, missing.descriptors, strict=True)]
@@ -275,7 +280,7 @@ class ClickHouseStore:
                 self.membership.stop()
             if self.commit_log is not None:
                 self.commit_log.close()
-            if self.membership is not None and self.sharing is not None and not self.sharing.statistics().get("rows"):
+            if self.membership is not None and self.node_log is not None and not self.node_log.statistics().get("rows"):
                 self.membership.depart()
             for pool in self._pools:
                 pool.close()

@@ -1,7 +1,7 @@
-"""Statistics of imported samples by hour, for questions that come before the roll-up.
+"""Statistics of imported samples by hour, for questions before the roll-up.
 
-The journal computes them when it inserts the samples of a series that has no others in the engine. So the first
-question after an import need not read the samples again.
+The journal computes the statistics when it inserts samples of a series that has no earlier samples in the engine. So
+the first question after an import need not read the samples again.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ _NO_HOURS = RunBuckets(np.empty(0, np.uint64), *(np.empty(0, np.int64),) * 4, *(
 
 
 class ImportedSeries(msgspec.Struct, frozen=True, eq=False):
-    """Series that began lately, and the hours of all their samples that the engine has.
+    """Series whose first samples this process inserts, and the hours of all their samples in the engine.
 
     ``ids`` uint64[k], sorted. ``hours``: sorted by series and time; ``owner`` has the series ids. A series without
     hours has no samples in the engine.
@@ -33,19 +33,19 @@ class ImportedSeries(msgspec.Struct, frozen=True, eq=False):
     hours: RunBuckets
 
     def begin(self, ids: Uint64s) -> "ImportedSeries":
-        """Add series that have no samples yet. Past the bound all series are forgotten."""
+        """Add series that have no samples yet. Beyond the bound all series are dropped."""
         ids = np.union1d(self.ids, ids)
         return NOTHING if len(ids) > _MOST_SERIES else ImportedSeries(ids, self.hours)
 
     def has(self, ids: Uint64s) -> Bools:
-        """Return bool[k]: the series among ``ids`` whose hours are complete."""
+        """Return bool[k]: True for each series of ``ids`` whose hours are complete."""
         place = np.searchsorted(self.ids, ids)
         here = place < len(self.ids)
         here[here] = self.ids[place[here]] == ids[here]
         return here
 
     def stored(self, sections: Sequence[JournalBlock]) -> "ImportedSeries":
-        """Add the samples that the engine has got. Forget series whose samples of an hour may have been replaced."""
+        """Add samples that the engine has accepted. Drop series whose samples of an hour may have been replaced."""
         if not len(self.ids):
             return self
         parts, lost, size = [self.hours], np.empty(0, np.uint64), len(self.hours.time)
@@ -69,7 +69,7 @@ class ImportedSeries(msgspec.Struct, frozen=True, eq=False):
         return ImportedSeries(np.setdiff1d(self.ids, lost), _where(hours, ~np.isin(hours.owner, lost)))
 
     def without(self, other: "ImportedSeries", left: "ImportedSeries") -> "ImportedSeries":
-        """Return these series with the hours of ``left``, less those series that ``left`` lacks of ``other``."""
+        """Return these series with the hours of ``left``, without the series of ``other`` that ``left`` lacks."""
         return ImportedSeries(np.setdiff1d(self.ids, np.setdiff1d(other.ids, left.ids)), left.hours)
 
     def buckets(
@@ -113,9 +113,9 @@ def _where(rows: RunBuckets, chosen: Bools | Positions) -> RunBuckets:
 
 
 def _merged(rows: RunBuckets, step_ms: int) -> tuple[RunBuckets, Bools]:
-    """Merge rows into buckets of ``step_ms``. Also return bool[n]: the rows that overlap another row in time.
+    """Merge rows into buckets of ``step_ms``. Also return bool[n]: True for a row that overlaps another in time.
 
-    Their samples may replace each other, so their buckets are wrong.
+    Samples of overlapping rows may replace each other, so the buckets of these rows are wrong.
     """
     rows = rows._replace(time=rows.time // step_ms * step_ms)
     order = np.lexsort((rows.first_time, rows.time, rows.owner))

@@ -129,12 +129,12 @@ class Journal:
             return Pending(tuple(self._waiting), self._imported)
 
     def begin(self, ids: Uint64s) -> None:
-        """Note series without any samples, before their first samples are appended."""
+        """Begin statistics of series without samples, before their first samples are appended."""
         with self._changed:
             self._imported = self._imported.begin(ids)
 
     def forget(self) -> None:
-        """Forget which series began lately: samples were deleted, or questions need this no longer."""
+        """Drop the statistics of all series: samples were deleted, or roll-ups have the statistics."""
         with self._changed:
             self._imported = imported.NOTHING
             self._forgotten += 1

@@ -40,14 +40,14 @@ _CLUSTER_SETTINGS: dict[str, Any] = {
 class Pool:
     """At most ``size`` connections to one engine, opened on demand and cached until ``close``.
 
-    Safe for any number of threads; one connection serves one of them at a time. ``check`` is called after each use and
-    may raise: what was read does not count then.
+    Safe for any number of threads; one connection serves one of them at a time. ``check`` is called after each use. If
+    it raises, the results of this use do not count.
     """
 
     def __init__(
         self, target: EngineTarget, size: int, wait_seconds: float = 30.0, silence_seconds: int = _SILENCE_SECONDS
     ) -> None:
-        """``silence_seconds``: how long a server may send nothing before the connection counts as lost."""
+        """``silence_seconds``: time without a byte from the server after which the connection counts as lost."""
         self._target = target
         self._silence_seconds = silence_seconds
         self.check: Callable[[], None] = _confirm
@@ -117,7 +117,7 @@ def _nothing(error: Exception) -> None:
 
 
 def _confirm() -> None:
-    """Accept everything that was read."""
+    """Accept the results of each use."""
 
 
 def _is_sound_after(error: BaseException) -> bool:
@@ -137,7 +137,7 @@ def _discard(client: Client) -> None:
 
 
 def connect(target: EngineTarget, database: str | None, silence_seconds: int = _SILENCE_SECONDS) -> Client:
-    """Open a connection. ``silence_seconds`` as for ``Pool``; an embedded engine has no such bound.
+    """Open a connection. ``silence_seconds`` as for ``Pool``; an embedded engine ignores it.
 
     Raises ConfigurationError if another process or another path is in the way, else UnavailableError.
     """

@@ -48,7 +48,7 @@ class RollupState:
         self._write_settings = _QUORUM if target.cluster else {}
         self._read_settings = _SEQUENTIAL if target.cluster else {}
         self._lock = threading.Lock()
-        self._saving = threading.Lock()  # taken before the lock above
+        self._saving = threading.Lock()  # acquired before the lock above
         self._standing: dict[JobHour, set[int]] = {}
         self._open: set[JobHour] = set()
         self._unsaved: list[LateHour] = []
@@ -73,7 +73,8 @@ class RollupState:
     def raise_done(self, until_ms: int) -> None:
         """Store that hours before ``until_ms`` are rolled up.
 
-        Raises UnavailableError if others expelled this server: their samples may be in a journal since.
+        Raises UnavailableError if others expelled this server: another server's journal may have samples of these hours
+        since.
         """
         self.pool.check()
         self._write_progress({"done": until_ms})
@@ -141,7 +142,7 @@ class RollupState:
 
     @property
     def any_marked(self) -> bool:
-        """True if this process made marks that still stand."""
+        """True if marks of this process are still set."""
         with self._lock:
             return bool(self._standing)
 

@@ -27,10 +27,10 @@ _FORGET = (
 
 
 class ServerRow(msgspec.Struct, frozen=True):
-    """A server since its start.
+    """State of a server that has started.
 
-    ``beat`` grows with each row of it. ``journals``: it may have acknowledged samples that are in no place but its
-    journal, in ``folder`` on ``host``.
+    ``beat`` grows with each row of the server. ``journals``: the server may have acknowledged samples that only its
+    journal has, in ``folder`` on ``host``.
     """
 
     id: int
@@ -42,14 +42,14 @@ class ServerRow(msgspec.Struct, frozen=True):
 
 
 class ServerTable:
-    """Reads and writes the table. A statement sees each earlier one of any server: the table is on a single node."""
+    """Table of the servers. A statement sees each earlier statement of any server: the table is on a single node."""
 
     def __init__(self, pool: Pool, clock: Clock) -> None:
         self._pool = pool
         self._clock = clock
 
     def read(self) -> Sequence[ServerRow]:
-        """Return the servers that have not departed, each as it last described itself."""
+        """Return the servers that have not departed, each with its newest description."""
         with translated("read which servers use it"), self._pool.client() as client:
             rows = client.query(_READ, parameters={"departed": DEPARTED}).result_rows
         return [
@@ -64,7 +64,7 @@ class ServerTable:
             client.command(_WRITE, parameters=parameters)
 
     def forget_old(self) -> None:
-        """Delete the rows of servers that departed more than a day ago, once they are many."""
+        """Delete the rows of servers that departed more than a day ago, if there are many."""
         before = self._clock.now_ms() - DAY
         with translated("forget old servers"), self._pool.client() as client:
             (row,) = client.query(_OLD, parameters={"departed": DEPARTED, "before": before}).result_rows

@@ -20,8 +20,8 @@ class EngineTarget:
     """An engine to connect to.
 
     ``path`` is set for the embedded engine, ``host`` for a server. ``cluster`` is the ClickHouse cluster over which the
-    tables are distributed, empty for none. Without ``journal`` a server commits every sample itself. ``options`` go to
-    the engine (embedded) or to the HTTP client (server).
+    tables are distributed, empty for none. Without ``journal`` a ClickHouse server commits every sample. ``options`` go
+    to the engine (embedded) or to the HTTP client (server).
     """
 
     database: str = DEFAULT_DATABASE

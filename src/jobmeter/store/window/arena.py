@@ -18,16 +18,16 @@ _ALIGNED = 64
 
 
 class HeaderField(IntEnum):
-    """Places of the header: the library's interface, the window's bound in bytes, its process, 1 once it has ended."""
+    """Places of the header: the library's interface, the bound of the window in bytes, the process, 1 after its end."""
 
     ABI, BOUND, PROCESS, CLOSED = range(4)
 
 
 class Arena:
-    """Arrays of zeros, one behind the other, in a mapping that takes memory only where it is written.
+    """Arrays of zeros, one behind the other, in a mapping that takes memory only for written pages.
 
-    Writer and readers take the same arrays in the same order, so that these lie at the same places. ``descriptor`` is
-    the file of the mapping, None where the system has no such files: then there are no readers.
+    Writer and readers take the same arrays in the same order, so each array has the same place in both. ``descriptor``
+    is the file of the mapping, None where the system has no such files: then there are no readers.
     """
 
     def __init__(self, memory: mmap.mmap, descriptor: int | None) -> None:
@@ -56,7 +56,7 @@ class Arena:
         return arena
 
     def take(self, count: int, kind: Any) -> NDArray[Any]:  # noqa: ANN401 - as NumPy's own
-        """Return the next array. Raises ValueError if it does not fit."""
+        """Return the next array. Raises ValueError if the array does not fit."""
         array = np.frombuffer(self._memory, kind, count, self._end)
         self._end += -(-array.nbytes // _ALIGNED) * _ALIGNED
         return array
@@ -72,7 +72,7 @@ def _create_file(size: int) -> int | None:
         return None
     try:
         os.ftruncate(descriptor, size)
-        # Nobody may cut off what others have mapped.
+        # No process may shrink the file that others have mapped.
         fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
     except OSError:
         os.close(descriptor)

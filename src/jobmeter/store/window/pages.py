@@ -136,9 +136,10 @@ class SeriesRows:
     """At most ``most`` rows of series. Not safe for several threads.
 
     Columns, by row: ``job`` uint64, the job key. ``since`` int64 ms: the row has every sample of the series at or after
-    that time. ``last`` int64 ms: the time of the newest sample that it has ever had, long ago without one.
-    ``written`` int64: the number of the last write. ``first_page`` and ``last_page`` int32. ``generation`` changes when
-    a series gets or loses its row. ``marks`` are set around each change of a row, for readers in other processes.
+    that time. ``last`` int64 ms: the time of the newest sample that the row has ever had; a time long ago without a
+    sample. ``written`` int64: the number of the last write. ``first_page`` and ``last_page`` int32. ``generation``
+    changes when a series gets or loses its row. ``marks`` are set around each change of a row, for readers in other
+    processes.
     """
 
     def __init__(self, most: int, allocate: Allocate = np.zeros) -> None:

@@ -42,7 +42,7 @@ class WindowReads:
         self._at = kernel.pages_of([*columns, rows.first_page, rows.since, rows.mark], pages.size)
 
     def _consistent(self, keys: SeriesKeys, answer: Callable[[FoundRows], T | None]) -> T | None:
-        """Return the answer from the rows of those series as no write changed meanwhile."""
+        """Return an answer from the rows of these series that no write changed meanwhile."""
         raise NotImplementedError
 
     def read(
@@ -57,7 +57,7 @@ class WindowReads:
         """Return the first samples of those series in a span, series after series, at most ``most``.
 
         They begin with the series at position ``first``, and in that series at ``first_ms``. The index is a position in
-        ``keys``. None if any series from there on may have samples that are not here.
+        ``keys``. None if the window may lack samples of any series from ``first`` on.
         """
         begin_ms = span.start_ms if first_ms is None else first_ms
 
@@ -118,7 +118,7 @@ class WindowReads:
         return self._consistent(keys, lambda found: kernel.lines(at, found.place, grid, ends, step_ms, most))
 
     def write_revision(self, keys: SeriesKeys) -> int | None:
-        """Return the number of the last write to these series, at any time; None if any of them is not here."""
+        """Return the number of the last write to these series, at any time; None if the window lacks any of them."""
 
         def answer(found: FoundRows) -> int | None:
             return int(self._rows.written[found.rows].max()) if found.whole and len(found.rows) else None
@@ -126,7 +126,7 @@ class WindowReads:
         return self._consistent(keys, answer)
 
     def previous(self, keys: SeriesKeys, before_ms: int) -> SampleColumns | None:
-        """Return each series' last sample before a time; None if any of them may not be here."""
+        """Return each series' last sample before a time; None if the window may lack any of these samples."""
 
         def answer(found: FoundRows) -> SampleColumns | None:
             if not self._inside(found, before_ms):
@@ -139,13 +139,13 @@ class WindowReads:
         return self._consistent(keys, answer)
 
     def _inside(self, found: FoundRows, start_ms: int) -> bool:
-        """Return True if each row is there and has every sample since then."""
+        """Return True if each series has a row, and each row has every sample since a time."""
         return not len(found.rows) or (found.whole and int(self._rows.since[found.rows].max()) <= start_ms)
 
     def _look_up(self, keys: SeriesKeys) -> FoundRows:
         """Return the rows of those series.
 
-        Entries live as long as their keys, which decoders and queries use again.
+        Cached entries live as long as their keys, which decoders and queries use again.
         """
         found: FoundRows | None = keys.derived.get(self)
         generation = self._rows.generation

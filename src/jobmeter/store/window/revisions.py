@@ -7,14 +7,14 @@ import numpy as np
 from jobmeter.kernel.series_table import Allocate
 
 SLOTS = 1 << 16
-"""Keys that share a slot are raised together."""
+"""Number of slots. Keys with one slot are raised together."""
 
 
 class Revisions:
-    """A number for each slot of 64-bit keys, and one for all of them. One process raises them, any number read them.
+    """Revision numbers: one for each slot of 64-bit keys, and one for all keys. One process raises them, many may read.
 
-    Keys are digests, of jobs or of other things. Two keys may share a slot: then both are raised. Take a revision
-    before reading what it stands for.
+    Keys are digests of jobs or of other objects. Two keys may have one slot: then both are raised. Read a revision
+    before the data that is cached under it.
     """
 
     def __init__(self, allocate: Allocate = np.zeros) -> None:

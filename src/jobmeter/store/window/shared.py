@@ -16,18 +16,17 @@ T = TypeVar("T")
 
 _FEWEST_ATTEMPTS = 3
 _SETTLED_SECONDS = 0.005
-"""Time in which rows must settle: a write of a few series takes microseconds, one of late samples a millisecond."""
+"""Time for which a read waits for writes to end: most take microseconds, a write of late samples a millisecond."""
 
 
 class SharedWindow(WindowReads):
     """The window of another process, which answers as ``Window`` does.
 
     Each row belongs to a group with a mark that the writer moves around every change. An answer counts only if the
-    marks of its rows stayed the same; otherwise it is read again. None if a series is not in the window, and if the
-    rows do not settle within ``_SETTLED_SECONDS``, as after the death of the writer in the middle of a write.
-
-    ``revisions`` are the numbers that the writer raises: take one before reading what is cached under it. ``owner`` is
-    a descriptor that becomes readable when the writer has ended. Safe for several threads.
+    marks of its rows stayed the same; otherwise it is read again. The answer is None if a series is not in the window.
+    The answer is None too if writes do not end within ``_SETTLED_SECONDS``, for example after the death of the writer
+    during a write. ``revisions`` are the numbers that the writer raises: read one before the data that is cached under
+    it. ``owner`` is a descriptor that becomes readable when the writer has ended. Safe for several threads.
     """
 
     def __init__(self, arena: Arena, owner: int) -> None:
@@ -41,7 +40,7 @@ class SharedWindow(WindowReads):
     def open(cls, descriptor: int) -> Self:
         """Open the window by the descriptor of its memory (``Window.descriptor``), which may be closed afterwards.
 
-        Raises ValueError if the memory is that of another version, ProcessLookupError if its process has ended.
+        Raises ValueError if another version wrote the memory, ProcessLookupError if its process has ended.
         """
         arena = Arena.open(descriptor)
         return cls(arena, os.pidfd_open(int(arena.header[HeaderField.PROCESS])))
@@ -49,7 +48,7 @@ class SharedWindow(WindowReads):
     @property
     def ended(self) -> bool:
         """True if the writer has closed the window or has died: nothing is written to it any more."""
-        poll = select.poll()  # unlike select, for a descriptor of any number
+        poll = select.poll()  # select, in contrast, takes only small descriptors
         poll.register(self.owner, select.POLLIN)
         return bool(self._arena.header[HeaderField.CLOSED]) or bool(poll.poll(0))
 

@@ -45,8 +45,7 @@ BLOCK_ROWS = 65_536
 class WindowedStore:
     """A ``Store`` with a window. Correct if every write goes through this object (one server writes these series).
 
-    While other servers use the engine, as far as the engine reports that, nothing is answered from memory.
-
+    If the engine reports that other servers use it, no answer comes from memory.
     A query inside the window of all its series is answered from memory; any other query goes to the engine. The series
     of requested jobs and their rolled-up ranges are cached until the job's revision changes.
     """
@@ -61,7 +60,7 @@ class WindowedStore:
         self.damaged, self.backup = engine.damaged, engine.backup
         self._clock = clock
         self.window = Window(length_ms, bound)
-        self.sharing = engine.sharing
+        self.engine_use = engine.engine_use
         self._is_alone = True
         self.cache = cache or Cache()
         self._appending = threading.Lock()
@@ -69,8 +68,8 @@ class WindowedStore:
         self._immutable_ms = self._rolled_until()
         self._adopts_after = clock.monotonic()
         self._unfilled: SeriesPage | None = SeriesPage(_NO_SERIES, NEWEST)
-        if engine.sharing is not None:
-            engine.sharing.watch(self._use_alone)
+        if engine.engine_use is not None:
+            engine.engine_use.watch(self._use_alone)
 
     @property
     def memory(self) -> StoreMemory | None:
@@ -80,7 +79,7 @@ class WindowedStore:
     def _rolled_until(self) -> int:
         """Return the end of the last hour that may be rolled up by another process.
 
-        These are at most the hours that are over now, or more if the clock was set back since.
+        The end is at most the last full hour, or later if the clock was set back.
         """
         over_ms = floor_to(self._clock.now_ms(), HOUR)
         rolled = self._engine.rolled_up_ranges((), TimeRange(over_ms, floor_to(MAX_TIME_MS, HOUR)))
@@ -154,7 +153,7 @@ class WindowedStore:
             new = self.window.missing(some)
             if new.any():
                 self._adopt(some.where(new), since)
-            # Only now: after an error the series are tried again.
+            # Only after the read: after an error the next round tries these series again.
             left = SeriesPage(keys.where(slice(most, None)), following)
             self._unfilled = None if self.window.full or not (len(left.keys) or left.following) else left
             return self._unfilled is not None
@@ -301,7 +300,7 @@ class WindowedStore:
         return jobs
 
     def _adopt_if_possible(self, keys: SeriesKeys, since_ms: int) -> None:
-        """Add new series, unless the engine cannot be read: a write does not wait for it, its answers do."""
+        """Add new series, unless the engine cannot be read: writes do not wait for the engine, answers do."""
         if self._clock.monotonic() < self._adopts_after:
             return
         try:

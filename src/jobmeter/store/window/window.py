@@ -67,7 +67,7 @@ class Window(WindowReads):
         return self._arena.descriptor
 
     def close(self) -> None:
-        """Tell other processes that nothing is written to the window any more."""
+        """Show other processes that no further write will follow."""
         self._arena.header[HeaderField.CLOSED] = 1
 
     @property
@@ -123,7 +123,7 @@ class Window(WindowReads):
         with self._lock:
             if len(batches) == 1 or not all(batch.single for batch in batches):
                 for batch in batches:
-                    # Looked up one by one: a batch may cost the series of the next one their rows.
+                    # Find rows batch by batch: a batch may take the rows of the next batch's series.
                     found = self._look_up(batch.keys).rows
                     self._append(found, SampleColumns(batch.index, batch.time, batch.value), now_ms)
                 return
@@ -137,7 +137,7 @@ class Window(WindowReads):
         rest = self._appends.append(rows_found, columns, keep_from, self._writes)
         if len(rest):
             self._write_any(rows_found, rest, keep_from)
-            # Another number: a reader may have found the number before these samples.
+            # Raise the number again: a reader may have read it before these samples.
             self._writes += 1
             late = rows_found[rest.index]
             with self._rows.marks.writing(late):

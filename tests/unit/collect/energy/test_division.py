@@ -204,7 +204,7 @@ def test_partitions_count_with_their_slices():
 
 
 def test_claims_have_the_slices_of_partitions():
-    """Of devices that are there, by their names; replicas with the project that samples have."""
+    """Return the claims on present devices, by device name; each replica has the project of its samples."""
     owner = Owner("a", "worker-0", 1, "p")
     holders = {"gpu0:1": [owner], "gpu0:2": [owner, JOBS[1]], "gpu1": [owner], "gpu2:1": [owner], "gpu7": [owner]}
     slices = {"gpu0": {}, "gpu0:1": {"slices": 3}, "gpu0:2": {"slices": 1}, "gpu1": {}, "gpu2:1": {"slices": 0}}

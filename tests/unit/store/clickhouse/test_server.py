@@ -13,7 +13,7 @@ from jobmeter.errors import UnavailableError
 from jobmeter.model.series import Series
 from jobmeter.model.time import HOUR, SystemClock, TimeRange, parse_time
 from jobmeter.store.base import SeriesSelector, Store
-from jobmeter.store.clickhouse import parse_dsn, sharing
+from jobmeter.store.clickhouse import membership, parse_dsn
 from jobmeter.store.clickhouse.pool import connect
 from jobmeter.store.registry import open_store
 from jobmeter.testing.samples import FOREVER, batch_of
@@ -74,7 +74,7 @@ class TestServer(StoreTests):
 @pytest.fixture(scope="module")
 def alone_store(server_dsn, tmp_path_factory):
     with opened(f"{server_dsn}_alone", tmp_path_factory.mktemp("journals")) as store:
-        assert store.sharing.is_alone
+        assert store.node_log.is_alone
         yield store
 
 
@@ -120,7 +120,7 @@ def test_a_server_that_others_may_have_expelled_neither_answers_nor_acknowledges
         done = store.rollup_state.done()
         store.membership.stop()
         with monkeypatch.context() as patch:
-            patch.setattr(sharing, "FENCE_SECONDS", -1.0)
+            patch.setattr(membership, "FENCE_SECONDS", -1.0)
             for use in (
                 lambda: store.find(SeriesSelector(jobs=(ONE.job_key,))),
                 lambda: store.rolled_up_ranges((ONE.job_key,), TimeRange(0, HOUR)),

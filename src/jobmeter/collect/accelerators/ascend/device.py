@@ -31,16 +31,16 @@ _MOST_FAULTS = 128
 _VDIE = 1
 _NO_DEVICE = 0xFFFFFFFF
 _LEVELS = (Level.INFO, Level.WARNING, Level.ERROR, Level.ERROR)
-"""Level of a fault by the health of the device: good, and with a general, an important or an urgent alarm."""
+"""Level of a fault by the health of the device: no alarm, a general, an important or an urgent alarm."""
 
 
 class AscendDevice(ThreadedDevice):
-    """NPU of DCMI. ``index`` is its physical number, that of its file in /dev."""
+    """NPU of DCMI. ``index`` is its physical number, as in the name of its file in /dev."""
 
     def __init__(self, number: int, clock: Clock, machine: Machine) -> None:
         super().__init__(number, clock, "ascend ")
         self.network: Callable[[], Mapping[str, float]] = dict
-        """Function that returns the new values of its network port."""
+        """Function that returns the new values of the device's network port."""
         self._dev = machine.dev
         self._dcmi: Dcmi | None = None
         self._chip = Chip((), number)
@@ -50,7 +50,7 @@ class AscendDevice(ThreadedDevice):
 
     @property
     def attached(self) -> bool:
-        """True while the library can be asked for it."""
+        """True while the library can read the device."""
         return self._dcmi is not None
 
     def attach(self, dcmi: Dcmi, chip: Chip) -> None:
@@ -88,7 +88,7 @@ class AscendDevice(ThreadedDevice):
         self._dcmi = None
 
     def lose(self, error: DeviceLostError) -> None:
-        """Note that the device is gone."""
+        """Mark the device as lost."""
         self.failed(DeviceState.LOST, str(error))
         self.retry.failed()
 
@@ -100,7 +100,7 @@ class AscendDevice(ThreadedDevice):
         return self._dcmi, self._chip
 
     def is_due(self) -> bool:
-        """Say if the device may be read now, and begin a reading."""
+        """Return True and begin a reading if the device may be read now."""
         now = self._clock.monotonic()
         if now - self._read_at < INTERVAL:
             return False

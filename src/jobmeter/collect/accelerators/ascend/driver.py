@@ -36,7 +36,7 @@ class _Opened(NamedTuple):
 class AscendDriver:
     """NPUs of DCMI, by physical number. ``patience``: seconds that one collection waits for the devices.
 
-    A device that disappears from DCMI's list stays, and is lost. Calls that may block run in threads.
+    A device that disappears from DCMI's list is reported as lost. Calls that may block run in threads.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class AscendDriver:
         return sorted(int(name) for name in names if name.isdigit())
 
     def _is_due(self, now_ms: int | None) -> bool:
-        """Say if the library has to be opened, or its list read again: once a minute."""
+        """Return True once a minute, when the library has to be opened or its list read again."""
         if self._dcmi is None:
             return self._retry.due
         return now_ms is None or self._listed_ms is None or not 0 <= now_ms - self._listed_ms < MINUTE

@@ -43,10 +43,10 @@ _FIRST_NAMES: Mapping[str, str] = MappingProxyType(
         "proc_mem_info": "resource_info",
     }
 )
-"""Names in the first interface of calls that have another name in the second one."""
+"""Names of calls in the first interface, by their different name in the second interface."""
 _MOST_DEVICES = 64
 _HANGS_SECONDS = 0.5
-"""Seconds that a call waits for the one before. A longer one hangs, and the others no longer wait for it."""
+"""Seconds that a call waits for the call before it. A longer call hangs, and other calls no longer wait for it."""
 
 S = TypeVar("S", bound=ctypes.Structure)
 
@@ -118,7 +118,7 @@ class ProcessInfo(ctypes.Structure):
 
 
 class Chip(NamedTuple):
-    """Chip of a library: the arguments that name it in each call, and its physical number, that of its file in /dev."""
+    """Chip of a library: the arguments that name the chip in each call, and the number of its file in /dev."""
 
     address: tuple[int, ...]
     number: int
@@ -134,7 +134,7 @@ class DcmiError(NotSupportedError):
 
 
 class Dcmi:
-    """Open library. For several threads: calls run one at a time, because the driver refuses many at once."""
+    """Open library, for several threads. Calls run one at a time: the driver refuses many calls at once."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         """Raises DcmiError if the library cannot be initialized."""
@@ -220,7 +220,7 @@ class Dcmi:
         return sorted(found, key=lambda one: one.number)
 
     def _listed(self, name: str, *, first: bool) -> list[int]:
-        """Return the cards or devices. The interfaces give number and list in another order."""
+        """Return the cards or devices. The two interfaces return count and list in different order."""
         count, numbers = ctypes.c_int(), (ctypes.c_int * _MOST_DEVICES)()
         pair = (ctypes.byref(count), numbers) if first else (numbers, ctypes.byref(count))
         code = self.call(name, *pair, ctypes.c_int(_MOST_DEVICES))

@@ -84,7 +84,7 @@ def health_of(device: AscendDevice) -> DeviceHealth:
 
 
 def _memory(device: AscendDevice) -> dict[str, float | None]:
-    """Return the values of HBM, of other memory for chips without HBM."""
+    """Return the values of HBM; for chips without HBM the values of their other memory."""
     hbm = _given(device, lambda: _filled(device, "hbm_info", HbmInfo()))
     if hbm is not None and hbm.size:
         busy = _share(device, _HBM_BANDWIDTH)
@@ -120,7 +120,7 @@ def _share(device: AscendDevice, kind: int) -> float | None:
 
 
 def _given(device: AscendDevice, read: Callable[[], T]) -> T | None:
-    """Return the answer of a call; None without one. A device that is gone is lost."""
+    """Return the answer of a call; None without an answer. A missing device is marked as lost."""
     try:
         return read()
     except DcmiError:

@@ -40,7 +40,7 @@ class Reading(StrEnum):
     ECC_ERRORS = "ecc_errors"  # corrected and uncorrected memory errors since the driver was loaded
     # Rows remapped for correctable and for uncorrectable errors, whether one is pending, whether one failed.
     REMAPPED_ROWS = "remapped_rows"
-    MARGIN = "margin"  # degrees Celsius to the temperature at which it slows
+    MARGIN = "margin"  # degrees Celsius until the device slows down
     PCIE_REPLAYS = "pcie_replays"  # PCIe replays so far
     # Generation and lanes of the PCIe link now, then the highest that device and slot allow.
     PCIE_LINK = "pcie_link"
@@ -58,11 +58,11 @@ class NvmlDevice(Accelerator, Protocol):
         ...
 
     def links(self) -> Sequence[int]:
-        """Return the numbers of its NVLinks; empty without any."""
+        """Return the numbers of the device's NVLinks; empty without any."""
         ...
 
     def link_states(self) -> Sequence[bool]:
-        """Return for each NVLink if it is up."""
+        """Return the state of each NVLink: True if the link is up."""
         ...
 
     def structure(self, kind: str, function: str) -> Any:  # noqa: ANN401 - of a module without types

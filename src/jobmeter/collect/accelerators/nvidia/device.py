@@ -155,14 +155,14 @@ class PynvmlDevice(ThreadedDevice):
         }
 
     def links(self) -> Sequence[int]:
-        """Return the numbers of its NVLinks; empty without any."""
+        """Return the numbers of the device's NVLinks; empty without any."""
         if self._links is None:
             found = self.fields([(_LINK_COUNT, 0)]).get((_LINK_COUNT, 0), 0)
             self._links = range(min(int(found), _MOST_LINKS))
         return self._links
 
     def link_states(self) -> Sequence[bool]:
-        """Return for each NVLink if it is up. A link that gives no state is left out."""
+        """Return the state of each NVLink, True if the link is up. A link without a state is left out."""
         found = []
         for link in self.links():
             with suppress(NvmlError):
@@ -170,7 +170,7 @@ class PynvmlDevice(ThreadedDevice):
         return found
 
     def structure(self, kind: str, function: str) -> Any:  # noqa: ANN401
-        """Return a structure of the module that a function of it fills. Raises NvmlError if it lacks one of them."""
+        """Return a structure that a function of the module fills. Raises NvmlError if the module lacks either."""
         made, call = getattr(self._module, kind, None), getattr(self._module, function, None)
         if made is None or call is None:
             raise NvmlError(f"the module has no {function}", codes.FUNCTION_NOT_FOUND)
@@ -181,7 +181,7 @@ class PynvmlDevice(ThreadedDevice):
     def _utilization(self) -> Sequence[float]:
         """Return the mean utilization since the last call where the driver has samples, else the last period's.
 
-        The first call has no start, so it gives the last period.
+        The first call has no start, so the driver's last period counts.
         """
         rates = self._call(self._module.nvmlDeviceGetUtilizationRates)
         found = [float(rates.gpu), float(rates.memory)]

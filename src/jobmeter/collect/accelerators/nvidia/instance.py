@@ -29,7 +29,7 @@ class MigDevice(PynvmlDevice):
         self._sharing = frozenset({found.part.place})
 
     def adopt(self, session: Session, found: MigInstance, sharing: frozenset[int]) -> None:
-        """Take the handle of the instance, unless it has one of this session. No call of it may be running.
+        """Take the handle of the instance, unless the instance has a handle of this session. No call may be running.
 
         ``sharing`` are the places of the compute instances in its GPU instance.
         """
@@ -46,8 +46,8 @@ class MigDevice(PynvmlDevice):
     def read(self, reading: Reading) -> Sequence[float]:
         """Return the numbers of a reading: memory alone.
 
-        Compute instances of one GPU instance share its memory. Each one has the memory of its processes in use, and the
-        first one has the total.
+        Compute instances of one GPU instance share its memory. Each instance reports the memory of its processes as
+        used. The first instance reports the total.
         """
         if reading is not Reading.MEMORY:
             raise NvmlError("it is measured for the whole GPU")

@@ -27,13 +27,13 @@ _FIELDS: Mapping[Field, tuple[str, float]] = {
 """Numbers as in nvml.h (NVML_FI_DEV_*): clock event reasons in nanoseconds, NVLink data in KiB."""
 
 _LINK_TRAFFIC: Mapping[int, str] = {202: "gpu.nvlink.transmit", 204: "gpu.nvlink.receive"}
-"""Bytes of each link of NVLink 5, for devices that do not add up their links."""
+"""Bytes of each link of NVLink 5, for devices without a sum over links."""
 _LINK_ERRORS: Mapping[str, tuple[Sequence[int], Sequence[int]]] = {
     "gpu.nvlink.errors": ((206, 207, 208, 209, 211, 212), (38, 45)),
     "gpu.nvlink.replays": ((), (52,)),
     "gpu.nvlink.recoveries": ((215,), (59,)),
 }
-"""Errors of NVLink: fields of each link (NVLink 5), and fields of the device that add up its links."""
+"""Errors of NVLink: fields of each link (NVLink 5), and fields with the sum over all links of the device."""
 _HEALTH: Mapping[str, Sequence[int]] = {
     "gpu.recovery.action": (230,),
     "gpu.pcie.errors.corrected": (173,),
@@ -76,7 +76,7 @@ def _fields(device: NvmlDevice) -> Mapping[str, float]:
 
 
 def _health(device: NvmlDevice) -> Mapping[str, float]:
-    """Return the sums of fields. Errors of NVLink come from its links, else from sums of the device."""
+    """Return the sums of fields. Errors of NVLink come from the links, else from the sums of the device."""
     links = device.links()
     of_links = [(number, link) for each, _ in _LINK_ERRORS.values() for number in each for link in links]
     totals = [(number, 0) for _, added in _LINK_ERRORS.values() for number in added if links]

@@ -28,7 +28,7 @@ _MOST_BYTES = 128 << 20
 
 @operation(f"POST {API}/read", "metrics:read", name="read", read_bytes=accounted_for, encodings=frozenset({"snappy"}))
 class RemoteRead(Request, frozen=True):
-    """Gives the samples of selectors, for `remote_read` of Prometheus.
+    """Returns the samples of selectors, for `remote_read` of Prometheus.
 
     A client that prefers chunks in a stream gets frames with XOR chunks, any other one message with samples.
     """
@@ -43,7 +43,7 @@ class RemoteRead(Request, frozen=True):
             matchers = tuple(Matcher(label, VectorMatch(kind), value) for label, kind, value in query.matchers)
             rows = yield from find((matchers,), max(query.start_ms, 0), self.context.project)
             results.append([])
-            # A stream is written a part after the other: its samples are never in memory at the same time.
+            # A stream is written part by part, so that its samples are never all in memory.
             count = _STREAMED_SERIES if request.streamed else max(len(rows), 1)
             for at in range(0, len(rows), count):
                 found = yield from read_samples(rows[at : at + count], query.start_ms - 1, query.end_ms)

@@ -1,4 +1,4 @@
-"""The servers that use the engine, see ``jobmeter.store.clickhouse.sharing``.
+"""The servers that use the engine, see ``jobmeter.store.clickhouse.membership``.
 
 A row is a state of a server. Of several rows of one server and state the one with the highest ``beat`` stays.
 """

@@ -20,17 +20,18 @@ from jobmeter.store.clickhouse.rollup_state import RollupState
 from jobmeter.store.clickhouse.rows import JobHour, SampleRuns
 
 _NEVER = -1
-"""A number of roll-ups that no state has: the second mark is always made."""
+"""Number that no roll-up state has, so that the second mark is always made."""
 
 
-class SharedLog:
-    """A ``CommitLog``, and the ``Duties`` of ``sharing``. ``check`` is ``Sharing.check``, set once there is one.
+class NodeLog:
+    """Commit log of a ClickHouse node, which also has the ``Duties`` of ``membership``.
 
+    ``check`` is ``NodeMembership.check``, set once the server has a membership.
     ``writing`` is locked while a commit runs: the log changes between two commits only.
     """
 
     def __init__(self, pool: Pool, folder: Path | None) -> None:
-        """``folder`` is that of this server's journal; None for a server without one."""
+        """``folder`` has this server's journal; None for a server without a journal."""
         self.is_alone = False
         self.writing = threading.Lock()
         self.check: Callable[[], None] = _nothing
@@ -40,21 +41,21 @@ class SharedLog:
         self._flusher = Flusher(pool, encode)
         self._folder = folder
         self._journal: Journal | None = None
-        self._announcing = threading.Lock()  # guards the following two
+        self._announcing = threading.Lock()  # guards the next two attributes
         self._listeners: list[Callable[[bool], None]] = []
         self._announced = False
         self._state: RollupState | None = None
         self._catalog: Catalog | None = None
 
     def bind(self, state: RollupState, catalog: Catalog) -> None:
-        """Set the other parts of the store. They are made later, as they read what waits in this log."""
+        """Set the other parts of the store. They are created after the log, because they read its pending rows."""
         self._state, self._catalog = state, catalog
 
     def watch(self, changed: Callable[[bool], None]) -> None:
         """Call a function with True while this server is alone, now and after each change.
 
-        When other servers come it is called before they may read or write; when they are gone, after that. It must not
-        append samples.
+        The call comes before new servers may read or write, and after the last other server has gone. The function must
+        not append samples.
         """
         with self._announcing:
             self._listeners.append(changed)
@@ -81,7 +82,7 @@ class SharedLog:
         """Do nothing: other servers may begin to write to the same series."""
 
     def forget(self) -> None:
-        """Do nothing: no series are noted."""
+        """Do nothing: there are no statistics of series."""
 
     def statistics(self) -> dict[str, int]:
         """Return the sizes of the journal."""
@@ -127,7 +128,7 @@ class SharedLog:
             state.reload()
             catalog.forget()
             self.is_alone = True
-            # Commits need the list of all series, and may not have to wait for a node that is away by then.
+            # Commits need the list of all series. Read it now: a later commit must not wait for an unreachable node.
             with suppress(JobmeterError):
                 catalog.lacks_descriptor(SeriesKeys(np.empty(0, np.uint64), np.empty(0, np.uint64)))
         self._announce(alone=True)
@@ -137,7 +138,7 @@ class SharedLog:
         state, catalog = self._parts()
         self._announce(alone=False)
         try:
-            self.flush()  # most of it, before commits have to wait
+            self.flush()  # most rows, before commits have to wait
             with self.writing:
                 self.flush()
                 state.write_marks()

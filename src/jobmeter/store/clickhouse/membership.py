@@ -1,19 +1,19 @@
-"""Agreement of the servers that use one ClickHouse node: one that is alone acknowledges from its journal.
+"""Agreement of the servers that use one ClickHouse node: a server that is alone acknowledges from its journal.
 
-A server is *alone* or *among others*. One that is alone acknowledges samples once they are in its journal, and answers
-from its memory. One among others acknowledges samples once the node has them, and reads the node.
+A server is *alone* or *among others*. A server that is alone acknowledges samples once they are in its journal, and
+answers from its memory. A server among others acknowledges samples once the node has them, and reads the node.
 
 - A server first writes its row, then reads the others' rows. To be alone it writes ``journals`` and reads again; if it
-  then sees another server, it takes that back. Each statement sees all earlier ones, so of two servers at least one
+  then sees another server, it clears ``journals``. Each statement sees all earlier ones, so of two servers at least one
   sees the other.
-- A server that starts beside one that is alone neither reads nor writes until that one has given its journal to the
-  node and has cleared ``journals``. No time-out replaces this consent. So no answer lacks an acknowledged sample,
-  however long a server or the network stands still.
-- A server that died with ``journals`` set left samples in its folder. Its next start there inserts them, and so does
-  any server that reaches the folder and gets its lock, which a living process holds.
-- A server among others whose beat stands still is expelled, so that one that is left can be alone. An expelled server
-  may still run. Its answers and receipts count for ``FENCE_SECONDS`` after its last confirmed beat and are refused
-  later; the others wait longer than that before one of them is alone.
+- A server that starts beside one that is alone neither reads nor writes until the first server has inserted its journal
+  into the node and has cleared ``journals``. No time-out replaces this consent. So no answer lacks an acknowledged
+  sample, however long a server or the network is frozen.
+- A server that died with ``journals`` set left samples in its folder. Its next start on this folder inserts them. So
+  does any server that reaches the folder and gets its lock, which a living process holds.
+- The others expel a server whose beat has not changed, so that a remaining server can be alone. An expelled server may
+  still run. Its answers and receipts count for ``FENCE_SECONDS`` after its last confirmed beat and are refused later;
+  the others wait longer than that before one of them is alone.
 """
 
 import logging
@@ -37,11 +37,11 @@ from jobmeter.store.clickhouse.servers import DEPARTED, EXPELLED, LIVE, ServerRo
 _log = logging.getLogger(__name__)
 TICK_SECONDS = 1.0
 SILENT_SECONDS = 15.0
-"""Seconds after which a server among others is expelled if its beat stands still."""
+"""Seconds after which a server among others is expelled if its beat has not changed."""
 FENCE_SECONDS = 10.0
 """Seconds for which a server among others answers after its last confirmed beat."""
 EXPELLED_SECONDS = 15.0
-"""Seconds for which an expelled server is waited for; more than ``FENCE_SECONDS``."""
+"""Seconds between the expulsion of a server and the moment at which another may be alone; over ``FENCE_SECONDS``."""
 JOIN_SECONDS = 30.0
 """Seconds for which a start waits for the journal of another server."""
 _JOIN_AGAIN_SECONDS = 0.25
@@ -63,7 +63,7 @@ class Duties(Protocol):
         ...
 
     def be_among_others(self) -> None:
-        """Give the journal to the engine, and use neither it nor the memory from now on.
+        """Insert the journal into the engine. From now on use neither the journal nor the memory.
 
         Raises UnavailableError if the engine does not accept the samples; the server is then still alone.
         """
@@ -74,8 +74,8 @@ class Duties(Protocol):
         ...
 
 
-class Sharing:
-    """The part of one server in the agreement: ``join`` at the start, then ``tick`` on a thread of its own."""
+class NodeMembership:
+    """Membership of one server in the agreement: ``join`` at the start, then ``tick`` on a thread."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Sharing:
         folder: Path | None,
         now: Callable[[], float] = lambda: time.clock_gettime(_CLOCK),
     ) -> None:
-        """``folder`` is that of the journal; None for a server without one, which is never alone.
+        """``folder`` has the journal; None for a server without a journal, which is never alone.
 
         ``now`` returns seconds of a clock that goes on while the process or the machine sleeps.
         """
@@ -94,8 +94,8 @@ class Sharing:
         self._now = now
         self._row = self._new_row()
         self._confirmed = float("-inf")
-        self._beats: dict[int, tuple[int, float]] = {}  # the last beat of each other server, and when it was new
-        self._waits_until = 0.0  # expelled servers may answer until then
+        self._beats: dict[int, tuple[int, float]] = {}  # the last beat of each other server, and the time of its change
+        self._waits_until = 0.0  # the time until which expelled servers may answer
         self._expelled: set[int] = set()
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
@@ -118,8 +118,8 @@ class Sharing:
         """Return when every sample that any server acknowledged is in the engine, or in this server's own journal.
 
         Waits for a server that is alone, and recovers the journals of dead ones where their folders can be reached.
-        ``discard`` gives up those that are still missing after ``seconds``: by then a server that runs has handed over
-        its own. Raises UnavailableError naming the server that has the journal.
+        ``discard`` gives up the journals that are still missing after ``seconds``: a running server has inserted its
+        journal by then. Raises UnavailableError naming the server that has the journal.
         """
         before = self._last_id()
         self.appear()
@@ -143,11 +143,11 @@ class Sharing:
 
     def start(self) -> None:
         """Start the thread that ticks."""
-        self._thread = threading.Thread(target=self._run, name="jobmeter-sharing", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="jobmeter-membership", daemon=True)
         self._thread.start()
 
     def tick(self) -> None:
-        """Look at the other servers once, and change what this one does if they came or went."""
+        """Read the table of servers once, and change between alone and among others if servers came or went."""
         began = self._now()
         if not self.is_alone:
             self.appear()
@@ -170,9 +170,9 @@ class Sharing:
             self._try_alone()
 
     def check(self) -> None:
-        """Raise UnavailableError if what was read or written before may not count, because others expelled this server.
+        """Raise UnavailableError if earlier reads and writes may not count, because others expelled this server.
 
-        Call it after the work, before its result is used.
+        Call ``check`` after the work, before its result is used.
         """
         if not self.is_alone and self._now() - self._confirmed > FENCE_SECONDS:
             raise UnavailableError(
@@ -182,14 +182,14 @@ class Sharing:
             )
 
     def stop(self) -> None:
-        """End the thread. Without ``depart`` the journal is recovered by the next start, or by another server."""
+        """End the thread. Without ``depart`` the next start, or another server, recovers the journal."""
         self._over.set()
         if self._thread is not None:
             self._thread.join()
             self._thread = None
 
     def depart(self) -> None:
-        """Let the others go on without this server, whose journal is empty."""
+        """Remove this server, whose journal is empty, from the agreement."""
         with suppress(JobmeterError):
             self._write(state=DEPARTED, journals=False)
 
@@ -299,7 +299,7 @@ class Sharing:
 
 
 def _write_owner(folder: Path, number: int) -> None:
-    """Note durably which process uses a folder."""
+    """Store durably which process uses a folder."""
     draft = folder / f".{_OWNER}"
     try:
         with draft.open("w") as file:

@@ -10,8 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from jobmeter.errors import UnavailableError
 from jobmeter.store.clickhouse.lock import FolderLock
+from jobmeter.store.clickhouse.membership import EXPELLED_SECONDS, FENCE_SECONDS, SILENT_SECONDS, NodeMembership
 from jobmeter.store.clickhouse.servers import DEPARTED, EXPELLED, LIVE, ServerRow, ServerTable
-from jobmeter.store.clickhouse.sharing import EXPELLED_SECONDS, FENCE_SECONDS, SILENT_SECONDS, Sharing
 
 
 class World(ServerTable):
@@ -62,7 +62,7 @@ class Server:
         folder.mkdir(exist_ok=True)
         self.lock = FolderLock(folder)
         self.is_alone = False
-        self.sharing = Sharing(self.world, self, folder, now=lambda: self.world.seconds)
+        self.membership = NodeMembership(self.world, self, folder, now=lambda: self.world.seconds)
 
     def die(self):
         self.lock.release()
@@ -89,7 +89,7 @@ class Server:
             return False
         self.world.samples.add(sample)
         try:
-            self.sharing.check()
+            self.membership.check()
         except UnavailableError:
             return False
         return True
@@ -100,7 +100,7 @@ class Server:
             return None
         found = self.world.samples | (self.journal if self.is_alone else set())
         try:
-            self.sharing.check()
+            self.membership.check()
         except UnavailableError:
             return None
         return found
@@ -131,7 +131,7 @@ class Agreement(RuleBasedStateMachine):
             self.world.seconds += 1
             for number in sorted(self.running - self.frozen):
                 try:
-                    self.servers[number].sharing.tick()
+                    self.servers[number].membership.tick()
                 except UnavailableError:
                     assert self.world.away
 
@@ -163,10 +163,10 @@ class Agreement(RuleBasedStateMachine):
         attentive = self.running - self.frozen if data.draw(st.integers(0, 4)) else set()
         server = self.servers[number]
         try:
-            server.sharing.appear()
+            server.membership.appear()
             for other in sorted(attentive):
-                self.servers[other].sharing.tick()
-            server.sharing.join(-1.0)
+                self.servers[other].membership.tick()
+            server.membership.join(-1.0)
             self.running.add(number)
         except UnavailableError:
             server.die()
@@ -175,7 +175,7 @@ class Agreement(RuleBasedStateMachine):
     @rule(data=st.data())
     def tick(self, data):
         try:
-            self._server(data).sharing.tick()
+            self._server(data).membership.tick()
         except UnavailableError:
             assert self.world.away
 
@@ -224,10 +224,10 @@ def world():
 def joined(world, folder, *others):
     """A server that starts while the others look."""
     server = Server(world, folder)
-    server.sharing.appear()
+    server.membership.appear()
     for one in others:
-        one.sharing.tick()
-    server.sharing.join(-1.0)
+        one.membership.tick()
+    server.membership.join(-1.0)
     return server
 
 
@@ -235,7 +235,7 @@ def ticks(world, seconds, *servers):
     for _ in range(int(seconds)):
         world.seconds += 1
         for one in servers:
-            one.sharing.tick()
+            one.membership.tick()
 
 
 def test_a_server_by_itself_is_alone_from_its_start(world, tmp_path):
@@ -244,8 +244,8 @@ def test_a_server_by_itself_is_alone_from_its_start(world, tmp_path):
 
 def test_a_server_without_a_folder_is_never_alone(world, tmp_path):
     server = Server(world, tmp_path / "a")
-    server.sharing = Sharing(world, server, None, now=lambda: world.seconds)
-    server.sharing.join(0.0)
+    server.membership = NodeMembership(world, server, None, now=lambda: world.seconds)
+    server.membership.join(0.0)
     ticks(world, 60, server)
     assert not server.is_alone
 
@@ -255,8 +255,8 @@ def test_a_start_waits_for_the_consent_of_the_server_that_is_alone(world, tmp_pa
     first.append(1)
     second = Server(world, tmp_path / "b")
     with pytest.raises(UnavailableError, match=r"samples in its journal.*/a on "):
-        second.sharing.join(-1.0)
-    assert max(world.rows[second.sharing.number]) == DEPARTED
+        second.membership.join(-1.0)
+    assert max(world.rows[second.membership.number]) == DEPARTED
     second.die()
     second = joined(world, tmp_path / "b", first)
     assert not first.is_alone
@@ -269,8 +269,8 @@ def test_servers_are_among_others_until_all_but_one_have_departed(world, tmp_pat
     ticks(world, 60, first, second)
     assert not first.is_alone
     assert not second.is_alone
-    second.sharing.depart()
-    first.sharing.tick()
+    second.membership.depart()
+    first.membership.tick()
     assert first.is_alone
 
 
@@ -279,16 +279,16 @@ def test_a_silent_server_is_followed_only_when_it_can_answer_no_more(world, tmp_
     second = joined(world, tmp_path / "b", first)
     ticks(world, SILENT_SECONDS + 3, first)
     assert second.read() is None
-    assert max(world.rows[second.sharing.number]) == EXPELLED
+    assert max(world.rows[second.membership.number]) == EXPELLED
     assert not first.is_alone
     ticks(world, EXPELLED_SECONDS + 2, first)
     assert first.is_alone
     first.append(1)
     for _ in range(2):  # it joins again, and waits
-        second.sharing.tick()
+        second.membership.tick()
         assert second.read() is None
-    first.sharing.tick()
-    second.sharing.tick()
+    first.membership.tick()
+    second.membership.tick()
     assert second.read() == {1}
     assert EXPELLED_SECONDS > FENCE_SECONDS
 
@@ -299,11 +299,11 @@ def test_a_start_takes_over_the_journal_of_a_dead_server_that_it_reaches(world, 
     second = Server(world, tmp_path / "b")
     second.others = {first.folder: first}
     with pytest.raises(UnavailableError):
-        second.sharing.join(-1.0)  # the first one lives: it has its folder locked
+        second.membership.join(-1.0)  # the first one lives: it has its folder locked
     first.die()
     second.die()
     second.start()
-    second.sharing.join(-1.0)
+    second.membership.join(-1.0)
     assert second.is_alone
     assert second.read() == {1}
 
@@ -316,7 +316,7 @@ def test_a_newcomer_between_two_reads_of_the_table_counts(world, tmp_path):
         write(row)
         if row.journals:
             world.write = write
-            second.sharing.appear()
+            second.membership.appear()
 
     world.write = write_beside_a_newcomer
     assert not joined(world, tmp_path / "a").is_alone
@@ -328,24 +328,24 @@ def test_the_operator_may_give_up_a_journal_that_is_out_of_reach(world, tmp_path
     first.die()
     (first.folder / "owner").unlink()
     second = Server(world, tmp_path / "b")
-    second.sharing.join(-1.0, discard=True)
+    second.membership.join(-1.0, discard=True)
     assert second.read() == set()
-    assert LIVE not in {max(states) for number, states in world.rows.items() if number != second.sharing.number}
+    assert LIVE not in {max(states) for number, states in world.rows.items() if number != second.membership.number}
 
 
 def test_a_server_that_runs_hands_over_its_journal_though_the_operator_gives_up_those_out_of_reach(world, tmp_path):
     first = joined(world, tmp_path / "a")
     first.append(1)
-    number = first.sharing.number
+    number = first.membership.number
     second = Server(world, tmp_path / "b")
-    waits = iter([lambda: None, first.sharing.tick])
+    waits = iter([lambda: None, first.membership.tick])
 
     def now():
         next(waits, lambda: None)()
         return world.seconds
 
-    second.sharing = Sharing(world, second, second.folder, now=now)
-    second.sharing.join(discard=True)
+    second.membership = NodeMembership(world, second, second.folder, now=now)
+    second.membership.join(discard=True)
     assert second.read() == {1}
     assert not first.is_alone
     assert set(world.rows[number]) == {LIVE}
@@ -353,18 +353,18 @@ def test_a_server_that_runs_hands_over_its_journal_though_the_operator_gives_up_
 
 def test_an_expelled_server_whose_disk_is_full_joins_again_under_the_number_that_its_folder_has(world, tmp_path):
     first = joined(world, tmp_path / "a")
-    number = first.sharing.number
+    number = first.membership.number
     world.write(ServerRow(number, beat=99, state=EXPELLED))
     draft = first.folder / ".owner"
     draft.mkdir()  # no file can be written in its place
     for _ in range(2):
         with pytest.raises(UnavailableError):
-            first.sharing.tick()
-    assert first.sharing.number == number
+            first.membership.tick()
+    assert first.membership.number == number
     draft.rmdir()
     ticks(world, EXPELLED_SECONDS + 3, first)
     assert first.is_alone
-    assert (first.folder / "owner").read_text() == str(first.sharing.number) != str(number)
+    assert (first.folder / "owner").read_text() == str(first.membership.number) != str(number)
 
 
 def test_a_server_that_died_alone_recovers_its_own_journal_and_is_alone_again(world, tmp_path):
@@ -372,7 +372,7 @@ def test_a_server_that_died_alone_recovers_its_own_journal_and_is_alone_again(wo
     first.append(1)
     first.die()
     first.start()
-    first.sharing.join(-1.0)
+    first.membership.join(-1.0)
     assert first.is_alone
     assert world.samples == {1}
 
@@ -380,8 +380,8 @@ def test_a_server_that_died_alone_recovers_its_own_journal_and_is_alone_again(wo
 def test_an_expelled_server_that_was_alone_hands_its_journal_over(world, tmp_path):
     first = joined(world, tmp_path / "a")
     first.append(1)
-    world.write(ServerRow(first.sharing.number, beat=99, state=EXPELLED))
-    first.sharing.tick()
+    world.write(ServerRow(first.membership.number, beat=99, state=EXPELLED))
+    first.membership.tick()
     assert not first.is_alone
     assert world.samples == {1}
 
@@ -389,15 +389,15 @@ def test_an_expelled_server_that_was_alone_hands_its_journal_over(world, tmp_pat
 def test_a_server_consents_only_when_the_node_has_its_journal(world, tmp_path):
     first = joined(world, tmp_path / "a")
     first.append(1)
-    Server(world, tmp_path / "b").sharing.appear()
+    Server(world, tmp_path / "b").membership.appear()
 
     def refuse():
         raise UnavailableError("the disk of the node is full")
 
     first.be_among_others = refuse
     with pytest.raises(UnavailableError):
-        first.sharing.tick()
-    assert {row.journals for row in world.read() if row.id == first.sharing.number} == {True}
+        first.membership.tick()
+    assert {row.journals for row in world.read() if row.id == first.membership.number} == {True}
 
 
 def test_a_row_is_newer_than_one_whose_write_failed_and_may_be_stored(world, tmp_path):
@@ -411,7 +411,7 @@ def test_a_row_is_newer_than_one_whose_write_failed_and_may_be_stored(world, tmp
 
     world.write = write_without_answer
     server = Server(world, tmp_path / "a")
-    for attempt in (lambda: server.sharing.join(-1.0), server.sharing.tick, server.sharing.tick):
+    for attempt in (lambda: server.membership.join(-1.0), server.membership.tick, server.membership.tick):
         with suppress(UnavailableError):
             attempt()
     assert len(beats) > 4
@@ -428,8 +428,8 @@ def test_a_look_that_takes_long_confirms_its_beginning(world, tmp_path):
         return read()
 
     world.read = read_slowly
-    second.sharing.tick()
-    second.sharing.check()
+    second.membership.tick()
+    second.membership.check()
     world.seconds += 3
     assert second.read() is None
 
@@ -438,4 +438,4 @@ def test_a_look_that_takes_long_confirms_its_beginning(world, tmp_path):
 def test_the_clock_goes_on_while_the_machine_sleeps(world, tmp_path, monkeypatch):
     server = Server(world, tmp_path / "a")
     monkeypatch.setattr(time, "clock_gettime", {time.CLOCK_BOOTTIME: 0.0}.__getitem__)
-    Sharing(world, server, None).join(0.0)
+    NodeMembership(world, server, None).join(0.0)

@@ -9,7 +9,7 @@ from tests.unit.store.rows import rows_of
 
 from jobmeter.errors import UnavailableError
 from jobmeter.model.time import HOUR
-from jobmeter.store.clickhouse.shared_log import SharedLog
+from jobmeter.store.clickhouse.node_log import NodeLog
 
 
 class Node:
@@ -73,7 +73,7 @@ def state():
 
 def opened(node, state, folder):
     names: Any = Names()
-    log = SharedLog(node, folder)
+    log = NodeLog(node, folder)
     log.bind(state, names)
     return log
 
