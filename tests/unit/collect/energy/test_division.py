@@ -79,7 +79,7 @@ SOURCES = [("cpu", "rapl/package-0"), ("cpu", "rapl/package-1"), ("memory", "rap
     st.dictionaries(st.sampled_from(JOBS), fractions),
     st.dictionaries(st.sampled_from(JOBS), fractions),
 )
-def test_no_more_is_divided_than_there_is(amount, at_rest, allocated, used):
+def test_no_more_energy_is_divided_than_was_measured(amount, at_rest, allocated, used):
     shares = divided(amount, at_rest, allocated, used)
     assert sum(shares.values()) <= amount * (1 + 1e-9)
     assert all(share >= 0 for share in shares.values())
@@ -116,7 +116,7 @@ class Expected:
 
 
 @given(st.data())
-def test_jobs_and_nobody_have_what_was_measured(data):
+def test_energy_of_jobs_and_of_no_job_adds_up_to_the_measured_energy(data):
     """Pauses of any length, jobs that come and go, counters that are absent in a tick or begin again at 0."""
     node, expected = Node(), Expected()
     given: dict[str, float] = defaultdict(float)
@@ -142,7 +142,7 @@ def test_jobs_and_nobody_have_what_was_measured(data):
         assert given[kind] == pytest.approx(expected.measured[kind], rel=1e-6, abs=1e-3)
 
 
-def test_every_joule_is_given_while_all_jobs_run(tmp_path):
+def test_jobs_get_all_measured_energy_while_they_all_run(tmp_path):
     node = Node(tmp_path)
     jobs = {JOBS[0]: (4, 8, 200, 500), JOBS[1]: (2, 4, 100, 250)}
     claims = {"gpu0": [(JOBS[0], 1.0)]}

@@ -93,6 +93,6 @@ def test_the_holder_of_a_link_reads_them_without_the_names_of_keys(filled):
         ("notes", {"text": "x", "author": "a\nb"}, 400),
     ],
 )
-def test_what_is_no_tag_or_note_is_refused_and_nothing_is_stored(filled, path, body, status):
+def test_invalid_tags_and_notes_are_refused_and_not_stored(filled, path, body, status):
     assert filled.call("POST", f"/jobs/mine/{path}", body).status == status
     assert filled.call("GET", PATH).json() == {"tags": [], "notes": []}
