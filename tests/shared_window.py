@@ -1,4 +1,4 @@
-"""A window under a writer at full speed, and readers in other processes that check every value: torn-read stress.
+"""Stress for torn reads: a writer at full speed, and readers in other processes that check every value.
 
 `python -m tests.shared_window --seconds 600` prints the counts; its status is 1 after a wrong value. A value names its
 series and its time, so that one sample proves where it comes from. A series has a sample at every step: an answer that
@@ -29,9 +29,9 @@ from jobmeter.store.window.window import Window
 SERIES, JOBS, STEP, TOGETHER = 300, 10, 1_000, 10
 LENGTH = 400 * STEP
 BOUND = 1_500_000
-"""Less than all samples take at times, so that the window shrinks and grows."""
+"""Bytes: less than all samples take at times, so that the window shrinks and grows."""
 LATE = 3
-"""Turns after which the last sample of a turn has come."""
+"""Turns after which every sample of a turn is written."""
 BEGIN = 10**6
 KEYS = SeriesKeys(
     (np.arange(SERIES) % JOBS).astype(np.uint64),

@@ -37,7 +37,7 @@ def server_of(node: NodeProcess, data: Path, *options: str) -> ServerProcess:
 
 
 def is_alone(server: ServerProcess) -> bool:
-    """True if it acknowledges from its journal now."""
+    """Return True if the server is the only one of its node, and acknowledges from its journal."""
     said = [line for line in server.output().splitlines() if "uses the telemetry engine: samples" in line]
     return bool(said) and "no other server uses" in said[-1]
 

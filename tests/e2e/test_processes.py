@@ -80,12 +80,12 @@ def status(connection: http.client.HTTPConnection, path: str, headers: dict[str,
 
 
 def steady(text: bytes) -> bytes:
-    """The text without what is random or of the moment."""
+    """Replace random values and times in a text, so that answers can be compared."""
     return _MOMENTS.sub(b"X", _RANDOM.sub(b"X", text))
 
 
 def replayed(server: ServerProcess) -> list[tuple[str, int, list[tuple[str, bytes]], bytes]]:
-    """The answers to recorded requests."""
+    """Send the recorded requests. Return the method and path, status, headers and body of each answer."""
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=SECONDS)
     credential = {"Authorization": f"Bearer {server.token}"}
     calls = [("GET", API + path, b"", credential) for path in NATIVE]

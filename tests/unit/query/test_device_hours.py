@@ -1,4 +1,4 @@
-"""Device time by period: the periods add up to the total of the range, which is that of each job."""
+"""Device time by period: the periods add up to the total of the range, which is the sum over its jobs."""
 
 from collections import defaultdict
 from typing import Any

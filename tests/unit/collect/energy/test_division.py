@@ -1,4 +1,4 @@
-"""Division of energy: whatever wraps, resets, pauses and shares, the jobs and nobody have what was measured."""
+"""Division of energy: all jobs and the rest have exactly the measured energy, through resets and pauses."""
 
 from collections import defaultdict
 from types import SimpleNamespace
@@ -91,7 +91,7 @@ PARTS: dict[str, list[Any]] = {"cpu": SOURCES[:2], "memory": SOURCES[2:3], "gpu0
 
 
 class Expected:
-    """The measured energy by kind, as the counters alone say."""
+    """Measured energy by kind, computed from the counters alone."""
 
     def __init__(self):
         self.measured = defaultdict(float)
@@ -204,7 +204,7 @@ def test_partitions_count_with_their_slices():
 
 
 def test_claims_have_the_slices_of_partitions():
-    """Of devices that are there, by their names; replicas with the project that samples have."""
+    """Claims name devices that are present, and owners with the project of their samples."""
     owner = Owner("a", "worker-0", 1, "p")
     holders = {"gpu0:1": [owner], "gpu0:2": [owner, JOBS[1]], "gpu1": [owner], "gpu2:1": [owner], "gpu7": [owner]}
     slices = {"gpu0": {}, "gpu0:1": {"slices": 3}, "gpu0:2": {"slices": 1}, "gpu1": {}, "gpu2:1": {"slices": 0}}

@@ -84,7 +84,7 @@ class TestEnergy(CollectorContract):
         assert values["node", "cray/energy"] == 41
 
     def test_a_counter_that_is_read_too_rarely_is_absent(self, tmp_path):
-        """Between two readings of it its counter may wrap more than once each time."""
+        """The counter may wrap more than once between two readings."""
         times = iter(range(0, 10**14, 10**12))
         collector = EnergyCollector(PLACE, f"{plant(tmp_path, RAPL)}/sys", lambda: next(times))
         assert set(found(collector).values()) == {0.0}
@@ -109,7 +109,7 @@ def test_counters_that_change_while_they_are_read_are_absent(tmp_path, monkeypat
 
 @given(st.lists(st.tuples(st.floats(0.1, 250), st.floats(0, 1000)), max_size=30), st.floats(0, RANGE - 1))
 def test_energy_is_exact_when_the_counter_wraps_between_readings(steps, begin):
-    """Its readings come before it can have wrapped twice."""
+    """Each reading comes before the counter can wrap twice."""
     total = EnergyTotal()
     now_ns, joules = 0, begin
     total.update(EnergyReading("cpu", "x", joules, RANGE), now_ns)

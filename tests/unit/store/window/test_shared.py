@@ -30,7 +30,7 @@ from jobmeter.store.window.shared import SharedWindow
 from jobmeter.store.window.window import Window
 
 FD_SETSIZE = 1_024
-"""Descriptors from there on are too large for select."""
+"""First descriptor that ``select`` refuses."""
 SERIES, LENGTH, BEGIN = 6, 2**33, 2**41
 KEYS = SeriesKeys(np.arange(SERIES, dtype=np.uint64) // 2, np.arange(10, 10 + SERIES, dtype=np.uint64))
 TIMES = st.one_of(st.integers(0, 300), st.sampled_from([-LENGTH - 5, -7, 2**31 + 1, 2**32 + 3]))
