@@ -39,6 +39,7 @@ export function History({ query }: { query: URLSearchParams }) {
   return (
     <Section id="hours" title="Device hours" aside={aside}>
       {error && <Problem error={error} again={again} />}
+      {!data && !error && <span class="bar skeleton" role="status" aria-label="Loading the device hours" style={{ width: "100%", height: "220px" }} />}
       {data && !error && !data.groups?.length && <p class="hint">No job had devices in this time.</p>}
       {data && !error && !!data.groups?.length && <Groups found={data} who={query.get("who")} choose={(who) => set({ who })} />}
     </Section>

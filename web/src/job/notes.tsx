@@ -15,7 +15,7 @@ interface Ref {
   id: string;
   project: string;
 }
-/** So many notes are shown before a click; the newest are. */
+/** Number of notes shown before a click: the newest. */
 const SHOWN = 3;
 const LONGEST_TAG = 64;
 const LONGEST_NOTE = 4000;
