@@ -1,4 +1,4 @@
-"""Numbers of series, against a dictionary."""
+"""Table of the numbers of series, compared with a dictionary."""
 
 import numpy as np
 import pytest
