@@ -41,7 +41,7 @@ def test_each_reading_is_current(child):
     child.stdin.write("\n")
     child.stdin.flush()
     child.stdout.readline()
-    wait_until(lambda: read_stat("/proc", child.pid).state == "S", "the child waits for input")
+    wait_until(lambda: (now := read_stat("/proc", child.pid)) and now.state == "S", "the child waits for input")
     last = stats.read(child.pid)
     assert first is not None
     assert last is not None
