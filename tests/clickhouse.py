@@ -77,7 +77,7 @@ class NodeProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it; return when it answers."""
+        """Start the server. Return when it answers."""
         self._folder.mkdir(exist_ok=True)
         (self._folder / "config.xml").write_text(self._config)
         log = self._folder / "log"
@@ -97,7 +97,7 @@ class NodeProcess:
         self._process.send_signal(number)
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill the server."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()

@@ -145,7 +145,7 @@ class MemoryStore:
     memory: StoreMemory | None = None
     """Always None: this engine has no window."""
     engine_use: EngineUse | None = None
-    """Always None: nobody else can use it."""
+    """Always None: no other process can use the engine."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()

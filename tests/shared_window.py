@@ -1,4 +1,4 @@
-"""A window under a writer at full speed, and readers in other processes that check every value: torn-read stress.
+"""Stress for torn reads: a writer at full speed, and readers in other processes that check every value.
 
 `python -m tests.shared_window --seconds 600` prints the counts; its status is 1 after a wrong value. A value names its
 series and its time, so that one sample proves where it comes from. A series has a sample at every step: an answer that
@@ -29,9 +29,9 @@ from jobmeter.store.window.window import Window
 SERIES, JOBS, STEP, TOGETHER = 300, 10, 1_000, 10
 LENGTH = 400 * STEP
 BOUND = 1_500_000
-"""Less than all samples take at times, so that the window shrinks and grows."""
+"""Bytes: less than all samples take at times, so that the window shrinks and grows."""
 LATE = 3
-"""Turns after which the last sample of a turn has come."""
+"""Turns after which every sample of a turn is written."""
 BEGIN = 10**6
 KEYS = SeriesKeys(
     (np.arange(SERIES) % JOBS).astype(np.uint64),
@@ -41,13 +41,13 @@ _NAMES = [Series("cpu.usage", job=str(at)) for at in range(SERIES)]
 
 
 def values_of(series, moments):
-    """The values of samples, by the numbers of their series and their times."""
+    """Return the values of samples from the numbers of their series and their times in ms."""
     return series * 2.0**24 + moments // STEP
 
 
 @dataclass
 class Counts:
-    """Answers that were right, that were not there, and the first wrong one."""
+    """Number of right answers, number of questions without an answer, and a text about the first wrong answer."""
 
     right: int = 0
     absent: int = 0
@@ -55,7 +55,7 @@ class Counts:
 
 
 class Writer:
-    """Writes a sample of each series in each turn: most at once, some late; and lets go of samples, series and jobs."""
+    """Writes a sample of each series in each turn, most in time and some late; drops old samples, series and jobs."""
 
     def __init__(self, seed):
         self.window = Window(LENGTH, BOUND)
@@ -113,7 +113,7 @@ class Writer:
 
 
 def check_once(window, until, draw):
-    """Ask the window something; None without an answer, else what is wrong with it: empty when all is right."""
+    """Ask one random question. Return None without an answer, "" for a right answer, else a text about the error."""
     series = np.sort(draw.choice(SERIES, draw.integers(1, 40), replace=False))
     steps = TOGETHER * int(draw.integers(1, 16))
     end = (until // (TOGETHER * STEP)) * TOGETHER * STEP
@@ -151,8 +151,8 @@ def check_once(window, until, draw):
 def read_until_it_ends(descriptors, seed):
     """Ask until the writer has ended, or an answer is wrong.
 
-    The first descriptor belongs to the window. The second one belongs to the time up to which every sample is written.
-    The third one is a pipe that gets a byte with the first right answer.
+    The descriptors are, in this order: the window; eight bytes with the time up to which every sample is written; and
+    a pipe that gets a byte with the first right answer.
     """
     window, counts = SharedWindow.open(descriptors[0]), Counts()
     until = memoryview(mmap.mmap(descriptors[1], 8)).cast("q")
@@ -176,7 +176,8 @@ def read_until_it_ends(descriptors, seed):
 def stress(seconds, readers=2, seed=0, killed=0):
     """Write and read for some seconds, and at least until each reader had a right answer.
 
-    Then ``killed`` readers are killed, and the others read for as long again. Returns the turns, and their counts.
+    Then ``killed`` readers are killed, and the others read for as long again. Return the number of turns and the counts
+    of each reader that lived.
     """
     writer, progress = Writer(seed), os.memfd_create("progress")
     os.ftruncate(progress, 8)
@@ -184,6 +185,8 @@ def stress(seconds, readers=2, seed=0, killed=0):
     receiving, sending = os.pipe()
     assert writer.window.descriptor is not None
     passed = writer.window.descriptor, progress, sending
+    poll = select.poll()  # select fails in a test process with more than 1,023 open files
+    poll.register(receiving, select.POLLIN)
     command = [sys.executable, "-m", "tests.shared_window", "--read", *map(str, passed), "--seed"]
     running = [
         subprocess.Popen([*command, str(seed + at)], stdout=subprocess.PIPE, pass_fds=passed) for at in range(readers)
@@ -195,7 +198,7 @@ def stress(seconds, readers=2, seed=0, killed=0):
             until[0] = writer.write()
             if any(one.poll() is not None for one in running[killed:]):
                 return
-            if waiting and select.select([receiving], [], [], 0)[0]:
+            if waiting and poll.poll(0):
                 waiting -= len(os.read(receiving, waiting))
 
     try:
@@ -217,7 +220,7 @@ def stress(seconds, readers=2, seed=0, killed=0):
 
 
 def main():
-    """Returns 1 where a reader found a wrong value, or never found any."""
+    """Run the stress. Return 1 if a reader had a wrong answer, or no right answer."""
     parser = argparse.ArgumentParser(prog="python -m tests.shared_window", description=__doc__)
     parser.add_argument("--seconds", type=float, default=600.0)
     parser.add_argument("--readers", type=int, default=2)

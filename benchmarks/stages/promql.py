@@ -1,4 +1,4 @@
-"""The same queries of PromQL to everybody: instants, rates and windows over an hour and a day, and a live panel."""
+"""Queries of PromQL to every contestant: instants, rates and windows over an hour and a day, and a live panel."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence

@@ -37,7 +37,7 @@ def server_of(node: NodeProcess, data: Path, *options: str) -> ServerProcess:
 
 
 def is_alone(server: ServerProcess) -> bool:
-    """True if it acknowledges from its journal now."""
+    """Return True if the server is the only one of its node, and acknowledges from its journal."""
     said = [line for line in server.output().splitlines() if "uses the telemetry engine: samples" in line]
     return bool(said) and "no other server uses" in said[-1]
 
@@ -167,7 +167,7 @@ def test_a_full_disk_refuses_samples_and_loses_none(node, tmp_path) -> None:
 
 
 @pytest.mark.slow
-def test_a_second_server_finds_everything_and_each_can_die(node, tmp_path) -> None:
+def test_two_servers_on_one_node_read_all_samples_also_after_either_is_killed(node, tmp_path) -> None:
     with ExitStack() as stack:
         registry = stack.enter_context(fresh_database(stack.enter_context(own_server()).url))
         first = server_of(node, tmp_path / "first", "--registry", registry)

@@ -80,12 +80,12 @@ def status(connection: http.client.HTTPConnection, path: str, headers: dict[str,
 
 
 def steady(text: bytes) -> bytes:
-    """The text without what is random or of the moment."""
+    """Replace random values and times in a text, so that answers can be compared."""
     return _MOMENTS.sub(b"X", _RANDOM.sub(b"X", text))
 
 
 def replayed(server: ServerProcess) -> list[tuple[str, int, list[tuple[str, bytes]], bytes]]:
-    """The answers to recorded requests."""
+    """Send the recorded requests. Return the method and path, status, headers and body of each answer."""
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=SECONDS)
     credential = {"Authorization": f"Bearer {server.token}"}
     calls = [("GET", API + path, b"", credential) for path in NATIVE]
@@ -144,7 +144,7 @@ def test_a_wrong_number_of_processes_is_one_line(tmp_path):
         assert ran.stderr == f"jobmeter: JOBMETER_PROCESSES must be auto or a whole number from 1 to 64, got '{text}'\n"
 
 
-def test_a_killed_worker_is_replaced_and_nothing_acknowledged_is_lost(tmp_path):
+def test_a_killed_worker_is_replaced_and_acknowledged_samples_survive(tmp_path):
     base = int(time.time() * 1000) // 3_600_000 * 3_600_000 - 48 * 3_600_000
     acknowledged: list[int] = []
     with running(tmp_path / "data", "--processes", "2") as server:
@@ -188,7 +188,7 @@ def test_a_killed_storage_process_ends_its_workers(tmp_path):
 
 
 @pytest.mark.parametrize("to_all", [False, True])
-def test_a_stopping_server_answers_what_its_workers_took(tmp_path, to_all):
+def test_a_stopping_server_answers_the_requests_that_its_workers_accepted(tmp_path, to_all):
     now_ms = int(time.time() * 1000)
     with running(tmp_path / "data", "--processes", "2") as server:
         pids, connections, port = workers(server), connections_to_each(server), server.port
@@ -215,7 +215,7 @@ def test_a_stopping_server_answers_what_its_workers_took(tmp_path, to_all):
             socket.create_connection(("127.0.0.1", port), timeout=5)
 
 
-def test_what_one_worker_took_holds_at_all_workers(tmp_path):
+def test_a_change_through_one_worker_holds_at_all_workers(tmp_path):
     now_ms = int(time.time() * 1000)
     limits = {"JOBMETER_RATE_LIMITS": "listNodes=0.001:3"}
     with running(tmp_path / "data", "--processes", "2", environment=limits) as server:
@@ -286,7 +286,7 @@ def test_workers_speak_tls_and_carry_large_bodies_both_ways(tmp_path):
         assert server.stop() == 0
 
 
-def test_a_client_that_leaves_and_one_that_reads_nothing_hold_nobody_up(tmp_path):
+def test_idle_half_sent_and_closed_connections_do_not_block_other_clients(tmp_path):
     with running(tmp_path / "data", "--processes", "2") as server:
         idle = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(20)]
         for one in idle[:10]:

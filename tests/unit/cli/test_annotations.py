@@ -61,7 +61,7 @@ def test_a_note_is_deleted_by_its_id(server, run):
         *(["tag", "j", "+a,b"], ["tag", "j", "+"]),
     ],
 )
-def test_mistakes_ask_the_server_nothing(server, run, words):
+def test_invalid_arguments_are_refused_without_a_request(server, run, words):
     done = run(*words)
     assert done.exit_code == 2
     assert not server.asked

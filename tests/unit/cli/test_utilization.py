@@ -72,7 +72,7 @@ def test_csv_has_a_line_for_each_group_or_each_of_its_days_and_json_is_the_answe
     assert json.loads(run("utilization", "--json").stdout)["groups"][0]["name"] == "lin"
 
 
-def test_nothing_allocated_is_said(server, run):
+def test_the_output_says_when_no_job_had_devices(server, run):
     server.on("/devices/hours", {**ANSWER, "groups": [], "others": None, "combined": 0})
     assert "no job had devices in this time" in shown(run)
 
@@ -80,6 +80,6 @@ def test_nothing_allocated_is_said(server, run):
 @pytest.mark.parametrize(
     "options", [["--every", "5m"], ["--since", "x"], ["--by", "node"], ["--json", "--format", "csv"]]
 )
-def test_mistakes_are_refused_before_any_request(server, run, options):
+def test_invalid_options_are_refused_without_a_request(server, run, options):
     assert run("utilization", *options).exit_code == 2
     assert not server.asked

@@ -71,6 +71,27 @@ class Members:
         return [*self.by_pid.values(), *self.others]
 
 
+class DeviceNode:
+    """A node under a folder, whose processes and time a test sets. A subclass opens ``collector`` of its vendor."""
+
+    collector: AcceleratorCollector[Any]
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.machine = Machine(proc=str(root / "proc"), sys=str(root / "sys"), dev=str(root / "dev"))
+        self.clock, self.members = ManualClock(), Members()
+        self.now_ms = NOW_MS
+
+    def look(self, passed_ms: int = 10_000) -> dict[tuple[str, str, str], float]:
+        """Let time pass and collect. Return the values by metric, device and job."""
+        self.now_ms += passed_ms
+        self.clock.seconds += passed_ms / 1000
+        return {
+            (one.series.metric, one.series.device, one.series.job): one.value
+            for one in self.collector.collect(self.now_ms)
+        }
+
+
 def device_set(devices: Sequence[Device]) -> DeviceSet:
     """GPUs of a node, with the variables that name them."""
     return DeviceSet(devices, (*scheduler_variables(VENDOR.uuid_prefix), *VENDOR.variables))

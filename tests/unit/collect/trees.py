@@ -8,6 +8,18 @@ admin-guide/cgroup-v2.rst, in the layouts of Slurm and of Kubernetes' systemd dr
 
 from pathlib import Path
 
+V1_STEP = """\
+9:name=systemd:/
+8:pids:/
+6:freezer:/slurm_n1/uid_65534/job_21/step_0
+5:devices:/slurm_n1/uid_65534/job_21/step_0/task_0
+4:memory:/slurm_n1/uid_65534/job_21/step_0/task_0
+3:cpuset:/slurm_n1/uid_65534/job_21/step_0
+2:cpuacct:/slurm_n1/uid_65534/job_21/step_0/task_2
+1:cpu:/
+0::/
+"""
+"""Groups of a process in task 2 of step 0 of Slurm's job 21, as /proc/PID/cgroup names them in version 1."""
 HOST = {
     "proc/stat": """\
 cpu  294716 12 27407 616237 3585 7 1140 44875 0 0

@@ -1,4 +1,4 @@
-"""Numbers of series, against a dictionary."""
+"""Table of the numbers of series, compared with a dictionary."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def arrays(numbers):
 
 
 @given(STEPS, st.sampled_from([0, 800]))
-def test_a_table_has_what_was_put_and_not_removed(steps, most):
+def test_a_table_finds_each_series_that_was_put_and_not_removed(steps, most):
     table, truth = SeriesTable(most), dict[int, int]()
     for put, numbers in steps:
         ids, values = arrays(numbers)
@@ -32,7 +32,7 @@ def test_a_table_has_what_was_put_and_not_removed(steps, most):
 
 
 @pytest.mark.parametrize("most", [0, 40_000])
-def test_a_table_grows_and_loses_every_second_series_in_any_order(most):
+def test_a_table_grows_and_every_second_series_is_removed_in_any_order(most):
     draw = np.random.default_rng(1)
     table, ids = SeriesTable(most), draw.permutation(np.arange(40_000, dtype=np.uint64))
     for part in np.split(ids, 8):

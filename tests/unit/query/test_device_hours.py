@@ -1,4 +1,4 @@
-"""Device time by period: the periods add up to the total of the range, and the total is the sum over the jobs."""
+"""Device time by period: the periods add up to the total of the range, which is the sum over its jobs."""
 
 from collections import defaultdict
 from typing import Any
@@ -98,7 +98,7 @@ def totals(answer, buckets=slice(None)):
     every_ms=st.sampled_from([HOUR, DAY, 7 * DAY]),
     by=st.sampled_from(HoursBy),
 )
-def test_buckets_are_the_totals_of_their_ranges_and_add_up_to_that_of_the_whole(found, span, every_ms, by):
+def test_each_bucket_has_the_total_of_its_range_and_all_add_up_to_the_whole(found, span, every_ms, by):
     span = TimeRange(*map(moment, span))
     answer = answered(found, span, every_ms, by)
     bounds = answer.bounds
@@ -128,7 +128,7 @@ def test_a_range_that_covers_every_job_has_the_time_of_each(found):
     periods=st.lists(st.tuples(st.sampled_from(DEVICES), MINUTES, MINUTES), min_size=1),
     life=st.tuples(MINUTES, MINUTES).map(sorted),
 )
-def test_allocated_time_is_that_counted_minute_by_minute(periods, life):
+def test_allocated_time_equals_a_count_minute_by_minute(periods, life):
     view = view_of("j", *life, *((device, *sorted(times)) for device, *times in periods))
     own = range(*life)
     minutes = {(device, minute) for device, *times in periods for minute in range(*sorted(times)) if minute in own}

@@ -79,7 +79,7 @@ def test_lists_of_a_job_are_cached_until_its_revision_changes(store):
     assert len(searches) == 6, "lists of every job are not cached"
 
 
-def test_a_derived_result_is_cached_as_long_as_the_list_that_it_is_made_of(store):
+def test_a_derived_result_is_cached_as_long_as_its_list_of_series(store):
     revision, made = [1], []
 
     class Revised(MemoryStore):

@@ -82,7 +82,7 @@ def test_a_job_has_no_more_than_the_limits_however_many_write(filled):
     assert written.count(True) == MOST_NOTES == len(table.of_job("p", "a").notes)
 
 
-def test_they_end_with_their_job(filled):
+def test_tags_and_notes_are_deleted_with_their_job(filled):
     for project in ("p", "q"):
         filled.annotations.change_tags(project, "a", [tag("x")], [])
         filled.annotations.add_note(project, "a", note("n"))
@@ -101,7 +101,7 @@ def test_a_job_that_another_server_deleted_is_not_found(filled):
         filled.annotations.add_note("p", "a", note("n"))
 
 
-def test_a_backup_has_them(filled, tmp_path):
+def test_a_backup_contains_tags_and_notes(filled, tmp_path):
     filled.annotations.change_tags("p", "a", [tag("x")], [])
     filled.annotations.add_note("p", "a", note("n", time=NOW))
     filled.backup(tmp_path / "copy")

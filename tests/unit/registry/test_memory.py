@@ -69,7 +69,7 @@ def test_a_job_of_this_process_alone_stays_in_memory(tmp_path: Path) -> None:
     registry.close()
 
 
-def test_a_new_job_of_another_process_is_found_at_once(postgresql_url: str, monkeypatch) -> None:
+def test_a_job_that_another_process_added_is_found_before_the_cache_expires(postgresql_url: str, monkeypatch) -> None:
     monkeypatch.setattr(memory, "SHARED_SECONDS", 3_600.0)
     ours, theirs = (open_registry(postgresql_url, Retention()) for _ in range(2))
     assert not ours.job(None, "job", NOW)

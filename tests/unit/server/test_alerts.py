@@ -519,7 +519,7 @@ def test_posted_alerts_take_no_room_from_rules(tmp_path, monkeypatch):
     server.application.close()
 
 
-def test_a_server_knows_what_other_servers_took_before_it_ends_or_changes_posted_alerts(tmp_path):
+def test_a_server_knows_alerts_posted_to_other_servers_before_it_changes_or_ends_alerts(tmp_path):
     server = start(tmp_path, alert_shipped="off")
     services, clock = server.application.services, server.clock
     parts = (

@@ -134,7 +134,7 @@ def hours(server, **parameters):
     return answer.json()
 
 
-def test_device_hours_are_those_of_the_job_by_period_with_their_cost(server):
+def test_device_hours_of_a_job_are_in_each_period_with_their_cost(server):
     fill(server, [used("gpu0", lambda minute: 0.9), used("gpu1", lambda minute: 0.9 if minute < 60 else 0.0)])
     job, body = asked(server), hours(server, by="user", every="1h", since="3h")
     (group,) = body["groups"]
@@ -175,13 +175,13 @@ def test_the_length_of_the_range_chooses_the_buckets(server, since, every):
     ("parameters", "field"),
     [({"every": "5m"}, "every"), ({"by": "node"}, "by"), ({"every": "1h", "since": "30d"}, "every")],
 )
-def test_what_device_hours_cannot_show_is_refused(server, parameters, field):
+def test_invalid_questions_about_device_hours_are_refused(server, parameters, field):
     answer = server.call("GET", "/devices/hours?" + urlencode(parameters))
     assert answer.status == 400
     assert answer.json()["error"]["field"] == field
 
 
-def test_device_hours_are_those_of_the_projects_that_a_key_may_read(server):
+def test_device_hours_count_only_projects_that_the_key_may_read(server):
     fill(server, [])
     assert server.call("GET", "/devices/hours", key=server.key("reader", "p2")).json()["groups"] == []
     token = server.call("POST", "/jobs/train/links", {}).json()["token"]

@@ -101,8 +101,8 @@ function Bars({ found, group, name }: { found: Hours; group: Group; name: string
   const most = Math.max(...group.buckets.map((one) => one.allocated));
   const unit = UNIT.get(found.every) ?? "week";
   const share = (seconds: number) => ({ height: `${most ? (100 * seconds) / most : 0}%` });
-  const unknown = (one: Bucket) => Math.max(one.allocated - (one.used ?? 0) - (one.idle ?? 0), 0);
-  const said = (one: Bucket) => `${moment(one.start)}: ${known(one.idle)} h idle, ${known(one.used)} h used, ${hours(unknown(one))} h not measured`;
+  const unmeasured = (one: Bucket) => Math.max(one.allocated - (one.used ?? 0) - (one.idle ?? 0), 0);
+  const said = (one: Bucket) => `${moment(one.start)}: ${known(one.idle)} h idle, ${known(one.used)} h used, ${hours(unmeasured(one))} h not measured`;
   const text = `Device hours of ${name} by ${unit}: ${known(group.total.idle)} idle and ${known(group.total.used)} used of ${hours(group.total.allocated)}`;
   return (
     <figure class="stack">
@@ -112,7 +112,7 @@ function Bars({ found, group, name }: { found: Hours; group: Group; name: string
       <div class="plot" role="img" aria-label={text}>
         {group.buckets.map((one) => (
           <span key={one.start} title={said(one)}>
-            <i class="unknown" style={share(unknown(one))} />
+            <i class="unknown" style={share(unmeasured(one))} />
             <i class="used" style={share(one.used ?? 0)} />
             <i class="idle" style={share(one.idle ?? 0)} />
           </span>

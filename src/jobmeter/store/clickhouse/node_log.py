@@ -15,7 +15,7 @@ from jobmeter.store.clickhouse.commit import DirectInserts, Flusher
 from jobmeter.store.clickhouse.journal import Journal
 from jobmeter.store.clickhouse.native import encode
 from jobmeter.store.clickhouse.pending import NOTHING, Pending
-from jobmeter.store.clickhouse.pool import Pool
+from jobmeter.store.clickhouse.pool import Pool, accept_all
 from jobmeter.store.clickhouse.rollup_state import RollupState
 from jobmeter.store.clickhouse.rows import JobHour, SampleRuns
 
@@ -34,7 +34,7 @@ class NodeLog:
         """``folder`` has this server's journal; None for a server without a journal."""
         self.is_alone = False
         self.writing = threading.Lock()
-        self.check: Callable[[], None] = _nothing
+        self.check: Callable[[], None] = accept_all
         self.damaged = False
         """True if a recovered journal had lost samples."""
         self._direct = DirectInserts(pool)
@@ -163,7 +163,3 @@ class NodeLog:
         if self._state is None or self._catalog is None:
             raise UnavailableError("the telemetry store is not open yet")
         return self._state, self._catalog
-
-
-def _nothing() -> None:
-    """Confirm nothing: no other server can use the engine yet."""

@@ -50,7 +50,7 @@ class Pool:
         """``silence_seconds``: time without a byte from the server after which the connection counts as lost."""
         self._target = target
         self._silence_seconds = silence_seconds
-        self.check: Callable[[], None] = _confirm
+        self.check: Callable[[], None] = accept_all
         self._slots = threading.BoundedSemaphore(size)
         self._wait_seconds = wait_seconds
         self._lock = threading.Lock()
@@ -116,8 +116,8 @@ def _nothing(error: Exception) -> None:
     """Ignore a failure."""
 
 
-def _confirm() -> None:
-    """Accept the results of each use."""
+def accept_all() -> None:
+    """Accept every read and commit: no other server can use the engine yet."""
 
 
 def _is_sound_after(error: BaseException) -> bool:

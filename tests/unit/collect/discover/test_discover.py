@@ -1,37 +1,20 @@
-"""Which job a process works for: paths and environments as Slurm, Kubernetes and torchrun make them."""
+"""The job of a process, by its groups and environment as Slurm, Kubernetes and launchers set them."""
 
 import pytest
-from tests.unit.collect.gpus import Gpu
-from tests.unit.collect.trees import HOST, end_process, plant, plant_process
+from tests.unit.collect.trees import HOST, V1_STEP, plant, plant_process
 
-from jobmeter.collect.base import NodeIdentity, Owner
+from jobmeter.collect.base import Owner
 from jobmeter.collect.discover.classify import NodeClassifier
 from jobmeter.collect.discover.clusters import SlurmClusters, own_cluster
 from jobmeter.collect.discover.containers import ContainerRuns
 from jobmeter.collect.discover.environ import NAMES, read_environment
 from jobmeter.collect.discover.environ import local_rank as local_rank_of
 from jobmeter.collect.discover.environ import rank as rank_of
-from jobmeter.collect.discover.groups import pod_place, slurm_place
 from jobmeter.collect.discover.member import MembershipSource
-from jobmeter.collect.discover.report import JobReporter, NodeReporter
 from jobmeter.collect.discover.rules import read_rules
 from jobmeter.collect.discover.table import ProcessTable
 from jobmeter.model.cluster import JobIds
-from jobmeter.model.device import DeviceState
-from jobmeter.model.job import JobState
-from jobmeter.model.record import check_record, replicas_of
 
-V1_STEP = """\
-9:name=systemd:/
-8:pids:/
-6:freezer:/slurm_n1/uid_65534/job_21/step_0
-5:devices:/slurm_n1/uid_65534/job_21/step_0/task_0
-4:memory:/slurm_n1/uid_65534/job_21/step_0/task_0
-3:cpuset:/slurm_n1/uid_65534/job_21/step_0
-2:cpuacct:/slurm_n1/uid_65534/job_21/step_0/task_2
-1:cpu:/
-0::/
-"""
 V1_BATCH = V1_STEP.replace("step_0", "step_batch").replace("task_2", "task_0").replace("slurm_n1", "slurm")
 V2_TASK = "0::/system.slice/n1_slurmstepd.scope/job_1/step_0/user/task_0\n"
 UID = "0a1b2c3d-0001-0002-0003-00000000abcd"
@@ -40,123 +23,7 @@ SYSTEMD = (
     "0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod0a1b2c3d_0001_0002_0003_00000000abcd.slice/"
     "cri-containerd-0123456789abcdef.scope\n"
 )
-
-
-@pytest.mark.parametrize(
-    ("path", "job", "step", "task", "own"),
-    [
-        ("/slurm/uid_1000/job_7/step_3/task_1", "7", "3", 1, True),
-        ("/slurm_node12/uid_0/job_7/step_batch", "7", "batch", None, True),
-        ("/slurm/uid_0/job_7/step_extern/task_0", "7", "extern", 0, True),
-        ("/slurm/uid_0/job_7/step_0", "7", "0", None, False),
-        ("/slurm/uid_0/job_7", "7", "", None, False),
-        ("/docker/abc/slurm/uid_0/job_7/step_0/task_4/inner", "7", "0", 4, True),
-    ],
-)
-def test_slurm_version_1(path, job, step, task, own):
-    place = slurm_place({"memory": path})
-    assert place is not None
-    assert (place.job, place.step, place.task) == (job, step, task)
-    assert place.groups == ({"memory": path.removesuffix("/inner")} if own else {})
-
-
-@pytest.mark.parametrize(
-    ("path", "job", "step", "task", "own"),
-    [
-        ("/system.slice/slurmstepd.scope/job_7/step_3/user/task_1", "7", "3", 1, "/user/task_1"),
-        ("/system.slice/n1_slurmstepd.scope/job_7/step_batch/user/task_0", "7", "batch", 0, "/user/task_0"),
-        ("/system.slice/slurmstepd.scope/s8FXKTA79XAR00/step_0/user/task_2", "", "0", 2, "/user/task_2"),
-        ("/system.slice/slurmstepd.scope/job_7/step_0/slurm", "7", "0", None, None),
-    ],
-)
-def test_slurm_version_2(path, job, step, task, own):
-    place = slurm_place({"": path})
-    assert place is not None
-    assert (place.job, place.step, place.task) == (job, step, task)
-    assert place.groups == ({"": path} if own else {})
-
-
-@pytest.mark.parametrize(
-    "path", ["/", "/user.slice/user-0.slice", "/slurm", "/slurmstepd.scope", "/system.slice/slurmd.service"]
-)
-def test_what_is_not_slurm(path):
-    assert slurm_place({"": path, "memory": path}) is None
-
-
-@pytest.mark.parametrize(
-    ("path", "own"),
-    [
-        (f"/kubepods/pod{UID}/abc", f"/kubepods/pod{UID}"),
-        (f"/kubepods/besteffort/pod{UID}", f"/kubepods/besteffort/pod{UID}"),
-        (
-            f"/docker/aaa/kubelet/kubepods/pod11111111-1111-1111-1111-111111111111/x/kubepods/pod{UID}/y",
-            f"/docker/aaa/kubelet/kubepods/pod11111111-1111-1111-1111-111111111111/x/kubepods/pod{UID}",
-        ),
-    ],
-)
-def test_pods(path, own):
-    place = pod_place({"": path})
-    assert place is not None
-    assert place.uid == UID
-    assert place.groups == {"": own}
-
-
 ID = "dbd988cbf2f53da1be309e368028f59ad28577a3eb0a93623ada44092a93175e"
-_SLICE = f"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{UID.replace('-', '_')}.slice"
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        f"/kubepods/pod{UID}/{ID}",  # recorded: kubelet 1.20 with cgroupfs and containerd 1.6, versions 1 and 2
-        f"/kubepods/burstable/pod{UID}/{ID}",
-        f"{_SLICE}/cri-containerd-{ID}.scope",
-        f"{_SLICE}/crio-{ID}.scope",
-        f"{_SLICE}/docker-{ID}.scope",
-        f"/kubepods-burstable-pod{UID.replace('-', '_')}.slice:cri-containerd:{ID}",
-        f"/system.slice/containerd.service/kubepods-burstable-pod{UID.replace('-', '_')}.slice:cri-containerd:{ID}",
-    ],
-)
-def test_containers_of_pods(path):
-    place = pod_place({"": f"{path}/init.scope", "memory": path})
-    assert place is not None
-    assert (place.uid, place.container) == (UID, ID)
-    assert place.groups == {"": path, "memory": path}
-
-
-def _layouts():
-    """Paths of containers as their makers write them: by driver, class of the pod, runtime, and nesting."""
-    uid, low = UID, UID.replace("-", "_")
-    for kind in ("", "burstable", "besteffort"):
-        between, dashed = (f"/{kind}" if kind else ""), (f"-{kind}" if kind else "")
-        yield f"/kubepods{between}/pod{uid}/{ID}"
-        folders = "/kubepods.slice" + (f"/kubepods-{kind}.slice" if kind else "")
-        pod = f"{folders}/kubepods{dashed}-pod{low}.slice"
-        for name in (f"cri-containerd-{ID}.scope", f"crio-{ID}.scope", f"docker-{ID}.scope"):
-            yield f"{pod}/{name}"
-        for above in ("", "/system.slice/containerd.service", "/system.slice/k3s.service"):
-            yield f"{above}/kubepods{dashed}-pod{low}.slice:cri-containerd:{ID}"
-        inside = "/kubelet.slice/kubelet-kubepods.slice" + (f"/kubelet-kubepods-{kind}.slice" if kind else "")
-        yield f"/docker/{ID[::-1]}{inside}/kubelet-kubepods{dashed}-pod{low}.slice/cri-containerd-{ID}.scope"
-        yield f"/docker/{ID[::-1]}/kubelet/kubepods{between}/pod{uid}/{ID}"
-    yield f"/kubepods/burstable/pod{UID.replace('-', '')}/{ID}"  # a static pod
-    yield f"/kubepods.slice/kubepods-pod{low}.slice/crio-{ID}.scope/container"  # crun's own
-    yield f"/k8s.io/kubepods/burstable/pod{uid}/{ID}"
-    yield f"/kubepods/burstable/pod{uid}/{ID}/init.scope"
-    yield f"/system.slice/rke2-agent.service/kubepods/besteffort/pod{uid}/{ID}"
-
-
-def test_every_layout_of_kubernetes_names_the_pod_and_the_container():
-    paths = list(_layouts())
-    places = [pod_place({"": path}) for path in paths]
-    places_of_pod = [place for place in places if place and place.uid.replace("-", "") == UID.replace("-", "")]
-    print(f"{len(places_of_pod)} of {len(paths)} layouts of pods")
-    assert [path for path, place in zip(paths, places, strict=True) if place is None or place.container != ID] == []
-    assert len(places_of_pod) == len(paths) == 32
-
-
-def test_what_watches_a_container_is_not_in_it():
-    assert pod_place({"": f"{_SLICE}/crio-conmon-{ID}.scope"}) is None
 
 
 def test_a_container_that_was_started_again_is_the_next_attempt_of_its_replica(tmp_path):
@@ -182,18 +49,6 @@ def test_links_that_lead_nowhere_are_passed_over(tmp_path):
     (tmp_path / f"y-{ID}.log").symlink_to("/var/log/pods/p/main/current.log")
     assert ContainerRuns(str(tmp_path)).number(UID, ID) == 0
     assert ContainerRuns(str(tmp_path / "absent")).number(UID, ID) == 0
-
-
-@pytest.mark.parametrize("path", ["/", "/podman/abc", "/kubepods/podx/y", "/tripod0a1b2c3d"])
-def test_what_is_no_pod(path):
-    assert pod_place({"": path}) is None
-
-
-@pytest.fixture
-def table(tmp_path):
-    plant(tmp_path, HOST)
-    classifier = NodeClassifier("n1", f"{tmp_path}/proc", ContainerRuns(f"{tmp_path}/containers"))
-    return ProcessTable(classifier, f"{tmp_path}/proc")
 
 
 def owners(table):
@@ -445,113 +300,6 @@ def test_an_unknown_process_is_looked_up_when_requested(table, tmp_path):
     plant_process(tmp_path, 100, JOBMETER_JOB_ID="mine")
     assert table.member_of(100).owner == Owner("mine", "worker-0")
     assert table.member_of(101) is None
-
-
-def test_records_have_the_start_and_the_end_of_a_replica_once(table, tmp_path):
-    plant_process(
-        tmp_path,
-        100,
-        start=500,
-        groups=V1_STEP,
-        SLURM_JOB_ID="21",
-        SLURM_PROCID="2",
-        SLURM_JOB_NAME="t",
-        SLURM_JOB_USER="a",
-        SLURM_JOB_ACCOUNT="vision",
-        SLURM_JOB_PARTITION="main",
-    )
-    reporter = JobReporter(NodeIdentity("n1", "c1"), table.processes, lambda ms: 1795222148_000 + ms)
-    now = 1795222148_000 + 10_000
-    table.refresh()
-    (job,) = reporter.records(now).jobs
-    check_record(job)
-    assert (job.job_id, job.name, job.user, job.type, job.state) == ("21", "t", "a", "Slurm", None)
-    assert (job.workspace, job.resource_group) == (None, None), "a user can change his environment"
-    (replica,) = replicas_of(job)
-    assert (replica.name, replica.rank, replica.node, replica.cluster) == ("worker-2", 2, "n1", "c1")
-    assert (replica.start, replica.end, replica.state) == (1795222148_000 + 5_000, None, None)
-    assert reporter.records(now + 1000).jobs == []
-    end_process(tmp_path, 100)
-    table.refresh()
-    assert reporter.records(now + 30_000).jobs == []
-    (job,) = reporter.records(now + 70_000).jobs
-    assert (job.state, replicas_of(job)[0].end, replicas_of(job)[0].state) == (None, now + 1000, JobState.UNKNOWN)
-    assert reporter.records(now + 90_000).jobs == []
-
-
-def test_a_replica_has_the_rank_of_its_task_where_its_launcher_came_first(tmp_path):
-    """``mpirun python train.py`` fits a rule for ``python train.py``, and has no rank; its first task is worker-0."""
-    plant(tmp_path, HOST)
-    proc = f"{tmp_path}/proc"
-    rules = tmp_path / "rules.toml"
-    rules.write_text('[[job]]\ncommand = "*train.py"\njob = "train"\n')
-    table = ProcessTable(NodeClassifier("n1", proc, rules=read_rules(rules)), proc)
-    reporter = JobReporter(NodeIdentity("n1"), table.processes, lambda milliseconds: milliseconds)
-
-    def ranks(now_ms):
-        table.refresh()
-        return [(one.name, one.rank) for job in reporter.records(now_ms).jobs for one in replicas_of(job)]
-
-    plant_process(tmp_path, 100)
-    plant(tmp_path, {"proc/100/cmdline": "mpirun\0python\0train.py\0"})
-    assert ranks(60_000) == [("worker-0", None)]
-    for number in (0, 1):
-        plant_process(tmp_path, 101 + number, 100, start=1001, PMI_RANK=str(number))
-        plant(tmp_path, {f"proc/{101 + number}/cmdline": "python\0train.py\0"})
-    assert sorted(ranks(61_000)) == [("worker-0", 0), ("worker-1", 1)]
-    assert ranks(62_000) == []
-
-
-def test_a_node_describes_itself_when_something_changed(tmp_path):
-    plant(tmp_path, HOST)
-    devices: dict[str, Gpu] = {}
-    place = NodeIdentity("n1", resource_group="rg")
-    reporter = NodeReporter(place, lambda: devices, f"{tmp_path}/proc")
-    (node,) = reporter.records(0).nodes
-    assert node.resource_group == "rg"
-    assert node.info["memory"] == 24684096 * 1024
-    assert node.info["cores"] >= 1
-    assert "devices" not in node.info
-    assert reporter.records(10_000).nodes == []
-    plant(tmp_path, {"proc/meminfo": "MemTotal:       100 kB\n"})
-    (node,) = reporter.records(60_000).nodes
-    assert node.info["memory"] == 100 * 1024
-    devices["gpu0"] = Gpu(0, "GPU-1", "H200")
-    (node,) = reporter.records(70_000).nodes
-    assert node.info["devices"] == [{"device": "gpu0", "name": "H200", "uuid": "GPU-1", "since": 70_000}]
-    assert reporter.records(4_000_000).nodes != []
-    devices["gpu0"] = Gpu(0, "GPU-1", "H200", pci="0000:9b:00", state=DeviceState.LOST)
-    (node,) = reporter.records(4_010_000).nodes
-    named = {"device": "gpu0", "name": "H200", "uuid": "GPU-1", "pci": "0000:9b:00"}
-    assert node.info["devices"] == [{**named, "state": "lost", "since": 70_000}]
-
-
-def test_a_card_that_was_replaced_is_another_device_with_its_own_times(tmp_path):
-    plant(tmp_path, HOST)
-    old = Gpu(0, "GPU-1", "H200", pci="0000:9b:00", details={"serial": "165", "vendor": "nvidia"})
-    devices = {"gpu0": old, "gpu1": Gpu(1, "GPU-2", "H200")}
-
-    def record(now_ms):
-        reporter = NodeReporter(NodeIdentity("n1"), lambda: devices, f"{tmp_path}/proc", state=tmp_path)
-        (node,) = reporter.records(now_ms).nodes
-        return node.info
-
-    info = record(1_000)
-    assert info["devices"][0]["serial"] == "165"
-    assert "former_devices" not in info
-    devices["gpu0"] = Gpu(0, "GPU-3", "H200")
-    info = record(60_000)
-    assert [(one["uuid"], one["since"]) for one in info["devices"]] == [("GPU-3", 60_000), ("GPU-2", 1_000)]
-    former = {"device": "gpu0", "name": "H200", "uuid": "GPU-1", "pci": "0000:9b:00", "serial": "165"}
-    assert info["former_devices"] == [{**former, "since": 1_000, "until": 1_000}]
-    # It cannot be opened, and has no UUID for a while.
-    devices["gpu0"] = Gpu(0, "", "H200", state=DeviceState.LOST)
-    assert [one["uuid"] for one in record(70_000)["former_devices"]] == ["GPU-1"]
-    # The old card comes back, in the same place.
-    devices["gpu0"] = old
-    info = record(80_000)
-    assert info["devices"][0]["since"] == 80_000
-    assert [(one["uuid"], one["until"]) for one in info["former_devices"]] == [("GPU-3", 60_000), ("GPU-1", 1_000)]
 
 
 TAGGED, BY_SLURM = {"JOBMETER_JOB_ID": "tagged"}, {"SLURM_JOB_ID": "21", "SLURM_PROCID": "2"}

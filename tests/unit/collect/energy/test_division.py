@@ -1,4 +1,4 @@
-"""Division of energy: whatever wraps, resets, pauses and shares, the jobs and nobody have what was measured."""
+"""Division of energy: all jobs and the rest have exactly the measured energy, through resets and pauses."""
 
 from collections import defaultdict
 from types import SimpleNamespace
@@ -79,7 +79,7 @@ SOURCES = [("cpu", "rapl/package-0"), ("cpu", "rapl/package-1"), ("memory", "rap
     st.dictionaries(st.sampled_from(JOBS), fractions),
     st.dictionaries(st.sampled_from(JOBS), fractions),
 )
-def test_no_more_is_divided_than_there_is(amount, at_rest, allocated, used):
+def test_no_more_energy_is_divided_than_was_measured(amount, at_rest, allocated, used):
     shares = divided(amount, at_rest, allocated, used)
     assert sum(shares.values()) <= amount * (1 + 1e-9)
     assert all(share >= 0 for share in shares.values())
@@ -91,7 +91,7 @@ PARTS: dict[str, list[Any]] = {"cpu": SOURCES[:2], "memory": SOURCES[2:3], "gpu0
 
 
 class Expected:
-    """The measured energy by kind, as the counters alone say."""
+    """Measured energy by kind, computed from the counters alone."""
 
     def __init__(self):
         self.measured = defaultdict(float)
@@ -116,7 +116,7 @@ class Expected:
 
 
 @given(st.data())
-def test_jobs_and_nobody_have_what_was_measured(data):
+def test_energy_of_jobs_and_of_no_job_adds_up_to_the_measured_energy(data):
     """Pauses of any length, jobs that come and go, counters that are absent in a tick or begin again at 0."""
     node, expected = Node(), Expected()
     given: dict[str, float] = defaultdict(float)
@@ -142,7 +142,7 @@ def test_jobs_and_nobody_have_what_was_measured(data):
         assert given[kind] == pytest.approx(expected.measured[kind], rel=1e-6, abs=1e-3)
 
 
-def test_every_joule_is_given_while_all_jobs_run(tmp_path):
+def test_jobs_get_all_measured_energy_while_they_all_run(tmp_path):
     node = Node(tmp_path)
     jobs = {JOBS[0]: (4, 8, 200, 500), JOBS[1]: (2, 4, 100, 250)}
     claims = {"gpu0": [(JOBS[0], 1.0)]}
@@ -204,7 +204,7 @@ def test_partitions_count_with_their_slices():
 
 
 def test_claims_have_the_slices_of_partitions():
-    """Return the claims on present devices, by device name; each replica has the project of its samples."""
+    """Claims name devices that are present, and owners with the project of their samples."""
     owner = Owner("a", "worker-0", 1, "p")
     holders = {"gpu0:1": [owner], "gpu0:2": [owner, JOBS[1]], "gpu1": [owner], "gpu2:1": [owner], "gpu7": [owner]}
     slices = {"gpu0": {}, "gpu0:1": {"slices": 3}, "gpu0:2": {"slices": 1}, "gpu1": {}, "gpu2:1": {"slices": 0}}

@@ -84,7 +84,7 @@ class TestEnergy(CollectorContract):
         assert values["node", "cray/energy"] == 41
 
     def test_a_counter_that_is_read_too_rarely_is_absent(self, tmp_path):
-        """Between two readings of it its counter may wrap more than once each time."""
+        """The counter may wrap more than once between two readings."""
         times = iter(range(0, 10**14, 10**12))
         collector = EnergyCollector(PLACE, f"{plant(tmp_path, RAPL)}/sys", lambda: next(times))
         assert set(found(collector).values()) == {0.0}
@@ -108,8 +108,8 @@ def test_counters_that_change_while_they_are_read_are_absent(tmp_path, monkeypat
 
 
 @given(st.lists(st.tuples(st.floats(0.1, 250), st.floats(0, 1000)), max_size=30), st.floats(0, RANGE - 1))
-def test_a_counter_that_wraps_loses_nothing(steps, begin):
-    """Its readings come before it can have wrapped twice."""
+def test_energy_is_exact_when_the_counter_wraps_between_readings(steps, begin):
+    """Each reading comes before the counter can wrap twice."""
     total = EnergyTotal()
     now_ns, joules = 0, begin
     total.update(EnergyReading("cpu", "x", joules, RANGE), now_ns)
@@ -120,7 +120,7 @@ def test_a_counter_that_wraps_loses_nothing(steps, begin):
         assert reached == pytest.approx(joules - begin, abs=1e-3)
 
 
-def test_a_pause_in_which_it_may_wrap_twice_is_left_out():
+def test_energy_of_a_pause_in_which_the_counter_may_wrap_twice_is_left_out():
     total = EnergyTotal()
     total.update(EnergyReading("cpu", "x", 10.0, 1000.0), 0)
     assert total.update(EnergyReading("cpu", "x", 20.0, 1000.0), 2 * 10**9) is None
@@ -211,7 +211,7 @@ def test_power_adds_up_by_trapezoids_without_long_pauses(readings):
         assert given_now == (power, pytest.approx(expected, rel=1e-6, abs=1e-3))
 
 
-def test_a_source_that_fails_is_absent_and_one_that_hangs_holds_up_nothing(caplog):
+def test_a_failing_power_source_has_no_samples_and_a_hanging_one_does_not_block_the_collector(caplog):
     def failing():
         raise OSError("no such device")
 

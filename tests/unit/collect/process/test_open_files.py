@@ -1,4 +1,4 @@
-"""Files of processes that stay open, against files that are opened for each reading."""
+"""Files of processes that stay open, compared with files that are opened for each reading."""
 
 import os
 import resource
@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.waiting import wait_until
 
 from jobmeter.collect.process.open_files import OpenFiles
 from jobmeter.collect.process.stat import all_pids, parse_io, parse_stat, read_io, read_stat
@@ -40,6 +41,7 @@ def test_each_reading_is_current(child):
     child.stdin.write("\n")
     child.stdin.flush()
     child.stdout.readline()
+    wait_until(lambda: (now := read_stat("/proc", child.pid)) and now.state == "S", "the child waits for input")
     last = stats.read(child.pid)
     assert first is not None
     assert last is not None

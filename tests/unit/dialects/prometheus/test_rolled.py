@@ -103,7 +103,7 @@ def asked(store: MemoryStore, query: str, times: Sequence[int], limits: Limits |
 
 
 def same(one, other) -> bool:
-    """Return whether two answers agree to 1e-9 of the larger value, or of the values that were summed."""
+    """Return True if two answers agree to 1e-9 of the value, or to 1e-7 near zero."""
     return one.keys() == other.keys() and all(
         (left is None) == (right is None) and (left is None or left == pytest.approx(right, rel=1e-9, abs=1e-7))
         for name in one

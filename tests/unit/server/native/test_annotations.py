@@ -65,7 +65,7 @@ def test_readers_read_and_do_not_write(filled):
     assert tags(filled.call("GET", PATH)) == ["good"]
 
 
-def test_the_holder_of_a_link_reads_them_without_the_names_of_keys(filled):
+def test_the_holder_of_a_link_reads_tags_and_notes_without_the_names_of_keys(filled):
     writer = filled.key("writer")
     filled.call("POST", "/jobs/mine/tags", {"add": ["good"], "author": "lin"}, key=writer)
     filled.call("POST", "/jobs/mine/notes", {"text": "x"}, key=writer)
@@ -93,6 +93,6 @@ def test_the_holder_of_a_link_reads_them_without_the_names_of_keys(filled):
         ("notes", {"text": "x", "author": "a\nb"}, 400),
     ],
 )
-def test_what_is_no_tag_or_note_is_refused_and_nothing_is_stored(filled, path, body, status):
+def test_invalid_tags_and_notes_are_refused_and_not_stored(filled, path, body, status):
     assert filled.call("POST", f"/jobs/mine/{path}", body).status == status
     assert filled.call("GET", PATH).json() == {"tags": [], "notes": []}

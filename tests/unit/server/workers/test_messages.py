@@ -122,7 +122,7 @@ def head(number=1):
     return Head(number, "GET", b"/", b"", [], "http", None, is_pushed=False)
 
 
-def test_an_answer_waits_for_a_client_that_reads_nothing():
+def test_a_worker_sends_at_most_a_window_ahead_of_a_client_that_does_not_read():
     part, sent = b"x" * PIECE_BYTES, []
 
     async def application(_scope, _receive, send):

@@ -1,4 +1,4 @@
-"""Buckets of imported samples from memory: those of all stored samples, or none."""
+"""Buckets of imported samples from memory: complete, or None."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory

@@ -81,7 +81,7 @@ class Server:
         owner.journal.clear()
 
     def append(self, sample):
-        """True if it is acknowledged."""
+        """Take a sample. Return True if it is acknowledged."""
         if self.is_alone:
             self.journal.add(sample)
             return True
@@ -95,7 +95,7 @@ class Server:
         return True
 
     def read(self):
-        """Its answer; None if it refuses one."""
+        """Return the samples of an answer, or None if the server refuses to answer."""
         if self.world.away:
             return None
         found = self.world.samples | (self.journal if self.is_alone else set())
@@ -126,7 +126,7 @@ class Agreement(RuleBasedStateMachine):
 
     @rule(seconds=st.integers(1, 40))
     def go_on(self, seconds):
-        """Each second every server ticks that is not frozen."""
+        """Let seconds pass: in each one every running server that is not frozen ticks."""
         for _ in range(seconds):
             self.world.seconds += 1
             for number in sorted(self.running - self.frozen):
@@ -159,7 +159,7 @@ class Agreement(RuleBasedStateMachine):
         self._join(number, data)
 
     def _join(self, number, data):
-        """Some of the others look at the newcomer while it waits."""
+        """Start a server, while some of the others tick."""
         attentive = self.running - self.frozen if data.draw(st.integers(0, 4)) else set()
         server = self.servers[number]
         try:
@@ -222,7 +222,7 @@ def world():
 
 
 def joined(world, folder, *others):
-    """A server that starts while the others look."""
+    """Return a new server that has joined, after a tick of each of the others."""
     server = Server(world, folder)
     server.membership.appear()
     for one in others:

@@ -5,7 +5,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from tests.unit.collect.gpus import PLACE, ManualClock, Members, member
+from tests.unit.collect.gpus import PLACE, DeviceNode, member
 from tests.unit.collect.trees import plant
 
 from jobmeter.collect.accelerators.amd.vendor import VENDOR
@@ -14,11 +14,10 @@ from jobmeter.collect.accelerators.collector import RELEASE_MS, AcceleratorColle
 from jobmeter.collect.accelerators.names import DeviceNames
 from jobmeter.collect.discover.devices import DeviceSet
 from jobmeter.collect.kubelet.allocated import indices
-from jobmeter.collect.machine import Machine
 from jobmeter.model.catalog import find
 from jobmeter.model.device import DeviceState
 from jobmeter.model.task import CheckStatus
-from jobmeter.testing.collector import NOW_MS, CollectorContract
+from jobmeter.testing.collector import CollectorContract
 
 RECORDED = Path(__file__).parents[2] / "recorded"
 MINUTE = 60_000
@@ -85,32 +84,20 @@ def table(energy=2**17, read=0, limited=0, readings=0):
     return bytes(data)
 
 
-class AmdNode:
-    """A node with AMD's GPUs, its collector, and the processes of jobs."""
+class AmdNode(DeviceNode):
+    """A node with GPUs of AMD."""
 
     def __init__(self, root, cards=2, partitions=1):
-        self.root = root
+        super().__init__(root)
         for number in range(cards):
             identities = [1000 * number + 7 + at for at in range(partitions)]
             plant(root, card(number, 0x10 * (number + 1), kfd=identities)[0])
-        self.machine = Machine(proc=str(root / "proc"), sys=str(root / "sys"), dev=str(root / "dev"))
-        self.clock = ManualClock()
-        self.members = Members()
         names = DeviceNames((VENDOR,), self.machine).of(VENDOR)
         driver = VENDOR.open(self.clock, self.machine, 30.0)
         self.collector = AcceleratorCollector(PLACE, names, driver, self.members, patience=30.0)
-        self.now_ms = NOW_MS
 
     def folder(self, number):
         return self.root / f"sys/class/drm/card{number}/device"
-
-    def look(self, passed_ms=10_000):
-        self.now_ms += passed_ms
-        self.clock.seconds += passed_ms / 1000
-        return {
-            (one.series.metric, one.series.device, one.series.job): one.value
-            for one in self.collector.collect(self.now_ms)
-        }
 
 
 @pytest.fixture

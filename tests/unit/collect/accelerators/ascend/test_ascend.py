@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.dcmi import FakeDcmi
-from tests.unit.collect.gpus import PLACE, Gpu, ManualClock, Members, member
+from tests.unit.collect.gpus import PLACE, DeviceNode, Gpu, member
 from tests.waiting import wait_until
 
 from jobmeter.collect.accelerators.ascend.driver import AscendDriver
@@ -20,13 +20,12 @@ from jobmeter.collect.accelerators.names import DeviceNames
 from jobmeter.collect.accelerators.registry import is_device_resource, vendor_of_resource
 from jobmeter.collect.discover.devices import DeviceSet
 from jobmeter.collect.kubelet.allocated import indices
-from jobmeter.collect.machine import Machine
 from jobmeter.model.catalog import find
 from jobmeter.model.device import DeviceState
 from jobmeter.model.event import REASONS, EventType
 from jobmeter.model.record import check_event
 from jobmeter.model.task import CheckStatus
-from jobmeter.testing.collector import NOW_MS, CollectorContract
+from jobmeter.testing.collector import CollectorContract
 
 LINK = "link status: UP\n"
 SPEED = "Speed: 200000 Mb/s\n"
@@ -41,27 +40,17 @@ roce_new_pkt_rty_num:4
 """
 
 
-class AscendNode:
-    """A node with NPUs, its collector, and the processes of jobs."""
+class AscendNode(DeviceNode):
+    """A node with NPUs of Ascend over the fake library."""
 
     def __init__(self, root, chips=2, tool=None, patience=30.0, **more):
+        super().__init__(root)
         self.driver = FakeDcmi(root, chips, **more)
-        self.machine = Machine(proc=str(root / "proc"), sys=str(root / "sys"), dev=str(root / "dev"))
-        self.clock, self.members = ManualClock(), Members()
         self.loads = self.driver.load
         self.network = NetworkReader(self.clock, tool or root / "no-tool")
         self.dcmi = AscendDriver(self.clock, self.machine, 30.0, lambda: self.loads(), self.network)  # noqa: PLW0108 - tests set it
         names = DeviceNames((VENDOR,), self.machine).of(VENDOR)
         self.collector = AcceleratorCollector(PLACE, names, self.dcmi, self.members, patience=patience)
-        self.now_ms = NOW_MS
-
-    def look(self, passed_ms=10_000):
-        self.now_ms += passed_ms
-        self.clock.seconds += passed_ms / 1000
-        return {
-            (one.series.metric, one.series.device, one.series.job): one.value
-            for one in self.collector.collect(self.now_ms)
-        }
 
     def events(self):
         found = self.collector.states.records(0).events
