@@ -28,23 +28,12 @@ from jobmeter.collect.process.counter_file import CounterFile
 from jobmeter.collect.process.stat import Key
 from jobmeter.collect.process_events.counts import ProcessCounts, counts_file
 from jobmeter.collect.replica import ReplicaMemory, ReplicaProcesses
-from jobmeter.collect.starts import COUNTERS, SHORTEST_MS, Starts
+from jobmeter.collect.starts import COUNTERS, GIVEN, SHORTEST_MS, Starts
 from jobmeter.model.sample import Sample
 
 _FORGET_AFTER_MS = 600_000
 """Time in milliseconds for which sums of a replica without processes are retained: a job may pause."""
 
-_MORE = (
-    "cpu.periods",
-    "cpu.throttled.periods",
-    "memory.limit.slowed",
-    "memory.limit.reached",
-    "disk.read.operations",
-    "disk.write.operations",
-    "io.read",
-    "io.write",
-)
-"""Counters that are reported exactly as a group or the processes count them."""
 _KINDS = ("memory.anonymous", "memory.file", "memory.shared", "memory.kernel")
 
 _Values = dict[str, float | None]
@@ -67,7 +56,7 @@ class JobsCollector:
         "disk.read",
         "disk.write",
         *(f"pressure.{resource}{line}" for resource in RESOURCES for line in ("", ".full")),
-        *_MORE,
+        *GIVEN,
         *_KINDS,
         "process.count",
         "thread.count",
@@ -291,7 +280,7 @@ class JobsCollector:
             },
             "cpu.throttled.time": group.get("throttled"),
             "memory.oom.kills": group.get("oom"),
-            **{metric: process.get(metric, group.get(metric)) for metric in _MORE},
+            **{metric: process.get(metric, group.get(metric)) for metric in GIVEN},
         }
 
     def _cpu(self, owner: Owner, process: dict[str, float], group: dict[str, float]) -> float | None:

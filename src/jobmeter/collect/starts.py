@@ -8,7 +8,19 @@ import os
 from collections.abc import Callable, Mapping
 
 from jobmeter.collect.clock import elapsed_ns
+from jobmeter.collect.host.pressure import RESOURCES
 
+GIVEN = (
+    "cpu.periods",
+    "cpu.throttled.periods",
+    "memory.limit.slowed",
+    "memory.limit.reached",
+    "disk.read.operations",
+    "disk.write.operations",
+    "io.read",
+    "io.write",
+)
+"""Counters that are given as a group or the processes count them."""
 COUNTERS = frozenset(
     {
         "cpu.time",
@@ -16,15 +28,8 @@ COUNTERS = frozenset(
         "memory.oom.kills",
         "disk.read",
         "disk.write",
-        "cpu.periods",
-        "cpu.throttled.periods",
-        "memory.limit.slowed",
-        "memory.limit.reached",
-        "disk.read.operations",
-        "disk.write.operations",
-        "io.read",
-        "io.write",
-        *(f"pressure.{resource}{line}" for resource in ("cpu", "memory", "io") for line in ("", ".full")),
+        *GIVEN,
+        *(f"pressure.{resource}{line}" for resource in RESOURCES for line in ("", ".full")),
     }
 )
 """Counters of a replica's own control group or its processes.

@@ -1,5 +1,6 @@
 """The samples that a query needs: each of its selectors with the range of times."""
 
+import re
 from collections.abc import Iterator
 
 import msgspec
@@ -18,6 +19,7 @@ from jobmeter.promql.nodes import (
     Node,
     Number,
     Subquery,
+    VectorMatch,
     VectorSelector,
     children,
 )
@@ -25,6 +27,10 @@ from jobmeter.promql.over_time import GROWING, LOOPED, OVER_TIME, ROLLED
 
 MOST_CUTS = 500
 """Most ends of windows between which samples are rolled up."""
+_FEW_MATCHERS, _SHORT_PATTERNS = 20, 1_000
+"""Most matchers of a brief selector, and most characters of their regular expressions."""
+_SLOW_PATTERN = re.compile(r"\{|\\[pP]")
+"""Repetitions and classes of Unicode: an expression of few characters may take a second to compile."""
 
 
 class SelectorRead(msgspec.Struct, frozen=True, eq=False):
@@ -52,10 +58,15 @@ def reads(node: Node, times: Int64s, lookback_ms: int = LOOKBACK_MS) -> list[Sel
 
 
 def brief_nodes(node: Node) -> int:
-    """Return the number of nodes of a query whose functions all compute with whole arrays, 0 for any other query."""
+    """Return the number of nodes of a query whose functions all compute with whole arrays, 0 for any other query.
+
+    Matchers are few, and quick to compile.
+    """
     match node:
-        case Number() | VectorSelector() | Negation():
+        case Number() | Negation():
             brief = True
+        case VectorSelector():
+            brief = _is_brief(node)
         case Aggregation(operator=operator, parameter=parameter):
             brief = operator in JOINED and parameter is None
         case FunctionCall(function=function, arguments=arguments):
@@ -66,6 +77,13 @@ def brief_nodes(node: Node) -> int:
             brief = False
     below = [brief_nodes(child) for child in children(node)] if brief else [0]
     return 1 + sum(below) if all(below) else 0
+
+
+def _is_brief(selector: VectorSelector) -> bool:
+    matchers = [one for alternative in selector.alternatives for one in alternative]
+    patterns = [one.value for one in matchers if one.match in {VectorMatch.REGEX, VectorMatch.NOT_REGEX}]
+    is_short = len(matchers) <= _FEW_MATCHERS and sum(map(len, patterns)) <= _SHORT_PATTERNS
+    return is_short and not any(map(_SLOW_PATTERN.search, patterns))
 
 
 def _joined(one: SelectorRead, other: SelectorRead) -> SelectorRead:

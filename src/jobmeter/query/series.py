@@ -26,8 +26,10 @@ R = TypeVar("R")
 
 _SERIES_BYTES = 1_000
 """Approximate memory of a series in bytes."""
-_SHORT_LIST, _FEW_SAMPLES = 256, 20_000
-"""Most series and samples with which the event loop may answer."""
+_NAME_BYTES = 100
+"""Approximate memory of a name in a question, in bytes."""
+_SHORT_LIST = 256
+"""Most series with which the event loop may answer."""
 _SAMPLES_A_POINT = 4
 """Raw samples that a query may hold in memory per point that an answer may have."""
 
@@ -45,10 +47,12 @@ class FoundSeries(msgspec.Struct, frozen=True, dict=True):
         found.__dict__["cache"] = cache
         return found
 
-    def derived(self, name: Hashable, make: Callable[[Sequence[Series]], Sequence[R]]) -> Sequence[R]:
+    def derived(
+        self, name: Hashable, make: Callable[[Sequence[Series]], Sequence[R]], name_bytes: int = 0
+    ) -> Sequence[R]:
         """Return the result of ``make``, which reads only the series, cached by ``name``. Callers must not change it.
 
-        The result is cached as long as the list of series.
+        The result is cached as long as the list of series. ``name_bytes`` is the memory of a name that a caller chose.
         """
         cache: Cache | None = self.__dict__.get("cache")
         if cache is None:
@@ -57,7 +61,7 @@ class FoundSeries(msgspec.Struct, frozen=True, dict=True):
         found: Sequence[R] | None = cache.get(whole, self.series)
         if found is None:
             found = make(self.series)
-            cache.put(whole, self.series, found, _SERIES_BYTES * len(found))
+            cache.put(whole, self.series, found, _SERIES_BYTES * len(found) + name_bytes)
         return found
 
 
@@ -101,8 +105,8 @@ class Samples(msgspec.Struct, frozen=True, eq=False):
 class SamplesQuestion(msgspec.Struct, Question[Samples], frozen=True, kw_only=True):
     """Question for every sample of those series in the range.
 
-    ``check``: compare them with the roll-ups, so that the answer says if samples have expired. ``brief``: the caller
-    processes the samples quickly, so the event loop may answer from memory.
+    ``check``: compare them with the roll-ups, so that the answer says if samples have expired. ``brief`` is the most
+    samples for which the caller needs little time, so that the event loop may answer from memory; 0: a worker answers.
     """
 
     of_job = True
@@ -110,7 +114,7 @@ class SamplesQuestion(msgspec.Struct, Question[Samples], frozen=True, kw_only=Tr
     series: tuple[Series, ...]
     range: TimeRange
     check: bool = False
-    brief: bool = False
+    brief: int = 0
 
 
 class Buckets(msgspec.Struct, frozen=True, eq=False):
@@ -154,7 +158,8 @@ def find(store: Store, question: SeriesQuestion, scope: Scope, meter: Meter, cac
     if found is None:
         found = tuple(store.find(selector))
         if revision is not None:
-            cache.put(name, revision, found, _SERIES_BYTES * len(found))
+            names = sum(len(some or ()) for some in (selector.metrics, selector.jobs, selector.nodes))
+            cache.put(name, revision, found, _SERIES_BYTES * len(found) + _NAME_BYTES * names)
     took = milliseconds(meter)
     return FoundSeries(found, took) if revision is None else FoundSeries.of_cache(found, cache, took)
 
@@ -217,7 +222,7 @@ def samples(store: Store, question: SamplesQuestion, scope: Scope, meter: Meter,
     parts: list[SampleColumns] = []
     keys = keys_of(question.series, cache)
     recent = _in_memory(store, keys, question.range)
-    if recent is not None:
+    if recent is not None and len(recent) <= most:
         meter.count(len(recent), None)
         return Samples(recent, milliseconds(meter))
     budget = meter.budget(expected(keys, question.range))
@@ -241,7 +246,7 @@ def samples_in_memory(
     if not question.brief:
         return None
     check_series(question.series, scope)
-    found = _in_memory(store, keys_of(question.series, cache), question.range, _FEW_SAMPLES)
+    found = _in_memory(store, keys_of(question.series, cache), question.range, question.brief)
     if found is None:
         return None
     meter.count(len(found), None)

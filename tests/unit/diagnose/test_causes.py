@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from jobmeter.diagnose.examine import examine
 from jobmeter.diagnose.lives import deaths
+from jobmeter.diagnose.rules import uncaught_error
 from jobmeter.diagnose.thresholds import load
 from jobmeter.examples.faults.build import START, Made, batch
 from jobmeter.examples.faults.wordings import CHATTER, UNCAUGHT, draw_line
@@ -354,6 +355,14 @@ def test_an_uncaught_error_of_any_language_is_named_among_other_lines(seed):
     one = root(job)
     assert one.rule == "uncaught_error"
     assert any(line.strip() in one.evidence[0].text for line in lines if line.strip())
+
+
+def test_the_time_to_search_an_uncaught_error_never_grows_with_the_square_of_a_line():
+    for row in uncaught_error._ERRORS:
+        for wording in row:
+            inner = wording.removesuffix(".*)")
+            assert inner.count(".*") <= 1, wording
+            assert all(part.startswith("^") for part in inner.split("|") if ".*" in part), wording
 
 
 def test_the_message_of_an_uncaught_error_is_in_the_sentence():

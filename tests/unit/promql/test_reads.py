@@ -90,6 +90,12 @@ def test_a_query_that_computes_too_much_is_refused(query):
         ("quantile_over_time(0.5, a[5m])", 0),
         ("max_over_time(vector(1)[1d:1s])", 0),
         ('label_replace(a, "x", "$1", "y", "(.*)")', 0),
+        ('a{b=~"x|y.*", c!="{"}', 1),
+        ('a{b=~"(?:x|y){400}"}', 0),
+        (r'a{b!~"(\\pL|\\pN)+"}', 0),
+        ('a{b=~"' + 1_001 * "x" + '"}', 0),
+        ("a{" + ",".join(f'b{number}!="x"' for number in range(20)) + "}", 0),
+        ("{" + " or ".join(f'b="{number}"' for number in range(21)) + "}", 0),
     ],
 )
 def test_queries_are_brief_if_each_part_computes_with_arrays(query, nodes):

@@ -117,6 +117,22 @@ def test_equal_series_have_the_identical_keys():
     assert keys_of((SECOND, MINE), cache).series.tolist() == [SECOND.id, MINE.id]
 
 
+def test_the_names_of_cached_lists_count_as_memory(store):
+    class Counting(MemoryStore):
+        def revision(self, jobs):
+            return 1
+
+    store.__class__ = Counting
+    cache = Cache()
+    executor = Executor(store, FakeRegistry(), SetClock(), Limits(), cache)
+    many = frozenset(f"unknown.{number}" for number in range(1_000))
+    found = executor.run(SeriesQuestion(metrics=many, jobs=(MINE.job_key,)), ALL)
+    listed = cache.statistics.bytes
+    assert listed >= sum(map(len, many))
+    found.derived("long", list, 5_000)
+    assert cache.statistics.bytes >= listed + 5_000
+
+
 @pytest.mark.parametrize("length", [MINUTE + 1, 5 * MINUTE, 9 * MINUTE])
 def test_samples_come_from_memory_where_it_has_all(store, length):
     clock = SetClock()
@@ -133,6 +149,8 @@ def test_samples_come_from_memory_where_it_has_all(store, length):
     assert len(columns) > 10
     for name in ("index", "time", "value"):
         assert np.array_equal(getattr(columns, name), getattr(wanted, name))
+    with pytest.raises(LimitExceededError, match="a query may read 8 samples"):
+        run(windowed, question, query_points=2)
 
 
 def test_brief_questions_are_answered_from_memory_alone():
@@ -155,7 +173,7 @@ def test_brief_questions_are_answered_from_memory_alone():
     assert executor.run(replace_parts(listed, jobs=(MINE.job_key,)), LAB).series == (MINE,)
     assert executor.from_memory(listed, part) is None
 
-    asked = SamplesQuestion(series=(FOREIGN, MINE), range=TimeRange(NOW - 5 * MINUTE, NOW), check=True, brief=True)
+    asked = SamplesQuestion(series=(FOREIGN, MINE), range=TimeRange(NOW - 5 * MINUTE, NOW), check=True, brief=100)
     wanted = run(engine, asked)
     read = executor.from_memory(asked, ALL)
     assert read is not None
@@ -165,13 +183,13 @@ def test_brief_questions_are_answered_from_memory_alone():
         assert np.array_equal(getattr(columns, name), getattr(wanted.columns, name))
     with pytest.raises(NotFoundError):
         executor.from_memory(asked, LAB)
-    assert executor.from_memory(replace_parts(asked, brief=False), ALL) is None
+    assert executor.from_memory(replace_parts(asked, brief=0), ALL) is None
     assert executor.from_memory(replace_parts(asked, range=TimeRange(NOW - DAY, NOW)), ALL) is None
     assert executor.from_memory(replace_parts(asked, series=(MINE, NODE)), ALL) is None, "memory knows no such series"
+    assert executor.from_memory(replace_parts(asked, brief=len(columns)), ALL) is not None
+    assert executor.from_memory(replace_parts(asked, brief=len(columns) - 1), ALL) is None, "too many samples"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(series_module, "_FEW_SAMPLES", len(columns) - 1)
         patch.setattr(series_module, "_SHORT_LIST", 1)
-        assert executor.from_memory(asked, ALL) is None
         assert executor.from_memory(listed, ALL) is None
 
 

@@ -29,13 +29,13 @@ _ERRORS: tuple[tuple[str, str, str], ...] = (
     (r"libc\+\+abi: terminating|^pure virtual method called", "", ""),
     # C: the checks of glibc, assert(), sanitizers
     (r"\*\*\* .{1,60} detected \*\*\*|^(?:free|malloc|realloc|munmap_chunk|malloc_consolidate)\(\): ", "", ""),
-    (r"^double free or corruption|^corrupted (?:size|double-linked)|: Assertion [`'].* failed\.$", "", ""),
+    (r"^double free or corruption|^corrupted (?:size|double-linked)|^[^`']*: Assertion [`'].* failed\.$", "", ""),
     (r"==\d+==ERROR: \w+Sanitizer: |: runtime error: ", "", ""),
     # Go
     (r"^panic: |^fatal error: ", "", r"^goroutine \d+|^\[signal "),
     # Rust: the message follows since version 1.73
-    (r"^thread '.*' (?:\(\d+\) )?panicked at .*:$", r"^(?!note: |stack backtrace:)(\S.*)", ""),
-    (r"^thread '.*' (?:\(\d+\) )?panicked at ", "", ""),
+    (r"^thread '[^']*' (?:\(\d+\) )?panicked at .*:$", r"^(?!note: |stack backtrace:)(\S.*)", ""),
+    (r"^thread '[^']*' (?:\(\d+\) )?panicked at ", "", ""),
     # the Java virtual machine
     (r"^Exception in thread \"|^Caused by: [\w.$]+|^(?:Terminating due to )?java\.lang\.\w+Error\b", "", ""),
     # JavaScript
@@ -47,14 +47,18 @@ _ERRORS: tuple[tuple[str, str, str], ...] = (
     (r"^ERROR: \S", "", r"^Stacktrace:"),
     (r"^Error(?: in .*)? ?: ?", r"^  (\S.*)", r"^Execution halted|^Calls: "),
     # Ruby, Perl, PHP, Lua
-    (r"^\S+\.rb:\d+:in ['`].*: .*\([A-Z][\w:]*\)$", "", ""),
+    (r"^\S+\.rb:\d+:in ['`][^']*': .*\([A-Z][\w:]*\)$", "", ""),
     (r"\S at (?:-e|\S+\.(?:pl|pm|t)) line \d+(?:, <\w*> \w+ \d+)?\.$", "", ""),
     (r"^(?:PHP )?Fatal error: |^lua\S*: \S+:\d+: ", "", ""),
     # Fortran, Haskell
     (r"^forrtl: severe \(|^Fortran runtime error: |^ERROR STOP", "", ""),
     (r"^\S+: \S", "", r"^CallStack \(from HasCallStack\)"),
 )
-"""Expressions by language: the first line of an error, a later line with the message, and a line that must follow."""
+"""Expressions by language: the first line of an error, a later line with the message, and a line that must follow.
+
+Lines are untrusted text. An expression repeats any character without limit at most once, behind an anchored begin.
+Otherwise the time of a search grows with the square of the line's length.
+"""
 _COMPILED = tuple(tuple(re.compile(one) if one else None for one in row) for row in _ERRORS)
 
 

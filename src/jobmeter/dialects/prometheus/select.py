@@ -12,7 +12,7 @@ from jobmeter.dialects.prometheus.names import APP, JOB, PREFIX, PROJECT, Expose
 from jobmeter.model.batch import Float64s, Int64s
 from jobmeter.model.question import Question
 from jobmeter.model.series import NamePart, Series, job_key
-from jobmeter.model.time import MAX_TIME_MS, SECOND, TimeRange
+from jobmeter.model.time import MAX_TIME_MS, TimeRange
 from jobmeter.promql.labels import Labels, value_of, with_label
 from jobmeter.promql.nodes import NAME, Matcher, Node, VectorMatch, VectorSelector
 from jobmeter.promql.reads import SelectorRead, brief_nodes, reads
@@ -26,9 +26,13 @@ MOST_NAMES = 10_000
 _BRIEF = 50_000
 """Most values, in all nodes of a query together, that the event loop may compute: about a millisecond."""
 _ROW_VALUES = 20
-"""Number of values for which a row counts besides its samples."""
-_INTERVAL_MS = 10 * SECOND
-"""Usual interval of samples."""
+"""Number of values for which a row counts besides its points."""
+_POINT_VALUES = 10
+"""Number of values for which a point of an answer counts, because it is written as text."""
+_BRIEF_SAMPLES = 20_000
+"""Most samples that the event loop may read."""
+_MATCHER_BYTES = 300
+"""Approximate memory of a matcher besides its texts, in bytes."""
 _EXPORTED = "exported_project"
 _DIGITS = 12
 """Digits of a value in an exporter's unit: a division makes noise beyond them."""
@@ -91,7 +95,8 @@ def _find(matchers: Matchers, since_ms: int | None, project: str | None, of_owne
             found = list({one.labels: one for one in map(_of_owner, found)}.values())
         return _ordered(_matching(matchers, found))
 
-    selected: Sequence[Row] = answer.derived((Exposed, tuple(matchers), of_owners), rows)
+    size = sum(_MATCHER_BYTES + len(one.label) + len(one.value) for one in matchers)
+    selected: Sequence[Row] = answer.derived((Exposed, tuple(matchers), of_owners), rows, size)
     return selected
 
 
@@ -174,15 +179,22 @@ def prefetch(
         if one.cuts and len(stored) == len(rows) > 0 and end - begin > RAW_IS_QUICK:
             found[one.selector] = yield from _read_rolled(stored, TimeRange(begin, end), one)
         else:
-            length_ms = one.selector.range_ms or lookback_ms
-            values = len(rows) * (_ROW_VALUES + len(times) * (1 + length_ms // _INTERVAL_MS))
-            few = brief and nodes * values <= _BRIEF
-            found[one.selector] = yield from read_samples(rows, one.start_ms, one.end_ms, check=True, brief=few)
+            few = brief and nodes * len(rows) * (_ROW_VALUES + len(times) * _POINT_VALUES) <= _BRIEF
+            most = _brief_samples(one.selector, times, lookback_ms, nodes) if few else 0
+            found[one.selector] = yield from read_samples(rows, one.start_ms, one.end_ms, check=True, brief=most)
     return Prefetched(found, any(one.name in FACTS for one in found))
 
 
+def _brief_samples(selector: VectorSelector, times: Int64s, lookback_ms: int, nodes: int) -> int:
+    """Return the most samples of a brief query: each counts once for each window that has the sample."""
+    windows = len(times)
+    if windows > 1 and selector.at is None:
+        windows = min(windows, (selector.range_ms or lookback_ms) // int(times[1] - times[0]) + 1)
+    return min(_BRIEF_SAMPLES, _BRIEF // (nodes * windows))
+
+
 def read_samples(
-    rows: Sequence[Row], start_ms: int, end_ms: int, *, check: bool = False, brief: bool = False
+    rows: Sequence[Row], start_ms: int, end_ms: int, *, check: bool = False, brief: int = 0
 ) -> Generator[Question[Any], Any, WindowSamples]:
     """Read the samples in ``(start_ms, end_ms]`` of each row that has any, facts behind stored series.
 
@@ -209,7 +221,7 @@ def _with_facts(stored: WindowSamples, rows: Sequence[FactSeries], start_ms: int
 
 
 def _read_stored(
-    rows: Sequence[Exposed], start_ms: int, end_ms: int, check: bool, brief: bool
+    rows: Sequence[Exposed], start_ms: int, end_ms: int, check: bool, brief: int
 ) -> Generator[Question[Any], Any, WindowSamples]:
     begin, end = max(start_ms + 1, 0), min(end_ms + 1, MAX_TIME_MS)
     if not rows or begin >= end:

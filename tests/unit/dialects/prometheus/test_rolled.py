@@ -217,6 +217,13 @@ def test_a_brief_query_is_answered_from_memory_and_a_longer_one_by_a_worker():
     assert answered(f"avg by (replica) (avg_over_time({gauge}[5m]))", 5 * SECOND) == (False, 8), "many values"
     assert answered(f"topk(2, {gauge})", 5 * MINUTE) == (False, 8), "a loop over times"
     assert answered(f'{NAMES[GAUGE]}{{job_id="other"}}', 5 * MINUTE) == (True, 0)
+    dense = Series(GAUGE, "lab", job="j", replica="dense", node="n")
+    times = np.arange(NOW - HOUR, NOW, SECOND)
+    store.append(SampleBatch([dense], np.zeros(len(times), np.uint32), times, np.sin(times / 1e6)))
+    gauge = f'{NAMES[GAUGE]}{{job_id="j",replica="dense"}}'
+    assert answered(f"max_over_time({gauge}[5m])", 5 * MINUTE) == (True, 1)
+    assert answered(f"max_over_time({gauge}[5m])", 15 * SECOND) == (False, 1), "each sample is in many windows"
+    assert answered(f"max_over_time({gauge}[30m] @ {NOW // SECOND})", 2 * MINUTE) == (False, 1), "in all windows"
 
 
 @pytest.mark.usefixtures("always_rolled")
