@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.certificates import make
 from tests.unit.collect.trees import plant
+from tests.waiting import SECONDS
 
 from jobmeter.collect.base import NodeIdentity
 from jobmeter.collect.energy.idle import IdlePower
@@ -183,7 +184,7 @@ class Clock:
 def polled(poller, clock, seconds):
     clock.ns += round(seconds * 1e9)
     poller.poll()
-    assert poller.wait(30)
+    assert poller.wait(SECONDS)
     return poller.poll()
 
 
@@ -221,12 +222,12 @@ def test_a_failing_power_source_has_no_samples_and_a_hanging_one_does_not_block_
     assert polled(poller, clock, 60) is None
     assert sum("no such device" in one.message for one in caplog.records) == 1
     release = threading.Event()
-    hanging = PowerPoller("redfish", lambda: release.wait(60) and 5.0, clock)
+    hanging = PowerPoller("redfish", lambda: release.wait(SECONDS) and 5.0, clock)
     collector = PowerCollector(PLACE, [hanging])
     assert collector.collect(NOW_MS) == []
     assert collector.collect(NOW_MS) == []
     release.set()
-    assert hanging.wait(30)
+    assert hanging.wait(SECONDS)
     assert {one.series.metric: one.value for one in collector.collect(NOW_MS)} == {"node.power": 5, "node.energy": 0}
 
 

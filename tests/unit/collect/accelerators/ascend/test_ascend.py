@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.dcmi import FakeDcmi
 from tests.unit.collect.gpus import PLACE, DeviceNode, Gpu, member
-from tests.waiting import wait_until
+from tests.waiting import SECONDS, wait_until
 
 from jobmeter.collect.accelerators.ascend.driver import AscendDriver
 from jobmeter.collect.accelerators.ascend.network import NetworkReader, parse
@@ -308,7 +308,7 @@ def test_ports_are_read_once_a_minute_beside_the_chips(tmp_path):
     tool.chmod(0o755)
     node = AscendNode(tmp_path, tool=tool)
     node.look()
-    node.network.wait(30.0)
+    node.network.wait(SECONDS)
     found = node.look(60_000)
     own = {
         metric: value for (metric, device, _), value in found.items() if device == "npu0" and "network.h" not in metric
@@ -323,7 +323,7 @@ def test_ports_are_read_once_a_minute_beside_the_chips(tmp_path):
         "npu.network.retries": 4,
     }
     assert ("npu.link.up", "npu1", "") not in found, "the tool fails for it"
-    node.network.wait(30.0)
+    node.network.wait(SECONDS)
     assert (tmp_path / "calls").read_text().count("0\n") == 8, "two readings of four outputs"
     node.dcmi.close()
 
