@@ -80,13 +80,13 @@ class Loop:
         running = [worker for worker in self._workers if worker.begin(now_ms, force=force)]
         outcomes = {worker.name: worker.finish(started + min(worker.timeout, longest), stop) for worker in running}
         samples = [sample for outcome in outcomes.values() for sample in outcome.samples]
-        self._taken += len(samples)
-        samples += self._own(now_ms, outcomes)
         for watch in self._watch:
             try:
                 samples += watch(samples) or []
             except Exception:  # noqa: BLE001 - what was measured must not be lost with it
                 _log.exception("the samples of a tick cannot be processed further")
+        self._taken += len(samples)
+        samples += self._own(now_ms, outcomes)
         self._deliver(self._attribution.samples(samples) if self._attribution else samples)
         for source in self._sources:
             try:

@@ -25,7 +25,7 @@ growth = 0.0
 hold = "10m"
 """
 """Minutes become quarters of a second; a machine's memory is more than a leak of seconds can fill."""
-_PATIENCE = 40.0
+_PATIENCE = 120.0
 _DISK_MEGABYTES = 32
 _DATA_MEGABYTES = 16
 FULL = "no checkpoint"

@@ -66,7 +66,10 @@ class Maintenance:
             self._rollup_state.reload()
 
     def statistics(self) -> StoreStatistics:
-        """Return the sizes of the stored data, samples in the journal included."""
+        """Return the sizes of the stored data, samples in the journal included.
+
+        During a flush, samples that the journal is inserting count twice.
+        """
         journal = self._commit_log.statistics()
         stored = self._by_table("parts", ("sum(rows)", "sum(bytes_on_disk)", "count()"), "AND active")
         merging = self._by_table("merges", ("count()",))

@@ -111,7 +111,7 @@ def shown_by_journalctl(name, *matched):
 def wait_for_the_kernel_s_lines(name):
     """Wait until the daemon has read what the kernel's log had at its start: it says that it started behind that."""
     wait_until(lambda: shown_by_journalctl(name, "_TRANSPORT=driver"), "the daemon's first line")
-    assert shown_by_journalctl(name, "_TRANSPORT=kernel")
+    wait_until(lambda: shown_by_journalctl(name, "_TRANSPORT=kernel"), "the kernel's lines")
 
 
 def read_whole(name, *, kernel):
