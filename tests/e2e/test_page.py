@@ -67,7 +67,7 @@ def test_a_stranger_sees_how_to_sign_in_and_a_key_opens_it(browser, server):
     page.click("button[type=submit]")
     page.wait_for_selector("header.job h1")
     page.click("text=Sign out")
-    page.wait_for_selector("form")
+    page.wait_for_selector("#token")
     assert context.cookies() == []
     context.close()
 

@@ -106,7 +106,8 @@ class SamplesQuestion(msgspec.Struct, Question[Samples], frozen=True, kw_only=Tr
     """Question for every sample of those series in the range.
 
     ``check``: compare them with the roll-ups, so that the answer says if samples have expired. ``brief`` is the most
-    samples for which the caller needs little time, so that the event loop may answer from memory; 0: a worker answers.
+    samples for which the caller needs little time, so that the event loop may answer from memory; None: a worker
+    answers.
     """
 
     of_job = True
@@ -114,7 +115,7 @@ class SamplesQuestion(msgspec.Struct, Question[Samples], frozen=True, kw_only=Tr
     series: tuple[Series, ...]
     range: TimeRange
     check: bool = False
-    brief: int = 0
+    brief: int | None = None
 
 
 class Buckets(msgspec.Struct, frozen=True, eq=False):

@@ -180,7 +180,7 @@ def prefetch(
             found[one.selector] = yield from _read_rolled(stored, TimeRange(begin, end), one)
         else:
             few = brief and nodes * len(rows) * (_ROW_VALUES + len(times) * _POINT_VALUES) <= _BRIEF
-            most = _brief_samples(one.selector, times, lookback_ms, nodes) if few else 0
+            most = _brief_samples(one.selector, times, lookback_ms, nodes) if few else None
             found[one.selector] = yield from read_samples(rows, one.start_ms, one.end_ms, check=True, brief=most)
     return Prefetched(found, any(one.name in FACTS for one in found))
 
@@ -194,7 +194,7 @@ def _brief_samples(selector: VectorSelector, times: Int64s, lookback_ms: int, no
 
 
 def read_samples(
-    rows: Sequence[Row], start_ms: int, end_ms: int, *, check: bool = False, brief: int = 0
+    rows: Sequence[Row], start_ms: int, end_ms: int, *, check: bool = False, brief: int | None = None
 ) -> Generator[Question[Any], Any, WindowSamples]:
     """Read the samples in ``(start_ms, end_ms]`` of each row that has any, facts behind stored series.
 
@@ -221,7 +221,7 @@ def _with_facts(stored: WindowSamples, rows: Sequence[FactSeries], start_ms: int
 
 
 def _read_stored(
-    rows: Sequence[Exposed], start_ms: int, end_ms: int, check: bool, brief: int
+    rows: Sequence[Exposed], start_ms: int, end_ms: int, check: bool, brief: int | None
 ) -> Generator[Question[Any], Any, WindowSamples]:
     begin, end = max(start_ms + 1, 0), min(end_ms + 1, MAX_TIME_MS)
     if not rows or begin >= end:
