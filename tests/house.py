@@ -112,7 +112,7 @@ FIGURES = (
         0,
         0,
     ),
-    Figure("class names with several meanings, all", lambda: len(shared_class_names()), 13, 0),
+    Figure("class names with several meanings, all", lambda: len(shared_class_names()), 7, 0),
     Figure("docstrings that only name another place", forwarding_docstrings, 1, 40),
     Figure("packages without tests at their path", lambda: len(packages_without_tests()), 4, 0),
     Figure("kinds of objects that outlive a request", lambda: len(states()), 40, 13),
