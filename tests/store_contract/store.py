@@ -18,11 +18,11 @@ from jobmeter.model.batch import SampleBatch, SampleColumns, SeriesKeys
 from jobmeter.model.series import NO_JOB, NamePart, Series
 from jobmeter.model.time import DAY, HOUR, MINUTE, TimeRange
 from jobmeter.store.base import NEWEST, ReadBudget, SeriesSelector, Store, Tier
-from jobmeter.testing.logs import LogTests
-from jobmeter.testing.samples import BUDGET, FOREVER, Samples, batch_of, brute_buckets, read_all, stored_buckets
-from jobmeter.testing.slot import Slot
-from jobmeter.testing.spans import SpanTests
-from jobmeter.testing.system_logs import SystemLogTests
+from tests.store_contract.logs import LogTests
+from tests.store_contract.samples import BUDGET, FOREVER, Samples, batch_of, brute_buckets, read_all, stored_buckets
+from tests.store_contract.slot import Slot
+from tests.store_contract.spans import SpanTests
+from tests.store_contract.system_logs import SystemLogTests
 
 
 class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
