@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from jobmeter.dialects.mlflow.filters import parse, parse_order, sort
-from jobmeter.dialects.mlflow.metrics import LoggedPoint
-from jobmeter.dialects.mlflow.runs import Run
 from jobmeter.errors import InvalidRequestError
+from jobmeter.wire.mlflow.filters import parse, parse_order, sort
+from jobmeter.wire.mlflow.runs import Run
+from jobmeter.wire.mlflow.values import LoggedPoint
 from tests.processes import ServerProcess, running
 
 ROOT = Path(__file__).parents[2]

@@ -235,7 +235,7 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
         one = slot.gauge()
         times = slot.start + np.arange(300_000, dtype=np.int64)
         store.append(SampleBatch([one], np.zeros(len(times), np.uint32), times, np.ones(len(times))), FOREVER)
-        for _ in range(20):
+        for _ in range(6):
             blocks = store.read(SeriesKeys.of([one]), slot.span, BUDGET)
             assert len(next(iter(blocks)))
             blocks.close()  # type: ignore[attr-defined]

@@ -13,9 +13,18 @@ from tests.stored_series import stored_result
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Context, RecordJobs, WriteSamples, drive
 from jobmeter.dialects.mlflow import MLFLOW
-from jobmeter.dialects.mlflow.filters import parse, parse_order, sort
-from jobmeter.dialects.mlflow.metrics import SPECIAL, LoggedPoint, history, newest, spread, value_series, write
-from jobmeter.dialects.mlflow.names import (
+from jobmeter.dialects.mlflow.metrics import history, newest, write
+from jobmeter.errors import ForbiddenError, InvalidRequestError, LimitExceededError, NotFoundError
+from jobmeter.ingest.receipt import Receipt
+from jobmeter.model.batch import SampleColumns
+from jobmeter.model.extra import merged_extra
+from jobmeter.model.job import Job, JobPage
+from jobmeter.model.series import check_job_id, check_series
+from jobmeter.query.request import HeadQuestion
+from jobmeter.query.series import FoundSeries, LastQuestion, Samples, SamplesQuestion, SeriesQuestion
+from jobmeter.testing.dialect import REQUEST_ID, DialectTests
+from jobmeter.wire.mlflow.filters import parse, parse_order, sort
+from jobmeter.wire.mlflow.names import (
     MAX_RUN_ID,
     escape,
     experiment_id,
@@ -25,17 +34,8 @@ from jobmeter.dialects.mlflow.names import (
     place_of,
     run_id,
 )
-from jobmeter.dialects.mlflow.requests import MetricValue
-from jobmeter.dialects.mlflow.runs import Run
-from jobmeter.errors import ForbiddenError, InvalidRequestError, LimitExceededError, NotFoundError
-from jobmeter.ingest.receipt import Receipt
-from jobmeter.model.batch import SampleColumns
-from jobmeter.model.job import Job, JobPage
-from jobmeter.model.series import check_job_id, check_series
-from jobmeter.query.request import HeadQuestion
-from jobmeter.query.series import FoundSeries, LastQuestion, Samples, SamplesQuestion, SeriesQuestion
-from jobmeter.registry.merge import merged_extra
-from jobmeter.testing.dialect import REQUEST_ID, DialectTests
+from jobmeter.wire.mlflow.runs import Run
+from jobmeter.wire.mlflow.values import SPECIAL, LoggedPoint, MetricValue, spread, value_series
 
 NOW = 1_795_188_836_000
 RUN = Run(id="r1", project="lab", job="r1", experiment="0", status="RUNNING", start=NOW)
