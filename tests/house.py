@@ -102,9 +102,10 @@ def private_accesses() -> int:
     found = 0
     for path in UNIT.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
-            own = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
-            private = isinstance(node, ast.Attribute) and bool(re.match(r"_[a-z]\w*(?<!_)$", node.attr))
-            found += private and not own and node.attr not in documented
+            if isinstance(node, ast.Attribute):
+                own = isinstance(node.value, ast.Name) and node.value.id == "self"
+                private = bool(re.match(r"_[a-z]\w*(?<!_)$", node.attr))
+                found += private and not own and node.attr not in documented
     return found
 
 

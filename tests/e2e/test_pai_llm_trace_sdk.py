@@ -177,8 +177,7 @@ def filtering(filters, traces):
 def filtered(receiver, sent):
     """Answers to ``FILTERS`` in their order, by one run of the SDK."""
     pair, traces = sent
-    asks = [("list_traces_datas", filtering(filters, traces), {}) for filters, _ in FILTERS]
-    return ask(receiver, pair, *asks)
+    return ask(receiver, pair, *(("list_traces_datas", filtering(filters, traces), {}) for filters, _ in FILTERS))
 
 
 @pytest.mark.parametrize("number", range(len(FILTERS)), ids=lambda number: json.dumps(FILTERS[number][0])[:60])

@@ -1,6 +1,7 @@
 """The contract of collectors refuses collectors that break one of its rules."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from jobmeter.testing.collector import CollectorContract
 CPU = Series("cpu.time", cluster="c", node="n", job="j", replica="worker-0")
 """A counter of a replica."""
 CONTRACT = CollectorContract()
+FIXTURE: Any = CollectorContract.looks
 NAMES = sorted(name for name in dir(CONTRACT) if name.startswith("test_"))
 
 
@@ -29,7 +31,7 @@ class Collector:
 
 def broken_rules(collector):
     """Return the names of the contract's tests that fail."""
-    looks = CollectorContract.looks.__wrapped__(CONTRACT, collector)
+    looks = FIXTURE.__wrapped__(CONTRACT, collector)
     found = []
     for name in NAMES:
         test = getattr(CONTRACT, name)
@@ -60,7 +62,7 @@ def test_a_broken_rule_is_found(collector, rule):
 
 
 def test_a_series_that_is_given_twice_is_refused():
-    one = Collector()
+    one: Any = Collector()
     one.collect = lambda now_ms: [Sample(CPU, now_ms, 1.0), Sample(CPU, now_ms, 2.0)]
     with pytest.raises(AssertionError, match="twice"):
-        CollectorContract.looks.__wrapped__(CONTRACT, one)
+        FIXTURE.__wrapped__(CONTRACT, one)
