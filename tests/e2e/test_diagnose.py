@@ -8,11 +8,11 @@ import sys
 from functools import partial
 
 import pytest
+from benchmarks.faults.real import SCRIPTS, THRESHOLDS, run
+from benchmarks.faults.surroundings import small_disk
 
 from jobmeter.client.transport import API
 from jobmeter.errors import NotFoundError
-from jobmeter.examples.faults.real import SCRIPTS, THRESHOLDS, run
-from jobmeter.examples.faults.surroundings import small_disk
 from jobmeter.examples.server import own_server
 from jobmeter.model.finding import FindingRole
 from tests.e2e.conftest import start

@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from benchmarks.faults.build import START, Made, batch
+from benchmarks.faults.wordings import CHATTER, UNCAUGHT, draw_line
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -10,8 +12,6 @@ from jobmeter.diagnose.examine import examine
 from jobmeter.diagnose.lives import deaths
 from jobmeter.diagnose.rules import uncaught_error
 from jobmeter.diagnose.thresholds import load
-from jobmeter.examples.faults.build import START, Made, batch
-from jobmeter.examples.faults.wordings import CHATTER, UNCAUGHT, draw_line
 from jobmeter.model.event import ALERT_FIRING, Event, EventSource, Level
 from jobmeter.model.finding import FindingRole, Severity
 from jobmeter.model.job import JobState

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from benchmarks.faults.build import START, STEP, batch
 from tests.frames import records
 from tests.serving import serving
 
 from jobmeter.diagnose.change_points import WINDOW, log_peaks, metric_changes
-from jobmeter.examples.faults.build import START, STEP, batch
 from jobmeter.model.event import Level
 from jobmeter.model.time import MINUTE
 

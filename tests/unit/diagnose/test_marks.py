@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from benchmarks.faults.build import batch, draw_shape, training
+from benchmarks.faults.generated import FAULTS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,8 +13,6 @@ from jobmeter.cli.screens.watch import Courses, WatchParts
 from jobmeter.diagnose.examine import examine
 from jobmeter.diagnose.rank_findings import MOST
 from jobmeter.diagnose.thresholds import load
-from jobmeter.examples.faults.build import batch, draw_shape, training
-from jobmeter.examples.faults.generated import FAULTS
 from jobmeter.model.answers import LatestValue
 
 THRESHOLDS = load()

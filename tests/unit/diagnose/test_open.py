@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+from benchmarks.faults.generated import FAULTS
 from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.fakes import NOW
@@ -12,7 +13,6 @@ from jobmeter.diagnose.finding_events import ending, opening, reported_findings,
 from jobmeter.diagnose.open import MOST_OPEN, Open, OpenFindings
 from jobmeter.diagnose.registry import rules
 from jobmeter.diagnose.thresholds import load
-from jobmeter.examples.faults.generated import FAULTS
 from jobmeter.model.event import Event, EventType
 from jobmeter.model.finding import Evidence, Finding, FindingRole, Severity, Subject
 from jobmeter.model.time import MINUTE, SECOND

@@ -3,6 +3,7 @@
 import msgspec
 import numpy as np
 import pytest
+from benchmarks.faults.generated import FAULTS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -10,7 +11,6 @@ from msgspec.structs import replace
 from jobmeter.diagnose.examine import examine
 from jobmeter.diagnose.signal import Signal, median, together, trend
 from jobmeter.diagnose.thresholds import load
-from jobmeter.examples.faults.generated import FAULTS
 from jobmeter.model.time import TimeRange
 from jobmeter.query.stretches import sustained
 

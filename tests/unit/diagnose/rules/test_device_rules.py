@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from benchmarks.faults.build import START, draw_shape
+from benchmarks.faults.gpu_faults import GPU_CLEAN, GPU_FAULTS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.diagnosed import Sampled, found
@@ -12,8 +14,6 @@ from tests.training import LEVELS, NVML, Training
 from jobmeter.diagnose.examine import examine
 from jobmeter.diagnose.stored import evaluate_nodes
 from jobmeter.diagnose.thresholds import load
-from jobmeter.examples.faults.build import START, draw_shape
-from jobmeter.examples.faults.gpu_faults import GPU_CLEAN, GPU_FAULTS
 from jobmeter.model.batch import SampleBatch
 from jobmeter.model.finding import Severity
 from jobmeter.model.job import JobState, Node

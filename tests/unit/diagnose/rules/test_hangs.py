@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from benchmarks.faults.build import JobShape
+from benchmarks.faults.generated import FAULTS
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -11,8 +13,6 @@ from tests.training import Training
 
 from jobmeter.diagnose.examine import examine
 from jobmeter.diagnose.registry import rules
-from jobmeter.examples.faults.build import JobShape
-from jobmeter.examples.faults.generated import FAULTS
 from jobmeter.model.event import STACK_EVIDENCE, Event, Level
 from jobmeter.model.finding import FindingRole, Severity
 from jobmeter.model.job import JobState

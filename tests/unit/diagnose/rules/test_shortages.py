@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from benchmarks.faults.build import START, JobShape
+from benchmarks.faults.shortages import NEAR_MISSES, NO_DEVICE, RDMA_LINES, SHORTAGES, SOCKET_LINES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -11,8 +13,6 @@ from tests.fakes import NOW
 from jobmeter.diagnose.examine import examine
 from jobmeter.diagnose.registry import rules
 from jobmeter.diagnose.thresholds import load
-from jobmeter.examples.faults.build import START, JobShape
-from jobmeter.examples.faults.shortages import NEAR_MISSES, NO_DEVICE, RDMA_LINES, SHORTAGES, SOCKET_LINES
 from jobmeter.model.batch import SampleBatch
 from jobmeter.model.finding import FindingRole, Severity, Subject
 from jobmeter.model.job import JobState

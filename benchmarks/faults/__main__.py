@@ -14,15 +14,15 @@ from typing import NamedTuple
 import click
 import numpy as np
 
+from benchmarks.faults.build import draw_shape
+from benchmarks.faults.delays import detection_delay, quantiles
+from benchmarks.faults.generated import FAULTS
+from benchmarks.faults.healthy import CLEAN
+from benchmarks.faults.real import SCRIPTS, THRESHOLDS, run
+from benchmarks.faults.score import Trial, interval, scores
 from jobmeter.diagnose.examine import examine
 from jobmeter.diagnose.thresholds import Thresholds, load
 from jobmeter.diagnose.wording import minutes
-from jobmeter.examples.faults.build import draw_shape
-from jobmeter.examples.faults.delays import detection_delay, quantiles
-from jobmeter.examples.faults.generated import FAULTS
-from jobmeter.examples.faults.healthy import CLEAN
-from jobmeter.examples.faults.real import SCRIPTS, THRESHOLDS, run
-from jobmeter.examples.faults.score import Trial, interval, scores
 from jobmeter.examples.server import own_server
 
 LEAST = 0.95

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import sqrt
 
-from jobmeter.examples.faults.generated import COMPANIONS, CONSEQUENCES
+from benchmarks.faults.generated import COMPANIONS, CONSEQUENCES
 from jobmeter.model.finding import Finding, FindingRole
 
 _Z = 1.959964

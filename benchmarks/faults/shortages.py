@@ -5,8 +5,8 @@ from functools import partial
 
 import numpy as np
 
-from jobmeter.examples.faults.build import GIB, START, Made, batch, training
-from jobmeter.examples.faults.changes import Fault, whole
+from benchmarks.faults.build import GIB, START, Made, batch, training
+from benchmarks.faults.changes import Fault, whole
 from jobmeter.model.batch import Float64s
 from jobmeter.model.time import MINUTE, SECOND
 

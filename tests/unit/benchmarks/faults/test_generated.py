@@ -4,16 +4,16 @@ import re
 
 import numpy as np
 import pytest
+from benchmarks.faults.__main__ import generated
+from benchmarks.faults.generated import FAULTS
+from benchmarks.faults.healthy import CLEAN
+from benchmarks.faults.score import Trial, interval, scores
 from hypothesis import given
 from hypothesis import strategies as st
 
 from jobmeter.diagnose.examine import examine
 from jobmeter.diagnose.registry import rules
 from jobmeter.diagnose.thresholds import load
-from jobmeter.examples.faults.__main__ import generated
-from jobmeter.examples.faults.generated import FAULTS
-from jobmeter.examples.faults.healthy import CLEAN
-from jobmeter.examples.faults.score import Trial, interval, scores
 
 THRESHOLDS = load()
 _FAULTS = [(rule, number) for rule, makes in FAULTS.items() for number in range(len(makes))]

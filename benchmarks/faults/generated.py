@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from jobmeter.examples.faults.build import GIB, START, Made, batch, training
-from jobmeter.examples.faults.changes import (
+from benchmarks.faults.build import GIB, START, Made, batch, training
+from benchmarks.faults.changes import (
     FRAME,
     TRACE,
     Change,
@@ -20,9 +20,9 @@ from jobmeter.examples.faults.changes import (
     set_level,
     whole,
 )
-from jobmeter.examples.faults.gpu_faults import GPU_COMPANIONS, GPU_FAULTS, SLOW_CLOCK, idle
-from jobmeter.examples.faults.shortages import SHORTAGES
-from jobmeter.examples.faults.wordings import CHATTER, UNCAUGHT, WORDINGS, draw_line
+from benchmarks.faults.gpu_faults import GPU_COMPANIONS, GPU_FAULTS, SLOW_CLOCK, idle
+from benchmarks.faults.shortages import SHORTAGES
+from benchmarks.faults.wordings import CHATTER, UNCAUGHT, WORDINGS, draw_line
 from jobmeter.model.device import DeviceState
 from jobmeter.model.event import ALLOCATION_MISMATCH, GPU_LOST, Event, EventSource, Level
 from jobmeter.model.job import JobState
@@ -264,7 +264,7 @@ def _interrupted(made: Made) -> None:
     made.state = JobState.STOPPED
 
 
-def _warn(made: Made, at: int, **facts: Any) -> None:  # noqa: ANN401 - fields of an event
+def _warn(made: Made, at: int, **facts: Any) -> None:
     """An event of the first replica that warns."""
     source, level = EventSource.REPLICA, Level.WARNING
     made.events = [Event(time=START + at, job="made", replica="worker-0", source=source, level=level, **facts)]

@@ -5,7 +5,7 @@ from typing import Protocol
 
 import numpy as np
 
-from jobmeter.examples.faults.build import USUAL, JobShape, Made, training
+from benchmarks.faults.build import USUAL, JobShape, Made, training
 from jobmeter.model.time import MINUTE, SECOND
 
 

@@ -7,8 +7,8 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from benchmarks.faults.surroundings import control_group, data_file, small_disk
 from jobmeter.errors import JobmeterError
-from jobmeter.examples.faults.surroundings import control_group, data_file, small_disk
 from jobmeter.examples.server import OwnServer
 from jobmeter.model.finding import Finding
 from jobmeter.model.time import SystemClock

@@ -7,11 +7,11 @@ from functools import cached_property
 import numpy as np
 from msgspec.structs import replace
 
+from benchmarks.faults.steps import Steps
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.rule import Rule
 from jobmeter.diagnose.running import STEPS as RUNNING_STEPS
 from jobmeter.diagnose.signal import Signal
-from jobmeter.examples.faults.steps import Steps
 from jobmeter.model.batch import Bools, Float64s, Int64s
 from jobmeter.model.event import Event, Level
 from jobmeter.model.job import Allocation, Job, JobState, JobView, Replica

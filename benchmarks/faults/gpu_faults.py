@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from benchmarks.faults.build import GIB, START, USUAL, JobShape, Made, training
+from benchmarks.faults.changes import Change, Fault, change_all, devices, scale_level, set_level, whole
 from jobmeter.diagnose.signal import Signal
-from jobmeter.examples.faults.build import GIB, START, USUAL, JobShape, Made, training
-from jobmeter.examples.faults.changes import Change, Fault, change_all, devices, scale_level, set_level, whole
 from jobmeter.model.batch import Float64s
 from jobmeter.model.job import Allocation
 from jobmeter.model.time import MINUTE, SECOND

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
+from benchmarks.faults.build import START
+from benchmarks.faults.delays import detection_delay, quantiles
+from benchmarks.faults.generated import FAULTS
 
 from jobmeter.diagnose.registry import rules
 from jobmeter.diagnose.thresholds import load
-from jobmeter.examples.faults.build import START
-from jobmeter.examples.faults.delays import detection_delay, quantiles
-from jobmeter.examples.faults.generated import FAULTS
 from jobmeter.model.time import MINUTE, SECOND
 
 THRESHOLDS = load()

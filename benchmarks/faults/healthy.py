@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from jobmeter.examples.faults.build import GIB, START, Made, batch, training
-from jobmeter.examples.faults.changes import FRAME, TRACE, Fault, kernel_lines, whole
-from jobmeter.examples.faults.gpu_faults import GPU_CLEAN
-from jobmeter.examples.faults.shortages import NEAR_MISSES
+from benchmarks.faults.build import GIB, START, Made, batch, training
+from benchmarks.faults.changes import FRAME, TRACE, Fault, kernel_lines, whole
+from benchmarks.faults.gpu_faults import GPU_CLEAN
+from benchmarks.faults.shortages import NEAR_MISSES
 from jobmeter.model.event import Level
 from jobmeter.model.job import JobState
 from jobmeter.model.time import MINUTE, SECOND
