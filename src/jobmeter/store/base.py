@@ -1,4 +1,4 @@
-"""The interface of a telemetry engine. ``jobmeter.testing.store.StoreTests`` is the same contract as tests."""
+"""The interface of a telemetry engine. `tests/store_contract/store.py` states the same contract as tests."""
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from enum import IntEnum

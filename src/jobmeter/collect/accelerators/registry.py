@@ -5,11 +5,12 @@ from typing import Any
 
 from jobmeter.collect.accelerators.amd.vendor import VENDOR as AMD
 from jobmeter.collect.accelerators.ascend.vendor import VENDOR as ASCEND
+from jobmeter.collect.accelerators.neuron.vendor import VENDOR as NEURON
 from jobmeter.collect.accelerators.nvidia.vendor import VENDOR as NVIDIA
 from jobmeter.collect.accelerators.vendor import Vendor
 from jobmeter.collect.accelerators.visible import SCHEDULER_VARIABLES
 
-VENDORS: tuple[Vendor[Any], ...] = (NVIDIA, AMD, ASCEND)
+VENDORS: tuple[Vendor[Any], ...] = (NVIDIA, AMD, ASCEND, NEURON)
 """Vendors that are measured. Of two with one prefix the first one has the plain names: ``gpu0``."""
 
 
