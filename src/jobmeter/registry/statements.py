@@ -99,9 +99,11 @@ class RowUpdates(msgspec.Struct, frozen=True):
         if not changes:
             return
         # NULL stands for a value that is not given: a text without one is empty.
-        texts = {name for name in self.names.values() if not self.table.c[name].nullable}
-        named = ({self.names[name]: value for name, value in change.items()} for change in changes)
-        rows = [{**fixed, **row, **{name: "" for name in texts if row[name] is None}} for row in named]
+        names = [(given, name, None if self.table.c[name].nullable else "") for given, name in self.names.items()]
+        rows = [
+            {**fixed, **{name: empty if (value := change[given]) is None else value for given, name, empty in names}}
+            for change in changes
+        ]
         connection.execute(sa.insert(self.table), rows)
 
 
