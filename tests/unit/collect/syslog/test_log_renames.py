@@ -290,7 +290,7 @@ def test_more_changes_than_the_kernel_stores_lose_no_file_that_stays(node, logs,
 
 def test_the_agent_s_thread_reads_files_whose_names_last_for_a_moment(node, logs):
     reader = node.reader
-    reader._now_ns = lambda: 1_800_000_000_000_000_000
+    node.time.ns = 1_800_000_000_000_000_000
     got: list[str] = []
 
     def arrived(count):
