@@ -273,6 +273,11 @@ class FakeDevice:
                 one.name = f"NVIDIA H200 MIG {one.slices}g".encode()
                 one.used, one.total, one.share = 2**30 * one.slices, 2**34 * one.slices, one.slices / 7
 
+    def hold(self, *memory: tuple[int, int]) -> None:
+        """Set the memory of the instances of ``split``, in their order: bytes in use, and of all."""
+        for one, (used, total) in zip(self._data.instance, memory, strict=False):
+            one.used, one.total = used, total
+
     def run_in(self, *places: int) -> None:
         """Put each process of ``run``, in its order, into the instance at a place of ``split``."""
         for at, place in enumerate(places):

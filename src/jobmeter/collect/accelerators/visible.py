@@ -1,7 +1,7 @@
 """Parse the variables that select devices of a process, in the forms that several vendors share."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -41,6 +41,11 @@ class Numbered(Protocol):
     @property
     def part(self) -> Partition | None:
         """Place in the whole device; None for a whole device."""
+        ...
+
+    @property
+    def details(self) -> Mapping[str, str | int]:
+        """Further known facts, see ``Device.details``."""
         ...
 
 
