@@ -128,11 +128,6 @@ def update_each(
     )
 
 
-def one_of(element: sa.ColumnElement[Any], values: Iterable[str]) -> sa.ColumnElement[bool]:
-    """Return an IN with literal words, in the form that executemany accepts."""
-    return sa.or_(*(element == sa.literal_column(f"'{value}'") for value in values))
-
-
 def within(column: sa.Column[Any], names: Collection[str] | None) -> sa.ColumnElement[bool]:
     """Return the condition that a column has one of these names; None: any."""
     return sa.true() if names is None else column.in_(sorted(names))
