@@ -29,8 +29,9 @@ _SIGNS = (
     ("LinkDown", re.compile(r"\b(?:NIC )?Link is Down\b|Lost Carrier|link becomes not ready", re.IGNORECASE)),
 )  # fmt: skip
 _RAS = re.compile(
-    r"\bamdgpu (?P<device>[0-9A-Fa-f:.]{7,20}): .*?(?:(?<!Total )\b[1-9]\d* (?:new )?uncorrectable hardware errors "
-    r"detected in +\w+ block|\buncorrectable hardware error ?\()"
+    r"\b\w+ (?P<device>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]): .*?"
+    r"(?:(?<!Total )\b[1-9]\d* (?:new )?uncorrectable hardware errors detected in +\w+ block"
+    r"|\buncorrectable hardware error ?\()"
 )
 """Line of AMD's driver about new errors; lines with totals repeat them."""
 

@@ -18,6 +18,7 @@ from jobmeter.client.transport import Transport
 from jobmeter.collect.agent import Agent
 from jobmeter.collect.base import NodeIdentity, Owner
 from jobmeter.collect.clock import SampleClock
+from jobmeter.collect.kernel import KernelWatch
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.syslog import kernel, make
 from jobmeter.collect.syslog.journal import JournalSource
@@ -213,14 +214,28 @@ def test_no_line_of_the_kernel_is_read_where_that_is_turned_off(machine, tmp_pat
 
 @pytest.mark.skipif(not os.access("/dev/kmsg", os.R_OK), reason="/dev/kmsg may not be read here")
 @pytest.mark.parametrize("reads", [True, False])
-def test_an_agent_opens_the_kernel_s_log_once_for_lines_and_events_and_never_without_them(reads):
+def test_an_agent_that_reads_no_kernel_log_does_not_open_its_device(reads):
     before = opened()
     settings = LogSettings(kernel=reads, journal=False)
     agent = Agent(NodeIdentity("n1"), lambda: Transport("", ""), SampleClock(SystemClock()), None, 1000, settings)
-    if agent._logs:
-        agent._logs.round()
     assert opened() - before == reads
     del agent
+
+
+@pytest.mark.skipif(not os.access("/dev/kmsg", os.R_OK), reason="/dev/kmsg may not be read here")
+def test_lines_and_events_of_the_kernel_s_log_are_read_by_one_descriptor():
+    before, kernel = opened(), KernelReader()
+    place, clock = NodeIdentity("n1"), SampleClock(SystemClock())
+    watch = KernelWatch(place, kernel)
+    settings = LogSettings(journal=False)
+    logs = make.system_logs(settings, place, Outbox(None), clock, owner_of=lambda _pid: None, state=None, kernel=kernel)
+    assert logs is not None
+    for _ in range(2):
+        logs.round()
+        watch.records(clock.now_ms())
+    assert opened() - before == 1
+    logs.stop()
+    assert opened() == before
 
 
 def opened():
