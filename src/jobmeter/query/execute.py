@@ -56,6 +56,7 @@ from jobmeter.query.group_list import resource_groups
 from jobmeter.query.groups import Groups
 from jobmeter.query.idle import WORK, IdleQuestion, IdleTime, Measure, idle_times, measure_devices
 from jobmeter.query.inventory import UNKNOWN, Inventory
+from jobmeter.query.job_ends import cached_job_ends, job_ends
 from jobmeter.query.latest import WINDOW_MS, LatestQuestion, newest, values, without_superseded
 from jobmeter.query.logs import LogLinesQuestion, pages, selector_of
 from jobmeter.query.measure import Measurements
@@ -145,9 +146,7 @@ class Executor:
             JobQuestion: self._cached_job,
             AllDamageQuestion: self._answers[AllDamageQuestion],
             SeriesQuestion: lambda question, scope: series.find_cached(store, question, scope, limits, self.cache),
-            SamplesQuestion: lambda question, scope: series.samples_in_memory(
-                store, question, scope, self._meter(), self.cache
-            ),
+            SamplesQuestion: self._samples_in_memory,
         }
 
     def _answers_by_type(self) -> Answers:
@@ -352,14 +351,7 @@ class Executor:
             case NamesQuestion():
                 return series.names(self._store, question, scope)
             case SamplesQuestion():
-                found_samples = series.samples(self._store, question, scope, meter, self.cache)
-                if not question.check:
-                    return found_samples
-                checked_ms = checked_until(question.series, meter, self._registry.retention)
-                keys = series.keys_of(question.series, self.cache)
-                return replace(
-                    found_samples, expired=has_expired(self._source, keys, question.range, checked_ms, meter)
-                )
+                return self._samples(question, scope, meter)
             case RollupsQuestion():
                 return rollups(self._source, question, scope, meter, self._registry.retention, self.cache)
             case BucketsQuestion():
@@ -368,6 +360,27 @@ class Executor:
                 return series.last(self._store, question, scope, meter)
             case _:
                 raise TypeError(f"no question about series: {question!r}")
+
+    def _samples(self, question: SamplesQuestion, scope: Scope, meter: Meter) -> series.Samples:
+        found = series.samples(self._store, question, scope, meter, self.cache)
+        if not (question.check or question.ends):
+            return found
+        keys = series.keys_of(question.series, self.cache)
+        if question.check:
+            checked_ms = checked_until(question.series, meter, self._registry.retention)
+            found = replace(found, expired=has_expired(self._source, keys, question.range, checked_ms, meter))
+        if question.ends:
+            ends = job_ends(self._registry, question.series, keys, self._clock.now_ms())
+            found = replace(found, ends=ends)
+        return found
+
+    def _samples_in_memory(self, question: SamplesQuestion, scope: Scope) -> series.Samples | None:
+        found = series.samples_in_memory(self._store, question, scope, self._meter(), self.cache)
+        if found is None or not question.ends:
+            return found
+        keys = series.keys_of(question.series, self.cache)
+        ends = cached_job_ends(self._registry, question.series, keys, self._clock.now_ms())
+        return None if ends is None else replace(found, ends=ends)
 
     def _list(self, question: JobFilter, scope: Scope) -> JobPage:
         narrowed = _visible_jobs(question, scope)

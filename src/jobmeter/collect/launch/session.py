@@ -17,7 +17,7 @@ from jobmeter.collect.host.network import NetworkCollector
 from jobmeter.collect.incidents import RunIncidents
 from jobmeter.collect.launch.children import ChildExit, Children
 from jobmeter.collect.launch.family import Family
-from jobmeter.collect.launch.figures import RunFigures
+from jobmeter.collect.launch.figures import RunFigures, traffic_beside
 from jobmeter.collect.launch.groups import OwnGroups
 from jobmeter.collect.launch.lease import RunLease
 from jobmeter.collect.launch.logs import LogSender
@@ -371,7 +371,7 @@ class JobRun:
         self._guard("looking for incidents", lambda: self._incidents.watch(samples), None)
         # The machine's traffic is only for the summary: an agent on this node reports it.
         nothing: Samples = []
-        network = self._guard("measuring the network", lambda: self._network.collect(samples[-1].time_ms), nothing)
+        network = self._guard("measuring the network", lambda: traffic_beside(samples, self._network.collect), nothing)
         self._guard("summing up", lambda: self._figures.watch([*samples, *network]), None)
 
     def _connected(self, connect: Callable[[], Requester]) -> Requester:

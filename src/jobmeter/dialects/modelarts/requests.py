@@ -66,7 +66,7 @@ class _Reader(ParameterReader):
         return number
 
     def choice(self, slot: ParameterSlot, value: Any, choice: Choice) -> Any:  # noqa: ANN401
-        """Return the meaning of a word."""
+        """Return the value that a word stands for. An unknown word of a body is refused with all valid words."""
         if slot.where == "body" and self.text(slot, value).casefold() not in choice.folded:
             raise self._error(slot, f"{value[:64]!r} is neither {' nor '.join(choice.meanings)}")
         return super().choice(slot, value, choice)
