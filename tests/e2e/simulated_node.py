@@ -187,9 +187,9 @@ def install(plan: Plan, number: int, life: int, machine: Machine) -> None:
         return samples_frame(samples)
 
     class Power(Outbox):
-        def put(self, frame: bytes) -> bool:
+        def put(self, frame: bytes, *, urgent: bool = True) -> bool:
             nonlocal frames
-            done = super().put(frame)
+            done = super().put(frame, urgent=urgent)
             frames += 1
             if life == 1 and number == plan.power_cut and frames == plan.frames:
                 os.kill(os.getpid(), signal.SIGKILL)

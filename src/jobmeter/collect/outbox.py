@@ -2,11 +2,12 @@
 
 import logging
 from collections import deque
+from collections.abc import Iterator
 from threading import Event, Lock
 
 from jobmeter.collect.spool import Batch, Spool, SpoolPosition
 from jobmeter.wire.native.encode import count_samples
-from jobmeter.wire.native.frame import read_frame
+from jobmeter.wire.native.frame import Frame, read_frame
 from jobmeter.wire.native.logs import line_times
 
 _log = logging.getLogger(__name__)
@@ -57,8 +58,11 @@ class Outbox:
         """Bytes on disk that could not be read."""
         return self._spool.damaged if self._spool else 0
 
-    def put(self, frame: bytes) -> bool:
-        """Store a frame until it is delivered. True if it is on disk."""
+    def put(self, frame: bytes, *, urgent: bool = True) -> bool:
+        """Store a frame until it is delivered. True if it is on disk.
+
+        A frame that is not ``urgent`` waits for the next urgent one, or for a flush.
+        """
         on_disk = self._to_disk(frame)
         if not on_disk:
             with self._lock:
@@ -66,7 +70,8 @@ class Outbox:
                 self._bytes += len(frame)
                 while self._bytes > self._memory_bytes and len(self._memory) > 1:
                     self._drop(self._memory.popleft())
-        self.filled.set()
+        if urgent:
+            self.filled.set()
         return on_disk
 
     def peek(self, max_bytes: int, max_frames: int = 2**31) -> Batch | None:
@@ -81,6 +86,10 @@ class Outbox:
                     break
                 body, frames = body + frame, frames + 1
             return Batch(body, frames, SpoolPosition(-1, self._taken + frames)) if frames else None
+
+    def on_disk(self) -> Iterator[Frame]:
+        """Yield the frames that wait on disk; see ``Spool.waiting``."""
+        return self._spool.waiting() if self._spool else iter(())
 
     def release(self, end: SpoolPosition) -> None:
         """Remove delivered frames; see ``Spool.release``."""

@@ -156,6 +156,15 @@ class Spool:
         other.remove_folder()
         return True
 
+    def waiting(self) -> Iterator[Frame]:
+        """Yield the frames that wait, oldest first, without those that are released meanwhile."""
+        for segment in sorted(self.segments()):
+            try:
+                body = self._path(segment).read_bytes()
+            except OSError:
+                continue
+            yield from _frames_of(body[self._read.offset if self._read.segment == segment else 0 :])
+
     def segments(self) -> dict[int, int]:
         """Return the bytes of each segment, by number."""
         return dict(self._sizes)

@@ -278,13 +278,18 @@ class MlflowRelay:
             return run
         stored = self._request("GET", self._job_path())
         if stored is None:
-            raise UnavailableError(
-                f"The server does not answer, and the run {id_} was not created here. Try again later."
-            )
-        self._runs.learn(_stored_runs(stored))
+            self._runs.recall()
+        else:
+            self._runs.learn(_stored_runs(stored))
         run = self._runs.find(id_)
         if run is None:
-            raise missing
+            raise (
+                missing
+                if stored is not None
+                else UnavailableError(
+                    f"The server does not answer, and the run {id_} was not created here. Try again later."
+                )
+            )
         return run
 
     def _of_server(self, method: str, target: str, sent: bytes = b"") -> bytes | None:

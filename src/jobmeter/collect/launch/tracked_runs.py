@@ -9,7 +9,7 @@ import msgspec
 from jobmeter.collect.clock import OVERLAP_MS
 from jobmeter.collect.outbox import Outbox
 from jobmeter.errors import InvalidRequestError, UnavailableError
-from jobmeter.model.extra import merged_extra
+from jobmeter.model.extra import Extra, merged_extra
 from jobmeter.model.job import Job
 from jobmeter.model.record import JobRecord, Records
 from jobmeter.model.sample import Sample
@@ -19,6 +19,7 @@ from jobmeter.wire.mlflow.names import NAME
 from jobmeter.wire.mlflow.runs import Run, path, runs_of
 from jobmeter.wire.mlflow.values import LoggedPoint, MetricValue, points_of, rows_of
 from jobmeter.wire.native.encode import records_frame, samples_frame
+from jobmeter.wire.native.frame import FrameKind, unpacked
 
 MOST_POINTS = 100_000
 """Most values whose history is in memory."""
@@ -67,6 +68,14 @@ class TrackedRuns:
             if found:
                 self._merge(found)
 
+    def recall(self) -> None:
+        """Take over the runs that an earlier run of the job left on disk."""
+        extra: str | None = None
+        for frame in self.outbox.on_disk():
+            if frame.kind is FrameKind.RECORDS:
+                extra = merged_extra(extra, _extras(unpacked(frame), self.job))
+        self.learn(msgspec.json.decode(extra or "{}").get(NAME, {}).get("runs", {}))
+
     def change(self, run: Run, values: dict[str, Any]) -> Run:
         """Set entries of a run, and return the run. Raises LimitExceededError if the job's record has no room."""
         with self._lock:
@@ -87,7 +96,7 @@ class TrackedRuns:
             if stored:
                 rows = rows_of(run, stored)
                 samples = (Sample(series, *one) for series, values in rows.items() for one in values.items())
-                self.outbox.put(samples_frame(samples))
+                self._put(samples_frame(samples))
                 self._keep(run.id, stored)
         if len(stored) < len(points):
             early = len(points) - len(stored)
@@ -111,7 +120,11 @@ class TrackedRuns:
     def _record(self, values: dict[str, Any]) -> None:
         self._merge(values)
         record = JobRecord(job_id=self.job, project=self.project or None, extra={NAME: values})
-        self.outbox.put(records_frame(Records(jobs=[record])))
+        self._put(records_frame(Records(jobs=[record])))
+
+    def _put(self, frame: bytes) -> None:
+        # A request for each value would keep this process and the server busy. The next samples go out soon.
+        self.outbox.put(frame, urgent=False)
 
     def _merge(self, values: dict[str, Any]) -> None:
         self._extra = merged_extra(self._extra, [{NAME: values}])
@@ -133,3 +146,12 @@ class TrackedRuns:
         if self._points > MOST_POINTS:
             self._points = 0
             self._histories.clear()
+
+
+def _extras(records: bytes, job: str) -> list[Extra]:
+    try:
+        found = msgspec.json.decode(records, type=Records).jobs
+    except msgspec.DecodeError:
+        return []
+    mine = [one.extra for one in found if one.job_id == job and one.extra]
+    return [{NAME: extra[NAME]} for extra in mine if NAME in extra]

@@ -5,6 +5,9 @@ import http.client
 import json
 import math
 import socket
+import subprocess
+import sys
+from pathlib import Path
 from threading import Barrier, Thread
 from urllib.parse import urlencode, urlsplit
 
@@ -25,6 +28,7 @@ from jobmeter.wire.mlflow.runs import Run
 from jobmeter.wire.mlflow.values import MetricValue
 from jobmeter.wire.native.decode import decode
 
+ROOT = Path(__file__).parents[4]
 NOW = 1_795_188_836_000
 PREFIX = "/api/2.0/mlflow"
 
@@ -150,6 +154,7 @@ def test_a_run_needs_no_server(place):
     assert place.post("runs/log-parameter", run_uuid=run, key="depth", value="050")[0] == 200
     ended = place.post("runs/update", run_id=run, status="FINISHED", end_time=str(NOW + 9))[1]["run_info"]
     assert (ended["status"], ended["end_time"]) == ("FINISHED", NOW + 9)
+    assert not place.runs.outbox.filled.is_set(), "the next samples take them along"
     runs, values = place.stored()
     assert runs[run]["params"] == {"lr": "0.10", "depth": "050"}
     assert runs[run]["tags"].items() >= {"a/b": "1.50", "c": "2.50", "mlflow.runName": "first"}.items()
@@ -208,16 +213,37 @@ def test_the_history_without_a_server_is_that_of_the_outbox(logged):
         assert stored[run.id, metric_of(key)[0]] == {time - NOW: value for time, (_, value) in by_time.items()}
 
 
-def test_an_acknowledged_value_outlives_the_process(tmp_path):
+SERVING = """
+import sys
+from pathlib import Path
+from tests.unit.collect.launch.test_relay import Place
+place = Place(Path(sys.argv[1]))
+print(place.environment["MLFLOW_TRACKING_URI"], place.environment["MLFLOW_TRACKING_TOKEN"], flush=True)
+sys.stdin.read()
+"""
+
+
+def test_what_was_answered_outlives_a_kill_and_the_next_attempt_resumes_the_run(tmp_path):
+    command = [sys.executable, "-c", SERVING, str(tmp_path / "spool")]
+    killed = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert killed.stdout is not None
+    with contextlib.closing(killed.stdout):
+        uri, token = killed.stdout.readline().split()
+        with made() as caller:
+            caller.address, caller.environment = urlsplit(uri), {"MLFLOW_TRACKING_TOKEN": token}
+            run = caller.create(run_name="first")
+            assert caller.post("runs/set-tag", run_id=run, key="a", value="b")[0] == 200
+            answered = [at for at in range(20) if caller.log(run, "loss", at / 7, at, at)[0] == 200]
+        killed.kill()
+        killed.communicate()
     with made(tmp_path / "spool") as place:
-        run = place.create()
-        for at in range(20):
-            place.log(run, "loss", at / 7, at, at)
-    spool = Spool(tmp_path / "spool")
-    batch = spool.peek(2**30)
-    spool.close()
-    assert batch is not None
-    assert batch.frames == 21
+        assert place.get("runs/get", run_id=run)[1]["run"]["data"]["tags"][0] == {"key": "a", "value": "b"}
+        assert place.log(run, "loss", -1.0, 50, 50)[0] == 200
+        assert place.log(run_id("train-7", "1" * 12), "loss", -1.0)[0] == 503
+        runs, values = place.stored()
+    assert runs[run]["tags"]["mlflow.runName"] == "first"
+    assert answered == list(range(20))
+    assert values[run, "app.loss"] == {**{at: at / 7 for at in answered}, 50: -1.0}
 
 
 def test_many_ranks_log_at_once(place):
@@ -402,7 +428,7 @@ def test_a_run_is_recorded_again_after_frames_were_dropped(tmp_path):
         run = place.create(run_name="first")
         for at in range(100):
             assert place.log(run, "loss", at, at, at)[0] == 200
-        assert place.runs.outbox.dropped["spool.full"] > 0
+        assert Delivery(place.runs.outbox, lambda: place.delivery, place.clock).lost.keys() == {"spool.full"}
         assert place.stored()[0] == {}, "the record of the run is among the dropped frames"
         assert place.post("runs/update", run_id=run, status="FINISHED")[0] == 200
         stored = place.stored()[0][run]
