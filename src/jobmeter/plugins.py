@@ -29,8 +29,10 @@ class PluginKind(StrEnum):
     VERBS = "verbs"
     SINKS = "sinks"
     COLLECTORS = "collectors"
+    VENDORS = "vendors"
 
 
+_VENDOR = ("name", "title", "open", "metrics", "prefix", "variables", "is_present")
 _DIALECT = ("name", "title", "schemes", "operations", "gaps", "match", "render_error")
 _FORMS: Mapping[PluginKind, tuple[str, tuple[str, ...]]] = MappingProxyType(
     {
@@ -39,10 +41,11 @@ _FORMS: Mapping[PluginKind, tuple[str, tuple[str, ...]]] = MappingProxyType(
         PluginKind.VERBS: ("a click.Command", ("invoke", "get_short_help_str")),
         PluginKind.SINKS: ("a function of settings, allowed addresses and origin", ("__call__",)),
         PluginKind.COLLECTORS: ("a function of the agent's place", ("__call__",)),
+        PluginKind.VENDORS: ("a jobmeter.collect.accelerators.vendor.Vendor", _VENDOR),
     }
 )
 """Form of each kind in words, and attributes that its parts have."""
-_NAMED = frozenset({PluginKind.RULES, PluginKind.DIALECTS})
+_NAMED = frozenset({PluginKind.RULES, PluginKind.DIALECTS, PluginKind.VENDORS})
 """Kinds whose parts state their names themselves."""
 
 

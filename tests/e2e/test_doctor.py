@@ -2,12 +2,13 @@
 
 import json
 
+from jobmeter.collect.accelerators.registry import VENDORS
 from tests.e2e.conftest import start
 
 NAMES = {
     "rights": ["capabilities", "processes"],
     "kernel": ["cgroups", "pressure", "log", "journal", "perf", "rapl", "ipmi", "events"],
-    "devices": ["nvidia", "amd", "ascend"],
+    "devices": [vendor.name for vendor in VENDORS],
     "schedulers": ["slurm", "kubernetes", "flink"],
     "delivery": ["server", "stored", "key", "clock", "spool", "disk"],
 }

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.unit.collect.trees import plant, plant_process
 
 ROOT = Path(__file__).parents[2]
 BROKEN = {
@@ -29,6 +30,13 @@ BROKEN = {
     "jobmeter.verbs": {"hello": "acme:hello", "explode": "acme_bomb:command", "jobs": "acme:hello"},
     "jobmeter.sinks": {"null": "acme:NullSink", "nothing": "acme:absent", "closed": "acme:fail_to_open"},
     "jobmeter.collectors": {"acme.bad": "acme:BadCollector", "acme.raises": "acme:broken_collector"},
+    "jobmeter.vendors": {
+        "nvidia": "acme:SAME",
+        "xpu": "acme:XPU",
+        "shut": "acme:SHUT",
+        "wrong": "acme:WORD",
+        "other": "acme:SHUT",
+    },
 }
 MODULE = '''
 import click
@@ -66,6 +74,11 @@ class Evil(Duck):
     @property
     def title(self): raise RuntimeError("no title")
 DUCK, EVIL = Duck(), Evil()
+def fail_to_open_device(clock, machine, patience):
+    raise OSError("no driver")
+from dataclasses import replace
+from jobmeter.collect.accelerators.nvidia.vendor import VENDOR as SAME
+XPU, SHUT = replace(SAME, name="xpu", prefix="xpu"), replace(SAME, name="shut", title="Shut", open=fail_to_open_device)
 FAILS = rule("fails", suspects=lambda case, numbers: numbers["absent"])
 ODD = rule("odd", numbers=(("hold", "a while", ""),))
 LISTS = rule("lists", metrics=["cpu.usage"])
@@ -84,7 +97,16 @@ from tests.diagnosed import Sampled
 from tests.fakes import NOW
 from tests.serving import serving
 from jobmeter.collect.base import NodeIdentity
-from jobmeter.collect.registry import host_collectors, plugin_collectors
+from jobmeter.collect.accelerators.names import DeviceNames
+from jobmeter.collect.accelerators.registry import device_variables, vendor_of_resource, vendors
+from jobmeter.collect.cgroup.paths import Hierarchies
+from jobmeter.collect.discover.classify import NodeClassifier
+from jobmeter.collect.discover.table import ProcessTable
+from jobmeter.collect.doctor.base import run_checks
+from jobmeter.collect.doctor.devices import device_checks
+from jobmeter.collect.machine import Machine
+from jobmeter.collect.registry import accelerator_collectors, host_collectors, plugin_collectors
+from jobmeter.model.time import SystemClock
 from jobmeter.diagnose.registry import load_thresholds, rules
 from jobmeter.dialects.registry import dialects
 from jobmeter.errors import ConfigurationError
@@ -101,6 +123,14 @@ def refusal(kind):
 place = NodeIdentity("n1")
 planned = plugin_collectors(place, host_collectors(place))
 samples = planned[0].collector.collect(NOW)
+root = Path(sys.argv[2])
+machine = Machine(**{name: str(root / name) for name in ("proc", "sys", "dev", "run", "var")})
+table = ProcessTable(NodeClassifier("n1", machine.proc), machine.proc)
+names = DeviceNames(vendors(), machine)
+table.refresh()
+groups = Hierarchies(machine.proc, str(root))
+devices = accelerator_collectors(place, table, SystemClock(), groups, names, patience=90.0)
+powers = {one.name: [s for s in one.collect(NOW) if s.series.metric == "npu.power"] for one in devices}
 server = serving(Path(sys.argv[1]))
 server.call("POST", "/jobs", [{"job_id": "j1", "state": "Failed"}])
 time = np.arange(NOW - 3_600_000, NOW, 10_000)
@@ -122,6 +152,11 @@ print(json.dumps({
     "samples": [[one.series.metric, one.series.node, one.value] for one in samples],
     "sink": opener("null")(None, DestinationPolicy.of(()), Origin("0", "p", "l")).origin.project,
     "refusals": [refusal(kind) for kind in ("nothing", "unknown", "closed")],
+    "vendors": [vendor.name for vendor in vendors()],
+    "measured": sorted(powers),
+    "powers": [[s.series.device, s.series.job, s.value] for s in powers["example"]],
+    "doctor": {row.name: [row.status, row.text] for row in run_checks(device_checks(machine), 60.0)},
+    "words": ["EXAMPLE_VISIBLE_DEVICES" in device_variables(), vendor_of_resource("example.org/npu").name],
     "logged": logged,
 }))
 """
@@ -166,7 +201,15 @@ def mixed(target, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def outputs(mixed, tmp_path_factory):
-    done = run(mixed, "-c", PROGRAM, str(tmp_path_factory.mktemp("data") / "data"))
+    root = tmp_path_factory.mktemp("root")
+    for number in range(2):
+        device = {"power": "250000\n", "errors": "0\n", "uuid": f"EXAMPLE-{number}\n"}
+        plant(root, {f"sys/class/example/{number}/{name}": text for name, text in device.items()})
+    plant(root, {"proc/uptime": "1 1"})
+    group = "/slurm_n1/uid_65534/job_21/step_0/task_0"
+    groups, visible = f"4:memory:{group}\n", "EXAMPLE-1"
+    plant_process(root, 100, groups=groups, SLURM_JOB_ID="21", SLURM_PROCID="0", EXAMPLE_VISIBLE_DEVICES=visible)
+    done = run(mixed, "-c", PROGRAM, str(tmp_path_factory.mktemp("data") / "data"), str(root))
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -189,6 +232,18 @@ def test_a_collector_of_a_package_measures_at_its_interval(outputs):
     ((metric, node, value),) = outputs["samples"]
     assert (metric, node) == ("external.file.handles", "n1")
     assert value > 0
+
+
+def test_a_vendor_of_a_package_is_measured_as_the_others_are(outputs):
+    assert outputs["vendors"] == ["nvidia", "amd", "ascend", "neuron", "example", "shut"]
+    assert outputs["powers"] == [["npu0", "", 250.0], ["npu1", "21", 250.0]]
+    assert outputs["doctor"]["example"] == ["ok", "2 NPUs (Example One)"]
+    assert outputs["words"] == [True, "example"]
+
+
+def test_a_vendor_whose_driver_cannot_be_opened_takes_no_other_along(outputs):
+    assert outputs["measured"] == ["amd", "ascend", "example", "neuron", "nvidia"]
+    assert outputs["doctor"]["shut"][0] == "problem"
 
 
 def test_a_sink_of_a_package_opens_and_a_broken_one_is_refused_by_name(outputs):
@@ -219,6 +274,10 @@ def test_broken_plugins_are_left_out_and_logged_once_with_package_and_reason(out
         "text (dialects)": "acme:WORD is not a jobmeter.dialects.base.Dialect",
         "acme.bad (collectors)": "unknown metric 'acme.own'; use a metric of the catalogue or one below app.",
         "acme.raises (collectors)": "RuntimeError: no device",
+        "nvidia (vendors)": "another part has the same name; rename it",
+        "xpu (vendors)": "unknown metric 'xpu.state'; use the prefix gpu or npu, and the catalogue",
+        "wrong (vendors)": "acme:WORD is not a jobmeter.collect.accelerators.vendor.Vendor",
+        "other (vendors)": "acme:SHUT has the name 'shut'; use it in both places",
     }
     odd = "the plug-in odd (rules) of zz-acme 2.1 is not loaded: its thresholds are wrong: "
     assert any(text.startswith(odd) for text in logged)
@@ -256,6 +315,7 @@ def test_doctor_lists_the_plugins_and_reports_broken_ones_as_problems(target, mi
         ("rules", "ok", "many_threads of jobmeter-example 0.1.0"),
         ("dialects", "ok", "plain of jobmeter-example 0.1.0"),
         ("collectors", "ok", "example.files of jobmeter-example 0.1.0"),
+        ("vendors", "ok", "example of jobmeter-example 0.1.0"),
     ]
     problems = [check["text"] for check in checks(mixed) if check["status"] == "problem"]
     assert any("explode (verbs) of zz-acme 2.1" in text for text in problems)

@@ -29,8 +29,10 @@ from jobmeter.collect.registry import JobCollectors, Planned, host_collectors, j
 from jobmeter.collect.reports.settings import ProgramSettings
 from jobmeter.collect.spool import Spool
 from jobmeter.collect.stacks.collect import StackCollector
+from jobmeter.collect.syslog.kernel import KernelReader
 from jobmeter.collect.syslog.make import system_logs
 from jobmeter.collect.syslog.reader import LogSettings
+from jobmeter.collect.xids import XidReports
 
 _LONGEST_TURN = 5.0
 _LAST_TURN = 1.0
@@ -78,7 +80,8 @@ class Agent:
             place, classifier, clock, patience=turn * _DEVICES, state=state, job_mapping=finding.job_mapping
         )
         reads_kernel = logs is None or logs.kernel
-        incidents, kills = IncidentWatch(), NodeKills(place, KernelWatch(place) if reads_kernel else None)
+        kernel = KernelReader()
+        incidents, kills = IncidentWatch(), NodeKills(place, KernelWatch(place, kernel) if reads_kernel else None)
         sources: list[RecordSource] = [
             NodeReporter(place, jobs.devices, interval_ms=interval_ms, state=state),
             JobReporter(place, jobs.table.processes, clock.at_elapsed_ms),
@@ -86,11 +89,12 @@ class Agent:
             ClockReporter(place, clock),
             *jobs.sources,
             incidents,
-            kills,
+            XidReports(kills, jobs.device_events),
         ]
         pods = PodJobs(jobs.table.processes, clock.monotonic, state)
         self._pod_poller = PodPoller(place, connect, pods, interval_ms)
-        checks = NodeChecks(jobs.accelerators, lambda: clock.difference)
+        shown = partial(_owner_of_project, jobs, pods, place.project)
+        checks = NodeChecks(jobs.accelerators, lambda: clock.difference, owner_of=shown)
         stacks = StackCollector(partial(_processes, jobs, pods))
         self._poller = CheckPoller(place, connect, checks, stacks, interval_ms)
         measurement = Measurement(place, jobs, self._delivery, clock)
@@ -110,6 +114,7 @@ class Agent:
             clock,
             owner_of=partial(_owner, jobs, pods),
             state=state and state / "logs.json",
+            kernel=kernel,
         )
 
     def run(self, stop: Event) -> bool:
@@ -172,6 +177,12 @@ def _owner(jobs: JobCollectors, pods: PodJobs, pid: int) -> Owner | None:
     """Return the job and the replica of a process, None for a process of no job."""
     member = jobs.table.member_of(pid)
     return pods.owner(member.owner) if member else None
+
+
+def _owner_of_project(jobs: JobCollectors, pods: PodJobs, project: str, pid: int) -> Owner | None:
+    """Return the owner of a process as ``_owner`` does; None for a job of another project."""
+    owner = _owner(jobs, pods, pid)
+    return owner if owner and owner.project in {"", project} else None
 
 
 def _processes(jobs: JobCollectors, pods: PodJobs, job: str) -> Iterator[tuple[Process, Owner]]:

@@ -1,5 +1,6 @@
 """Collectors: only this module names them."""
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -43,6 +44,7 @@ from jobmeter.model.catalog import find
 from jobmeter.model.time import Clock
 from jobmeter.plugins import Plugin, PluginKind, load_plugins, report_failure, working
 
+_log = logging.getLogger(__name__)
 _PATIENCE = 0.4
 """Seconds that one turn may wait for devices: less than the shortest turn, that of ``jobmeter run``."""
 _WAITS = 3
@@ -143,8 +145,8 @@ class JobCollectors:
 
     @property
     def sources(self) -> list[RecordSource]:
-        """Sources of allocations, of disagreements about them, and of events about devices."""
-        return [*self.allocations, *(one.disagreements for one in self.accelerators), *self.device_events]
+        """Sources of allocations, and of disagreements about them."""
+        return [*self.allocations, *(one.disagreements for one in self.accelerators)]
 
     @property
     def device_events(self) -> list[RecordSource]:
@@ -199,7 +201,7 @@ def job_collectors(
     reader = GroupReader(hierarchies)
     ends = EndWatch(reader)
     jobs = JobsCollector(place, table, reader, state=state, ends=ends, starts=Starts(clock.at_elapsed_ms))
-    names = DeviceNames(vendors.VENDORS, Machine(), state)
+    names = DeviceNames(vendors.vendors(), Machine(), state)
     accelerators = accelerator_collectors(
         place, table, clock, hierarchies, names, alone=alone, patience=patience, job_mapping=job_mapping
     )
@@ -226,6 +228,11 @@ def accelerator_collectors(
     collectors = []
     for vendor in names.vendors:
         own = names.of(vendor)
+        try:
+            driver = vendor.open(clock, machine, patience)
+        except Exception:  # noqa: BLE001 - a vendor of somebody else may raise anything, and takes no other along
+            _log.exception("the devices of %s are not measured: its driver cannot be opened", vendor.title)
+            continue
         allocated: list[DeviceAllocator] = []
         if not alone:
             allocated.append(KubeletAllocations(vendor, PodResources.of(machine), table.members, pods_folder(machine)))
@@ -235,7 +242,7 @@ def accelerator_collectors(
             AcceleratorCollector(
                 place,
                 own,
-                vendor.open(clock, machine, patience),
+                driver,
                 table,
                 alone=alone,
                 allocated=allocated,

@@ -1,6 +1,7 @@
 """Execute queries: find the visible subjects, read data as planned, reduce it to lines."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -53,7 +54,7 @@ from jobmeter.query.group import (
 )
 from jobmeter.query.group_list import resource_groups
 from jobmeter.query.groups import Groups
-from jobmeter.query.idle import WORK, IdleQuestion, IdleTime, idle_time
+from jobmeter.query.idle import WORK, IdleQuestion, IdleTime, Measure, idle_times, measure_devices
 from jobmeter.query.inventory import UNKNOWN, Inventory
 from jobmeter.query.job_ends import cached_job_ends, job_ends
 from jobmeter.query.latest import WINDOW_MS, LatestQuestion, newest, values, without_superseded
@@ -234,11 +235,19 @@ class Executor:
 
     def _idle(self, question: IdleQuestion, scope: Scope) -> IdleTime:
         view = self._subjects.view(question.ref, scope)
-        return idle_time(view, self._clock.now_ms(), lambda query: self.run(query, scope).lines, self._inventory(view))
+        return next(idle_times([view], self._clock.now_ms(), self._measure_devices(), self._inventory))
 
     def _device_hours(self, question: DeviceHoursQuestion, scope: Scope) -> DeviceHours:
         now_ms = self._clock.now_ms()
-        return device_hours(self._registry, question, scope, now_ms, lambda ref: self.run(IdleQuestion(ref), scope))
+        types = lru_cache(None)(lambda project: Inventory(self._registry.nodes(frozenset({project}))))
+
+        def idle_times_of(views: Iterable[JobView]) -> Iterator[IdleTime]:
+            return idle_times(views, now_ms, self._measure_devices(), lambda view: types(view.job.project))
+
+        return device_hours(self._registry, question, scope, now_ms, idle_times_of)
+
+    def _measure_devices(self) -> Measure:
+        return partial(measure_devices, self._registry, self._source, self._meter())
 
     def _phases(self, question: PhasesQuestion, scope: Scope) -> JobPhases:
         return self._measured_run(RunQuestion(question.ref, (*WORK, *WRITES)), scope).phases

@@ -1,4 +1,4 @@
-"""The interface of a telemetry engine. ``jobmeter.testing.store.StoreTests`` is the same contract as tests."""
+"""The interface of a telemetry engine. `tests/store_contract/store.py` states the same contract as tests."""
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from enum import IntEnum
@@ -217,7 +217,8 @@ class LogStore(Protocol):
     def read(self, selector: LogSelector, budget: ReadBudget) -> LogPage:
         """Return one page of the lines of a job or a node.
 
-        Only the budget's seconds count; its rows count in searches for words, with LimitExceededError (``range``).
+        The budget limits the seconds of every read. Its rows limit searches for words, which raise LimitExceededError
+        (``range``).
         Memory stays bounded by the page, whatever the offset. Raises LimitExceededError (field ``limit``) if the page
         has more than ``PAGE_BYTES`` of text.
         """

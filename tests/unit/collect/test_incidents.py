@@ -1,12 +1,14 @@
 """What samples and kernel lines show as events: each once, with its meaning."""
 
 import os
+from functools import partial
 
 import pytest
 
 from jobmeter.collect.base import NodeIdentity, Owner
 from jobmeter.collect.incidents import MOST, IncidentWatch, RunIncidents
 from jobmeter.collect.kernel import MOST_EVENTS, KernelWatch, NodeKills, event_of_line
+from jobmeter.collect.syslog.kernel import KernelLog, KernelReader
 from jobmeter.model.event import EventSource, Level
 from jobmeter.model.record import EventRecord, Records, check_event
 from jobmeter.model.sample import Sample
@@ -74,6 +76,14 @@ def test_a_storm_is_bounded():
     ("line", "reason", "subject"),
     [
         ("NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, GPU has fallen off the bus.", "Xid", "device 0000:3b:00"),
+        *(
+            (f"amdgpu 0000:{line}", "DeviceFault", f"device 0000:{line[:5]}")
+            for line in (
+                "c1:00.0: amdgpu: socket: 0, die: 1 2 new uncorrectable hardware errors detected in umc block",
+                "0b:00.0: amdgpu: 15 uncorrectable hardware errors detected in gfx block",
+                "0b:00.0: amdgpu: uncorrectable hardware error(ERREVENT_ATHUB_INTERRUPT) detected!",
+            )
+        ),
         ("Memory cgroup out of memory: Killed process 71 (python) total-vm:1kB", "OOMKilling", ""),
         ("blk_update_request: I/O error, dev sda, sector 2048 op 0x0:(READ)", "DiskError", ""),
         ("EXT4-fs (sda1): Remounting filesystem read-only", "FilesystemError", ""),
@@ -97,16 +107,29 @@ def test_an_xid_says_what_it_means_and_what_to_do():
     )
 
 
-@pytest.mark.parametrize("line", ["", "usb 1-1: new device", "eth0: Link is Up", "x" * 100_000])
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("", "usb 1-1: new device", "eth0: Link is Up", "x" * 100_000, "amdgpu 0000:c1:00.0: " * 20_000),
+        "amdgpu 0000:c1:00.0: amdgpu: 3 correctable hardware errors detected in umc block",
+        "amdgpu 0000:c1:00.0: amdgpu: no uncorrectable hardware errors detected in umc block",
+        "amdgpu 0000:c1:00.0: Total 15 uncorrectable hardware errors detected in umc block",
+        "amdgpu 0000:c1:00.0: socket: 0, die: 0 15 uncorrectable hardware errors detected in total in umc block",
+    ],
+)
 def test_other_lines_are_none(line):
     assert event_of_line(line, NOW, PLACE) is None
+
+
+def kernel_watch(path, *more):
+    return KernelWatch(PLACE, KernelReader(partial(KernelLog, path)), *more)
 
 
 def test_the_kernels_log_is_read_from_now_on(tmp_path):
     # A FIFO gives a whole record with each read of its size, as /dev/kmsg does.
     path = tmp_path / "kmsg"
     os.mkfifo(path)
-    watch = KernelWatch(PLACE, path)
+    watch = kernel_watch(path)
     with path.open("wb", buffering=0) as kernel:
         kernel.write(b"3,1,2,-;NVRM: Xid (PCI:0000:3b:00): 48, pid=1\n SUBSYSTEM=pci\n")
         assert [event.reason for event in watch.records(NOW).events] == ["Xid"]
@@ -116,7 +139,7 @@ def test_the_kernels_log_is_read_from_now_on(tmp_path):
 def test_an_event_of_the_kernel_has_the_time_of_its_line(tmp_path):
     path = tmp_path / "kmsg"
     os.mkfifo(path)
-    watch = KernelWatch(PLACE, path, lambda: 500 * SECOND * 1_000_000)
+    watch = kernel_watch(path, lambda: 500 * SECOND * 1_000_000)
     with path.open("wb", buffering=0) as kernel:
         kernel.write(b"3,1,420000000,-;NVRM: Xid (PCI:0000:3b:00): 48, pid=1\n")
         assert [event.time for event in watch.records(NOW).events] == [NOW - 80 * SECOND]
@@ -227,5 +250,5 @@ def test_other_incidents_of_a_run_do_not_wait():
 
 
 def test_no_kernel_log_is_no_failure(tmp_path):
-    assert KernelWatch(PLACE, tmp_path / "none").records(NOW).events == []
+    assert kernel_watch(tmp_path / "none").records(NOW).events == []
     assert MOST_EVENTS > 0

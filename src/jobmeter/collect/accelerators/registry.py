@@ -1,27 +1,50 @@
 """Vendors of accelerators: only this module names them."""
 
 import re
+from functools import cache
 from typing import Any
 
 from jobmeter.collect.accelerators.amd.vendor import VENDOR as AMD
 from jobmeter.collect.accelerators.ascend.vendor import VENDOR as ASCEND
+from jobmeter.collect.accelerators.neuron.vendor import VENDOR as NEURON
 from jobmeter.collect.accelerators.nvidia.vendor import VENDOR as NVIDIA
 from jobmeter.collect.accelerators.vendor import Vendor
 from jobmeter.collect.accelerators.visible import SCHEDULER_VARIABLES
+from jobmeter.model.catalog import find
+from jobmeter.plugins import PluginKind, load_plugins, report_failure, working
 
-VENDORS: tuple[Vendor[Any], ...] = (NVIDIA, AMD, ASCEND)
-"""Vendors that are measured. Of two with one prefix the first one has the plain names: ``gpu0``."""
+VENDORS: tuple[Vendor[Any], ...] = (NVIDIA, AMD, ASCEND, NEURON)
+"""Vendors of this package."""
+
+
+def vendors() -> tuple[Vendor[Any], ...]:
+    """Return the vendors that are measured. Of two with one prefix the first one has the plain names: ``gpu0``."""
+    return *VENDORS, *_plugin_vendors()
+
+
+@cache
+def _plugin_vendors() -> tuple[Vendor[Any], ...]:
+    """Return the vendors of plug-ins. A vendor with an unknown metric is reported and left out."""
+    found: list[Vendor[Any]] = []
+    for plugin in working(load_plugins(PluginKind.VENDORS, {vendor.name for vendor in VENDORS})):
+        vendor: Vendor[Any] = plugin.part
+        unknown = [name for name in (f"{vendor.prefix}.state", *vendor.metrics) if find(name) is None]
+        if unknown:
+            report_failure(plugin, f"unknown metric {unknown[0]!r}; use the prefix gpu or npu, and the catalogue")
+        else:
+            found.append(vendor)
+    return tuple(found)
 
 
 def device_variables() -> list[str]:
     """Return the variables that name devices of a process, schedulers' first, each vendor's most specific first."""
-    own = (variable.name for vendor in VENDORS for variable in vendor.variables)
+    own = (variable.name for vendor in vendors() for variable in vendor.variables)
     return list(dict.fromkeys((*SCHEDULER_VARIABLES, *own)))
 
 
 def is_device_resource(name: str) -> bool:
     """True if a resource of Kubernetes is an accelerator: ``nvidia.com/gpu``, ``huawei.com/Ascend910``."""
-    kinds = [kind for vendor in VENDORS for kind in vendor.resource_kinds]
+    kinds = [kind for vendor in vendors() for kind in vendor.resource_kinds]
     pattern = "|".join(("gpu", r"gpu\.shared", "npu", *kinds))
     return re.fullmatch(rf"[a-z0-9.-]+/(?:{pattern})", name, re.IGNORECASE) is not None
 
@@ -29,4 +52,4 @@ def is_device_resource(name: str) -> bool:
 def vendor_of_resource(name: str) -> Vendor[Any] | None:
     """Return the vendor of a resource of Kubernetes or of the driver of a claim; None if it is of no vendor here."""
     domain = name.partition("/")[0]
-    return next((vendor for vendor in VENDORS if f".{domain}".endswith(f".{vendor.domain}")), None)
+    return next((vendor for vendor in vendors() if f".{domain}".endswith(f".{vendor.domain}")), None)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from jobmeter.collect import files
-from jobmeter.collect.accelerators.visible import Partition, VisibleVariable
+from jobmeter.collect.accelerators.visible import Numbered, Partition, VisibleVariable
 from jobmeter.collect.machine import Machine
 from jobmeter.model.device import DeviceState, pci_address
 from jobmeter.model.event import Level
@@ -42,11 +42,15 @@ class DeviceProcess(NamedTuple):
 
 
 class DeviceEvent(NamedTuple):
-    """Event that a driver reports about a device: a reason and a level, and a text that follows the device's name."""
+    """Event that a driver reports about a device: a reason and a level, and a text that follows the device's name.
+
+    ``age_ms`` is the time since the report in milliseconds.
+    """
 
     reason: str
     level: Level
     text: str
+    age_ms: int = 0
 
 
 class Device(Protocol):
@@ -216,14 +220,15 @@ class Vendor(Generic[D]):
 
     ``device_numbers`` are the minor numbers of the devices' character devices by major number; without any, the files
     of the devices have them (``character_numbers``). ``device_files`` is the beginning of the names of these files in
-    /dev; a number follows. ``driver_folder`` is in /proc while the driver is loaded. ``pci_driver`` is the name of the
-    kernel's driver, under which /sys lists the addresses of all devices of the node. ``unit_devices`` are the names by
-    which a unit of systemd gives access to them (``DeviceAllow``).
+    /dev; a number follows. ``driver_folder`` is in /proc while the driver is loaded; empty if it has none there.
+    ``pci_driver`` is the name of the kernel's driver, under which /sys lists the addresses of all devices of the node.
+    ``unit_devices`` are the names by which a unit of systemd gives access to them (``DeviceAllow``).
 
     ``domain`` ends the names of Kubernetes' resource and of its driver: ``nvidia.com``. ``resource_kinds`` are regular
     expressions for its resources besides ``gpu`` and ``npu``. ``uuid_of_id`` returns the UUID or the PCI
     address in an id of its device plug-in, ``id_of_part`` the id of a partition where that is not its UUID.
-    ``number_of_id`` returns the number of the device in an id that has one.
+    ``number_of_id`` returns the number of the device in an id that has one; it gets the resource, the id and the
+    devices.
 
     ``variables`` name devices of a process, most specific first. ``uuid_prefix`` begins every UUID.
 
@@ -242,14 +247,14 @@ class Vendor(Generic[D]):
     check: Callable[[D], DeviceHealth]
     device_numbers: Mapping[int, range]
     device_files: str
-    driver_folder: str
+    driver_folder: str = ""
     pci_driver: str = ""
     unit_devices: Sequence[str]
     domain: str
     resource_kinds: Sequence[str] = ()
     uuid_of_id: Callable[[str], str] = str
     id_of_part: Callable[[Partition], str] = str
-    number_of_id: Callable[[str], int | None] = lambda _text: None
+    number_of_id: Callable[[str, str, Sequence[Numbered]], int | None] = lambda *_: None
     variables: Sequence[VisibleVariable]
     uuid_prefix: str
     advice: Mapping[DeviceState, str]
@@ -286,5 +291,5 @@ class Vendor(Generic[D]):
 
     def is_present(self, machine: Machine) -> bool:
         """True if the machine has its devices or its driver. Reads files alone."""
-        loaded = Path(machine.proc, self.driver_folder).is_dir()
+        loaded = bool(self.driver_folder) and Path(machine.proc, self.driver_folder).is_dir()
         return loaded or bool(self.files(machine)) or bool(self.addresses(machine))

@@ -1,7 +1,7 @@
 """Parse the variables that select devices of a process, in the forms that several vendors share."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -13,7 +13,8 @@ _ORDINAL = re.compile(r"\s*([+-]?[0-9]+)", re.ASCII)
 class Partition(NamedTuple):
     """Place of a partition: the number and the UUID of its whole device, its instance and its place within that.
 
-    ``ordinal`` is its number among the partitions of the device.
+    ``ordinal`` is its number among the partitions of the device. ``plugin_id`` is its id in a device plug-in of
+    Kubernetes, empty if that follows from the others.
     """
 
     parent: int
@@ -21,6 +22,7 @@ class Partition(NamedTuple):
     instance: int
     place: int
     ordinal: int
+    plugin_id: str = ""
 
 
 class Numbered(Protocol):
@@ -39,6 +41,11 @@ class Numbered(Protocol):
     @property
     def part(self) -> Partition | None:
         """Place in the whole device; None for a whole device."""
+        ...
+
+    @property
+    def details(self) -> Mapping[str, str | int]:
+        """Further known facts, see ``Device.details``."""
         ...
 
 

@@ -72,11 +72,12 @@ class _NodeDevice:
     index: int
     uuid: str
     part: Partition | None
+    details: Mapping[str, str | int]
 
 
 def _numbered(device: Device, number: Callable[[int], int]) -> _NodeDevice:
     part = device.part and device.part._replace(parent=number(device.part.parent))
-    return _NodeDevice(number(device.index), device.uuid, part)
+    return _NodeDevice(number(device.index), device.uuid, part, device.details)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ def device_checks(
     machine: Machine, patience: float = _PATIENCE
 ) -> dict[tuple[str, str], Callable[[], Iterable[Check]]]:
     """Return a check of each vendor by area and name. ``patience``: seconds for a driver."""
-    return {(_AREA, vendor.name): partial(_check_vendor, machine, vendor, patience) for vendor in registry.VENDORS}
+    return {(_AREA, vendor.name): partial(_check_vendor, machine, vendor, patience) for vendor in registry.vendors()}
 
 
 def _check_vendor(machine: Machine, vendor: Vendor[Any], patience: float) -> list[Check]:
@@ -45,7 +45,7 @@ def check_found(
         return Check(_AREA, vendor.name, SourceStatus.PROBLEM, text, vendor.advice.get(problem.state, vendor.help))
     if not found:
         return Check(_AREA, vendor.name, SourceStatus.ABSENT, f"the driver shows no {vendor.title} {noun}")
-    device_name = DeviceNames(registry.VENDORS, machine).of(vendor)
+    device_name = DeviceNames(registry.vendors(), machine).of(vendor)
     device_name.place(found)
     states = [(device, DeviceState.HANGS if device.busy else device.state) for device in found]
     missing = [(device, state) for device, state in states if state is not DeviceState.MEASURED]

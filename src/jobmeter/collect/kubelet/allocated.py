@@ -59,7 +59,7 @@ class KubeletAllocations:
             if uid is None:
                 continue
             owner = runs.get(uid) or Owner(job_of_pod(uid), "worker-0")
-            for index in indices(self._vendor, given.ids, devices):
+            for index in indices(self._vendor, given.ids, devices, given.resource):
                 if owner not in found.setdefault(index, []):
                     found[index].append(owner)
         return found
@@ -93,13 +93,16 @@ class KubeletAllocations:
         return found
 
 
-def indices(vendor: Vendor[Any], ids: Iterable[str], devices: Sequence[Device]) -> list[int]:
-    """Return the distinct device numbers in a plug-in's ids. A CDI name has the id after its last ``=``."""
+def indices(vendor: Vendor[Any], ids: Iterable[str], devices: Sequence[Device], resource: str = "") -> list[int]:
+    """Return the distinct device numbers in a plug-in's ids of a resource.
+
+    A CDI name has the id after its last ``=``.
+    """
     by_name = {name: device.index for device in devices for name in (device.pci, device.uuid) if name}
     by_name |= {vendor.id_of_part(one.part): one.index for one in devices if one.part is not None}
     numbers = {device.index for device in devices if device.part is None}
     found: list[int | None] = []
     for text in (one.rpartition("=")[2] for one in ids):
         named = by_name.get(text, by_name.get(vendor.uuid_of_id(text)))
-        found.append(vendor.number_of_id(text) if named is None else named)
+        found.append(vendor.number_of_id(resource, text, devices) if named is None else named)
     return list(dict.fromkeys(index for index in found if index is not None and index in numbers | {*by_name.values()}))

@@ -292,6 +292,15 @@ METRICS: tuple[Metric, ...] = (
         parts=Aggregate.MAX,
     ),
     _metric("npu.faults", "{fault}", "Faults that the device reports now (Ascend)."),
+    _ratio(
+        "npu.power.utilization",
+        text="Power over the highest power of the device, mean of the last minute (AWS Neuron).",
+    ),
+    _counter(
+        "npu.executions.failed",
+        "{execution}",
+        "Executions that a fault of the device ended, counted at the end of their process (AWS Neuron).",
+    ),
     _counter("npu.ecc.corrected", "{error}", "Memory errors that were corrected."),
     _counter("npu.ecc.uncorrected", "{error}", "Memory errors that could not be corrected."),
     _metric("npu.pages.isolated", "{page}", "Memory pages that are no longer used because of errors."),

@@ -39,7 +39,7 @@ def _runtime_devices(text: str, devices: Sequence[Numbered]) -> list[int]:
     return ordered_devices(text, devices, UUID_PREFIX)
 
 
-def _number_of_id(text: str) -> int | None:
+def _number_of_id(_resource: str, text: str, _devices: Sequence[Numbered]) -> int | None:
     """Return the physical number in an id of the device plug-in: ``Ascend910-3``."""
     match = _ID.fullmatch(text)
     return int(match["number"]) if match else None

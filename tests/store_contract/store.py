@@ -20,11 +20,11 @@ from jobmeter.model.series import NO_JOB, SPECIAL, NamePart, Series
 from jobmeter.model.special import special_of
 from jobmeter.model.time import DAY, HOUR, MINUTE, TimeRange
 from jobmeter.store.base import NEWEST, ReadBudget, SeriesSelector, Store, Tier
-from jobmeter.testing.logs import LogTests
-from jobmeter.testing.samples import BUDGET, FOREVER, Samples, batch_of, brute_buckets, read_all, stored_buckets
-from jobmeter.testing.slot import Slot
-from jobmeter.testing.spans import SpanTests
-from jobmeter.testing.system_logs import SystemLogTests
+from tests.store_contract.logs import LogTests
+from tests.store_contract.samples import BUDGET, FOREVER, Samples, batch_of, brute_buckets, read_all, stored_buckets
+from tests.store_contract.slot import Slot
+from tests.store_contract.spans import SpanTests
+from tests.store_contract.system_logs import SystemLogTests
 
 
 class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
@@ -249,7 +249,7 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
         one = slot.gauge()
         times = slot.start + np.arange(300_000, dtype=np.int64)
         store.append(SampleBatch([one], np.zeros(len(times), np.uint32), times, np.ones(len(times))), FOREVER)
-        for _ in range(20):
+        for _ in range(6):
             blocks = store.read(SeriesKeys.of([one]), slot.span, BUDGET)
             assert len(next(iter(blocks)))
             blocks.close()  # type: ignore[attr-defined]

@@ -1,0 +1,136 @@
+"""An example of a vendor of accelerators: its driver has a folder of files for each device in /sys/class/example."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from jobmeter.collect import files
+from jobmeter.collect.accelerators.threaded import ThreadedDevice
+from jobmeter.collect.accelerators.vendor import (
+    DeviceHealth,
+    DeviceLostError,
+    DeviceProblem,
+    DeviceProcess,
+    Driver,
+    Measure,
+    NotSupportedError,
+    Vendor,
+)
+from jobmeter.collect.accelerators.visible import VisibleVariable, listed_devices
+from jobmeter.collect.machine import Machine
+from jobmeter.model.device import DeviceState
+from jobmeter.model.time import Clock
+
+_PREFIX = "EXAMPLE-"
+
+
+class ExampleDevice(ThreadedDevice):
+    """Device of the folder; ``power`` has milliwatts, ``errors`` a count."""
+
+    def __init__(self, index: int, clock: Clock, folder: Path) -> None:
+        super().__init__(index, clock, "example ")
+        self._folder = folder
+        self._open = False
+
+    @property
+    def attached(self) -> bool:
+        """True while it is there."""
+        return self._open
+
+    def attach(self) -> None:
+        """Read its identity."""
+        self.uuid = files.read_text(str(self._folder / "uuid"))
+        self.name, self.details = "Example One", {"vendor": "example"}
+        self._open = True
+        self.answered()
+
+    def detach(self) -> None:
+        """Forget its files."""
+        self._open = False
+
+    def number(self, name: str) -> int:
+        """Read a number. Raises NotSupportedError without one, DeviceLostError without the device."""
+        found = files.read_number(str(self._folder / name))
+        if found is None and not self._folder.is_dir():
+            self.failed(DeviceState.LOST, "its folder is gone")
+            self.retry.failed()
+            raise DeviceLostError(self.reason)
+        if found is None:
+            raise NotSupportedError(f"no {name}", lasting=True)
+        self.answered()
+        return found
+
+    def processes(self) -> Sequence[DeviceProcess]:
+        """Raise NotSupportedError: environments and the kubelet say which job has the device."""
+        raise NotSupportedError("no processes", lasting=True)
+
+    def process_utilization(self) -> Mapping[int, float] | None:
+        """Raise NotSupportedError."""
+        raise NotSupportedError("no processes", lasting=True)
+
+
+class ExampleDriver:
+    """Driver of the devices. A device that has disappeared is lost."""
+
+    problem: DeviceProblem | None = None
+
+    def __init__(self, clock: Clock, machine: Machine, patience: float) -> None:
+        self._clock, self._patience = clock, patience
+        self._folder = Path(machine.sys, "class/example")
+        self._devices: dict[int, ExampleDevice] = {}
+
+    def devices(self, now_ms: int | None = None) -> Sequence[ExampleDevice]:
+        """Return the devices by number."""
+        for folder in self._folder.glob("[0-9]*"):
+            number = int(folder.name)
+            self._devices.setdefault(number, ExampleDevice(number, self._clock, folder))
+        for device in self._devices.values():
+            device.next_look(now_ms)
+            if not device.attached and device.retry.due and device.begin(device.attach):
+                device.finish(self._patience)
+        return [self._devices[number] for number in sorted(self._devices)]
+
+    def close(self) -> bool:
+        """Forget the files."""
+        for device in self._devices.values():
+            device.close()
+            device.detach()
+        return not any(device.busy for device in self._devices.values())
+
+
+def _open(clock: Clock, machine: Machine, patience: float) -> Driver[ExampleDevice]:
+    return ExampleDriver(clock, machine, patience)
+
+
+def _power(device: ExampleDevice) -> Mapping[str, float]:
+    return {"npu.power": device.number("power") / 1_000}
+
+
+def _check(device: ExampleDevice) -> DeviceHealth:
+    count = device.number("errors")
+    return DeviceHealth({"errors": float(count)}, [f"{count} errors"] if count else [], [])
+
+
+def _visible(text: str, devices: Sequence[ExampleDevice]) -> list[int]:
+    return listed_devices(text, devices, _PREFIX)
+
+
+VENDOR = Vendor(
+    name="example",
+    title="Example",
+    noun="NPU",
+    source="the driver of Example",
+    prefix="npu",
+    open=_open,
+    measures=(Measure(("npu.power",), _power),),
+    slow_measures=(),
+    check=_check,
+    device_numbers={},
+    device_files="/dev/example",
+    unit_devices=(),
+    domain="example.org",
+    variables=(VisibleVariable("EXAMPLE_VISIBLE_DEVICES", _visible),),
+    uuid_prefix=_PREFIX,
+    advice={},
+    help="see the kernel's log",
+    recovery="See the kernel's log, and reset or replace it.",
+)

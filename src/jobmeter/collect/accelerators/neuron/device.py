@@ -1,0 +1,211 @@
+"""Neuron device: files of its folder in /sys, and its part of the reports of ``neuron-monitor``.
+
+Names and meanings of the files, of drivers before 2.31, which moved some of them:
+https://awsdocs-neuron.readthedocs-hosted.com/en/v2.28.1/tools/neuron-sys-tools/neuron-sysfs-user-guide.html.
+Their formats: https://github.com/aws-neuron/aws-neuron-driver (``neuron_sysfs_metrics.c``, ``neuron_power.c``).
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+
+from jobmeter.collect import files
+from jobmeter.collect.accelerators.neuron.monitor import MonitorReader, MonitorReport
+from jobmeter.collect.accelerators.threaded import ThreadedDevice
+from jobmeter.collect.accelerators.vendor import DeviceLostError, DeviceProcess, NotSupportedError
+from jobmeter.collect.machine import Machine
+from jobmeter.model.device import DeviceState
+from jobmeter.model.event import DEVICE_FAULT, Level
+from jobmeter.model.time import Clock
+
+CLASS = "devices/virtual/neuron_device"
+"""Folder of the driver in /sys, with a folder ``neuronN`` for each device."""
+UUID_PREFIX = "neuron-"
+_LONGEST = 4_096
+_MOST_CORES = 128
+_GIB = 2**30
+_MEMORY: Mapping[str, int] = MappingProxyType(
+    {"Inferentia": 8 * _GIB, "Inferentia2": 32 * _GIB, "Trainium1": 32 * _GIB, "Trainium2": 96 * _GIB}
+)
+"""Bytes of memory by product: awsdocs-neuron.readthedocs-hosted.com, "AWS Neuron architecture guides"."""
+_GROUPED: Mapping[str, int] = MappingProxyType({"Trainium2": 2, "Trainium3": 2})
+"""Physical cores that make a logical one by default; of other products each core is one.
+
+https://awsdocs-neuron.readthedocs-hosted.com/en/latest/about-neuron/arch/neuron-features/logical-neuroncore-config.html
+"""
+_FAULTS = ("hw_error", "hw_collectives_error", "hw_hbm_ue_error", "hw_nc_ue_error", "hw_dma_abort_error")
+_REPAIRABLE = "hw_repairable_hbm_ue_error"
+_ECC = ("mem_ecc_uncorrected", "mem_ecc_repairable_uncorrected", "sram_ecc_uncorrected")
+_POWER = re.compile(r"POWER_STATUS_VALID,\d+,\d+\.\d+,\d+\.\d+,(\d+\.\d+)", re.ASCII)
+
+
+class NeuronDevice(ThreadedDevice):
+    """Neuron device. ``index`` is its number in /sys and /dev, which is the node's in a container too."""
+
+    def __init__(self, number: int, clock: Clock, machine: Machine, monitor: MonitorReader) -> None:
+        super().__init__(number, clock, "neuron ")
+        self._folder = Path(machine.sys, CLASS, f"neuron{number}")
+        self._modules = Path(machine.sys, "module")
+        self._monitor = monitor
+        self._product = ""
+        self._open = False
+        self._faults: Mapping[str, int] = {}
+        self._uncorrected = 0
+
+    @property
+    def attached(self) -> bool:
+        """True while it is there."""
+        return self._open
+
+    def attach(self) -> None:
+        """Read the identity of the device; a failure is in ``state`` and ``reason``."""
+        try:
+            self._product = self.text("info/architecture/device_name")
+            serial = self.text("info/serial_number")
+        except DeviceLostError:
+            return
+        except NotSupportedError as error:
+            self.give_up(error)
+            return
+        self.uuid = f"{UUID_PREFIX}{serial}" if serial else ""
+        self.name = f"AWS {self._product}" if self._product else "AWS Neuron device"
+        self.minor = self.index  # the driver numbers both by one number (``neuron_cdev.c``)
+        driver = files.read_text(str(self._modules / "neuron/version"))
+        self.details = {"vendor": "neuron"}
+        self.details |= {name: text for name, text in (("serial", serial), ("driver", driver)) if text}
+        self._update_details()
+        self._faults = self.fault_counts()
+        self._open = True
+        self.answered()
+
+    def detach(self) -> None:
+        """Forget its files: none is open between two readings."""
+        self._open = False
+
+    def text(self, name: str) -> str:
+        """Return the text of a file; empty if the device does not give it.
+
+        Raises NotSupportedError if the file may not be read, DeviceLostError if the device is gone.
+        """
+        try:
+            with (self._folder / name).open("rb") as file:
+                found = file.read(_LONGEST)
+        except PermissionError as error:
+            reason = f"{self._folder / name} may not be read"
+            raise NotSupportedError(reason, state=DeviceState.NO_PERMISSION) from error
+        except OSError:
+            self._check_presence()
+            return ""
+        return found.decode(errors="replace").strip()
+
+    def number(self, name: str) -> int | None:
+        """Return the number in a file; None if the device does not give it."""
+        text = self.text(name)
+        return int(text) if text.isascii() and text.isdigit() else None
+
+    @property
+    def memory_limit(self) -> int | None:
+        """Bytes of its memory, by the program or by its product; None if both are unknown."""
+        report = self._monitor.report
+        return (report.memory if report else 0) or _MEMORY.get(self._product)
+
+    def memory_usage(self) -> int | None:
+        """Return the bytes of device memory in use; None if any core does not give its part."""
+        used = [self.number(f"{core}/stats/memory_usage/device_mem/total") for core in self._core_folders()]
+        counts = [number for number in used if number is not None]
+        return sum(counts) if counts and len(counts) == len(used) else None
+
+    def utilization(self) -> float | None:
+        """Return the percent of time in which its cores worked, their mean; None if unknown."""
+        report = self._monitor.report
+        shares = report.shares(self.index) if report else None
+        return None if shares is None else sum(shares.values())
+
+    def power_share(self) -> float | None:
+        """Return the percent of its maximum power, the mean of the last minute; None without a valid reading."""
+        match = _POWER.fullmatch(self.text("stats/power/utilization"))
+        return float(match[1]) if match else None
+
+    def corrected_errors(self) -> int | None:
+        """Return the corrected memory errors; None if unknown."""
+        report = self._monitor.report
+        return report.corrected(self.index) if report else None
+
+    def uncorrected_errors(self) -> int | None:
+        """Return the memory errors that were not corrected; None if the device gives no count of them.
+
+        The driver writes 0 for a register that it cannot read. So a smaller sum than before is unknown.
+        """
+        counts = [number for name in _ECC if (number := self.number(f"stats/hardware/{name}")) is not None]
+        if not counts or sum(counts) < self._uncorrected:
+            return None
+        self._uncorrected = sum(counts)
+        return self._uncorrected
+
+    def fault_counts(self) -> Mapping[str, int]:
+        """Return the executions that a fault of the hardware ended, by the name of their status, over all cores.
+
+        The driver adds the counts of a process when the process ends. Empty if the device gives none.
+        """
+        found: dict[str, int] = {}
+        for core in self._core_folders():
+            for name in (*_FAULTS, _REPAIRABLE):
+                number = self.number(f"{core}/stats/status/{name}/total")
+                if number is not None:
+                    found[name] = found.get(name, 0) + number
+        return found
+
+    def faults(self) -> int | None:
+        """Return the sum of ``fault_counts``; None without any. Each growth of a count is an event."""
+        before, self._faults = self._faults, self.fault_counts()
+        for name, count in self._faults.items():
+            grown = count - before.get(name, 0)
+            if grown > 0:
+                level = Level.WARNING if name == _REPAIRABLE else Level.ERROR
+                text = f"ended {grown} executions with {name}. See the kernel's log for neuron."
+                self.report(DEVICE_FAULT, level, text)
+        return sum(self._faults.values()) if self._faults else None
+
+    def processes(self) -> Sequence[DeviceProcess]:
+        """Return the processes that the program reports on its cores."""
+        return self._report().processes(self.index)
+
+    def process_utilization(self) -> Mapping[int, float] | None:
+        """Return the percent of its core time by process; None if that of any process is unknown."""
+        return self._report().shares(self.index)
+
+    def answer(self, found: Mapping[str, float | None]) -> Mapping[str, float]:
+        """Return the known values of a reading. Raises DeviceLostError if the device is gone."""
+        self._check_presence()
+        self.answered()
+        self._update_details()
+        return {name: value for name, value in found.items() if value is not None}
+
+    def _report(self) -> MonitorReport:
+        report = self._monitor.report
+        if report is None or not report.cores:
+            raise NotSupportedError("neuron-monitor gives no report")
+        return report
+
+    def _update_details(self) -> None:
+        """Note its memory, and its logical cores, by whose numbers environments and plug-ins name cores."""
+        report, physical = self._monitor.report, sum(1 for _ in self._core_folders())
+        found = {
+            "memory": self.memory_limit,
+            "cores": (report.cores if report else 0) or physical // _GROUPED.get(self._product, 1),
+        }
+        self.details = self.details | {name: number for name, number in found.items() if number}
+
+    def _core_folders(self) -> Iterator[str]:
+        for number in range(_MOST_CORES):
+            if (self._folder / f"neuron_core{number}").is_dir():
+                yield f"neuron_core{number}"
+
+    def _check_presence(self) -> None:
+        if self._folder.is_dir():
+            return
+        gone = DeviceState.LOST if self._folder.parent.is_dir() else DeviceState.DRIVER_NOT_LOADED
+        self.failed(gone, f"{self._folder} is not there")
+        self.retry.failed()
+        raise DeviceLostError(self.reason)

@@ -1,0 +1,61 @@
+"""Driver of Neuron devices: the devices that /sys lists."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from jobmeter.collect.accelerators.neuron.device import CLASS, NeuronDevice
+from jobmeter.collect.accelerators.neuron.monitor import MonitorReader
+from jobmeter.collect.accelerators.vendor import DeviceProblem
+from jobmeter.collect.machine import Machine
+from jobmeter.model.time import Clock
+
+_MOST_DEVICES = 64
+"""Most devices of a node, as in the driver."""
+
+
+class NeuronDriver:
+    """Neuron devices by their numbers. ``patience``: seconds that one collection waits for them.
+
+    A device that has disappeared is lost.
+    """
+
+    problem: DeviceProblem | None = None
+    """Always None: the kernel's files need no library."""
+
+    def __init__(self, clock: Clock, machine: Machine, patience: float, monitor: MonitorReader | None = None) -> None:
+        self._clock, self._machine, self._patience = clock, machine, patience
+        self._monitor = monitor or MonitorReader(clock)
+        self._devices: dict[int, NeuronDevice] = {}
+
+    def devices(self, now_ms: int | None = None) -> Sequence[NeuronDevice]:
+        """Return the devices, including those that have disappeared since the agent started."""
+        for number in self._present():
+            if number not in self._devices:
+                self._devices[number] = NeuronDevice(number, self._clock, self._machine, self._monitor)
+        if self._devices:
+            self._monitor.update(now_ms)
+        deadline = self._clock.monotonic() + self._patience
+        opening = []
+        for device in self._devices.values():
+            device.next_look(now_ms)
+            if not device.attached and device.retry.due and device.begin(device.attach):
+                opening.append(device)
+        for device in opening:
+            try:
+                device.finish(deadline - self._clock.monotonic())
+            except TimeoutError:
+                continue
+        return [self._devices[number] for number in sorted(self._devices)]
+
+    def close(self) -> bool:
+        """End the program, which has the devices open, and forget their files."""
+        self._monitor.close()
+        for device in self._devices.values():
+            device.close()
+            if not device.busy:
+                device.detach()
+        return not any(device.busy for device in self._devices.values())
+
+    def _present(self) -> list[int]:
+        names = (path.name.removeprefix("neuron") for path in Path(self._machine.sys, CLASS).glob("neuron[0-9]*"))
+        return sorted(int(name) for name in names if name.isdigit() and int(name) < _MOST_DEVICES)

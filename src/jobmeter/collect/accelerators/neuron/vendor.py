@@ -1,0 +1,91 @@
+"""AWS Trainium and Inferentia as a vendor of accelerators."""
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from types import MappingProxyType
+
+from jobmeter.collect.accelerators.neuron.device import UUID_PREFIX, NeuronDevice
+from jobmeter.collect.accelerators.neuron.driver import NeuronDriver
+from jobmeter.collect.accelerators.neuron.measures import MEASURES, SLOW_MEASURES, health_of
+from jobmeter.collect.accelerators.vendor import Driver, Vendor
+from jobmeter.collect.accelerators.visible import Numbered, VisibleVariable
+from jobmeter.collect.machine import Machine
+from jobmeter.model.device import DeviceState
+from jobmeter.model.time import Clock
+
+_ENTRY = re.compile(r"(?P<first>\d{1,4})(?:-(?P<last>\d{1,4}))?", re.ASCII)
+_MOST = 1_024
+
+
+def _open(clock: Clock, machine: Machine, patience: float) -> Driver[NeuronDevice]:
+    return NeuronDriver(clock, machine, patience)
+
+
+def _devices_of_cores(text: str, devices: Sequence[Numbered]) -> list[int]:
+    """Return the devices of the cores in a value: ``0-3``, ``4,5``. Core numbers are the node's.
+
+    https://awsdocs-neuron.readthedocs-hosted.com/en/latest/containers/faq.html: core 51 of devices with 4 cores is in
+    device 12.
+    """
+    by_core: dict[int, int] = {}
+    for device in devices:
+        cores = int(device.details.get("cores", 0))
+        by_core |= {device.index * cores + core: device.index for core in range(cores)}
+    return list(dict.fromkeys(by_core[core] for core in _chosen(text, by_core)))
+
+
+def _listed(text: str, devices: Sequence[Numbered]) -> list[int]:
+    """Return the devices in a value of AWS_NEURON_VISIBLE_DEVICES: ``ALL`` or numbers."""
+    given = [device.index for device in devices]
+    return given if text.strip().upper() == "ALL" else list(dict.fromkeys(_chosen(text, given)))
+
+
+def _chosen(text: str, given: Collection[int]) -> Iterator[int]:
+    """Yield the ``given`` numbers that a list of numbers and ranges names, in its order."""
+    for entry in text.split(",")[:_MOST]:
+        if match := _ENTRY.fullmatch(entry.strip()):
+            first, last = int(match["first"]), int(match["last"] or match["first"])
+            yield from (number for number in given if first <= number <= last)
+
+
+def _number_of_id(resource: str, text: str, devices: Sequence[Numbered]) -> int | None:
+    """Return the number of the device in an id of the device plug-in: the number of a core, or of a device.
+
+    The ids are not documented. OpenTelemetry's collector reads them so (``awscontainerinsightreceiver``, neuron).
+    """
+    named = _devices_of_cores if resource.endswith("/neuroncore") else _listed
+    return next(iter(named(text, devices)), None) if text.isascii() and text.isdigit() else None
+
+
+VENDOR = Vendor(
+    name="neuron",
+    title="AWS Neuron",
+    noun="device",
+    source="the driver of AWS Neuron",
+    prefix="npu",
+    open=_open,
+    measures=MEASURES,
+    slow_measures=SLOW_MEASURES,
+    check=health_of,
+    device_numbers=MappingProxyType({}),  # the kernel chooses the major number
+    device_files="/dev/neuron",
+    unit_devices=("char-neuron",),  # for neuron-monitor: the files in /sys need none
+    domain="aws.amazon.com",
+    # https://awsdocs-neuron.readthedocs-hosted.com/en/latest/containers/tutorials/k8s-neuron-device-plugin.html
+    resource_kinds=("neuron", "neuroncore", "neurondevice"),
+    number_of_id=_number_of_id,
+    # https://awsdocs-neuron.readthedocs-hosted.com/en/latest/neuron-runtime/nrt-configurable-parameters.html
+    variables=(
+        VisibleVariable("NEURON_RT_VISIBLE_CORES", _devices_of_cores),
+        VisibleVariable("AWS_NEURON_VISIBLE_DEVICES", _listed),
+    ),
+    uuid_prefix=UUID_PREFIX,
+    advice=MappingProxyType(
+        {
+            DeviceState.DRIVER_NOT_LOADED: "load the kernel's module neuron (package aws-neuronx-dkms)",
+            DeviceState.NO_PERMISSION: "let the agent read /sys/devices/virtual/neuron_device",
+        }
+    ),
+    help="see `neuron-ls` and the kernel's log for neuron",
+    recovery="See `neuron-ls` and the kernel's log for neuron, and reset or replace it.",
+)
