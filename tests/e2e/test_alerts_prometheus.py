@@ -93,7 +93,7 @@ def vmalert(server, folder):
         process.wait()
 
 
-def test_a_server_has_the_alerts_of_a_vmalert_that_asks_it(tmp_path):
+def test_vmalert_and_a_server_evaluate_the_same_alerts(tmp_path):
     needs("vmalert")
     rng = random.Random(3)
     (tmp_path / "rules.yml").write_text(rule_file(rng, PRESENT_TEXTS))
