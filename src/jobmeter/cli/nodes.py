@@ -11,8 +11,10 @@ from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.options import examples, names_option
 from jobmeter.cli.output import console, duration, moment, print_json
+from jobmeter.errors import NotFoundError
 from jobmeter.model.answers import FaultBody
 from jobmeter.model.job import Node
+from jobmeter.model.nearest import choices
 from jobmeter.model.quantity import quantity
 from jobmeter.model.time import SystemClock
 
@@ -30,6 +32,10 @@ _SPARE = ("kernel", "first seen", "last seen", "cluster", "resource group", "mem
 def command(groups: Sequence[str], as_json: bool, connection: local.LocalConnection) -> None:
     """List the nodes that agents run on, with their resources, faults and last contact."""
     found, faulty = connection.open().nodes_and_faults(connection.project)
+    existing = {node.resource_group for node in found} - {""}
+    unknown = next((name for name in groups if name not in existing), None)
+    if unknown is not None and existing:
+        raise NotFoundError(f"no node has the resource group {unknown!r}{choices(unknown, existing)}", "resource_group")
     nodes = [node for node in found if not groups or node.resource_group in groups]
     faults = {(one.cluster, one.node): one.faults for one in faulty}
     if as_json:

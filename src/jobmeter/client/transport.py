@@ -4,6 +4,7 @@ import re
 import ssl
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from http.client import RemoteDisconnected
 
 import msgspec
 import urllib3
@@ -122,6 +123,12 @@ _NO_TLS = {"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL"}
 """Reasons of OpenSSL for an answer that is not TLS."""
 
 
+_REMEDIES: Mapping[type, str] = {
+    ConnectionRefusedError: "connection refused: check the address, or start the server with `jobmeter serve`",
+    RemoteDisconnected: "it closed the connection without an answer: use https:// if it speaks TLS at this port",
+}
+
+
 def _reason(error: urllib3.exceptions.HTTPError) -> str:
     """Format the reason for a failed request in one sentence, with the remedy if it is known."""
     cause: BaseException | None = error
@@ -136,8 +143,8 @@ def _reason(error: urllib3.exceptions.HTTPError) -> str:
         return f"TLS failed: {cause.reason or cause}"
     if isinstance(error, urllib3.exceptions.NameResolutionError):
         return "its name is unknown to the resolver: check the address"
-    if isinstance(cause, ConnectionRefusedError):
-        return "connection refused: check the address, or start the server with `jobmeter serve`"
+    if type(cause) in _REMEDIES:
+        return _REMEDIES[type(cause)]
     if isinstance(error, urllib3.exceptions.ConnectTimeoutError | urllib3.exceptions.ReadTimeoutError):
         return _CONNECTION.sub("", str(error)).partition(" (")[0].rstrip(".").lower()
     if cause is not None and cause.strerror:

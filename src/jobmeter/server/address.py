@@ -54,8 +54,16 @@ def tls_files(settings: Settings) -> tuple[Path | None, Path | None]:
     if not (settings.tls_cert and settings.tls_key):
         raise ConfigurationError("--tls-cert and --tls-key belong together: give both or none")
     certificate, key = Path(settings.tls_cert), Path(settings.tls_key)
+    for file in (certificate, key):
+        try:
+            with file.open("rb"):
+                pass
+        except OSError as error:
+            raise ConfigurationError(f"cannot use {file}: {error.strerror}") from error
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigurationError(f"cannot use {certificate} with {key}: {error}") from error
+    except ssl.SSLError as error:
+        other = error.reason == "KEY_VALUES_MISMATCH"
+        problem = f"the key in {key} does not belong to it" if other else f"it or {key} is not in PEM"
+        raise ConfigurationError(f"cannot use {certificate}: {problem}") from error
     return certificate, key

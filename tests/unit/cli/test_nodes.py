@@ -51,3 +51,11 @@ def test_faults_say_which_since_when_and_whom_they_hit(server, run):
     assert [one["jobs"][0]["id"] for one in second["faults"]] == ["train"]
     server.on("/nodes", {"nodes": nodes})
     assert "faults" not in run("nodes").stdout
+
+
+def test_a_group_that_no_node_has_is_refused_with_the_groups(server, run):
+    nodes = [{"name": name, "project": "default", "cluster": "", "resource_group": f"group-{name}"} for name in "ab"]
+    server.on("/nodes", {"nodes": nodes})
+    assert [one["name"] for one in json.loads(run("nodes", "--group", "group-b", "--json").stdout)] == ["b"]
+    shown = run("nodes", "--group", "xyz")
+    assert str(shown.exception) == "no node has the resource group 'xyz'; choose from group-a, group-b"

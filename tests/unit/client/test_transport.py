@@ -5,6 +5,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from types import MappingProxyType
 
@@ -140,6 +141,17 @@ def test_a_certificate_that_is_not_trusted_is_reported_with_the_option(answering
     with pytest.raises(UnavailableError, match=r"its certificate is not trusted \(.+\): name the .* --ca-file$"):
         ask(answering, scheme="https")
     assert ask(answering, scheme="https", ca_file=str(made.ca)).status == 200
+
+
+def test_a_server_that_closes_the_connection_may_want_tls():
+    def close(listener):
+        with listener.accept()[0] as connection:
+            connection.recv(65_536)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as pool:
+        pool.submit(close, listener)
+        with pytest.raises(UnavailableError, match="closed the connection without an answer: use https:// if"):
+            Transport(f"http://127.0.0.1:{listener.getsockname()[1]}").request("GET", "/")
 
 
 def test_a_server_without_tls_is_reported(answering):

@@ -139,6 +139,7 @@ const WORDS = { busy: "in use", idle: "idle", free: "free", away: "node is down"
 
 function Devices({ fleet, node }: { fleet: Fleet; node: FleetNode }) {
   const all = <a href={href([], { node: node.name })}>All jobs that ran here</a>;
+  const faulty = new Set(faultsOf(node).map((one) => one.device));
   return (
     <Section id="devices" title="Devices and jobs" aside={all}>
       {node.devices.length === 0 && <p class="hint">No device of this node was reported. What runs on its CPUs is among its jobs.</p>}
@@ -180,6 +181,11 @@ function Devices({ fleet, node }: { fleet: Fleet; node: FleetNode }) {
                       {device.state ? "not measured: " : WORDS[does]}
                       {device.state && <b class="lost">{device.state}</b>}
                       {cost !== null && `, ${money(fleet, cost)}`}
+                      {faulty.has(device.device) && (
+                        <>
+                          , <b class="lost">with a fault</b>
+                        </>
+                      )}
                     </td>
                     <td>{job ? <a href={href(["jobs", job.id], { project: job.project })}>{job.name || job.id}</a> : ""}</td>
                     <td>{job?.user}</td>
