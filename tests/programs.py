@@ -71,6 +71,7 @@ PROGRAMS = {
         Program("squeue", "slurm-client"),
         Program("systemd-analyze", "systemd"),
         Program("vmagent", "victoria-metrics"),
+        Program("vmalert", "victoria-metrics"),
         Program("zsh", "zsh"),
     )
 }

@@ -1,16 +1,20 @@
-"""One rule file, evaluated by a server and by a Prometheus that reads the server's samples: the same alerts."""
+"""One rule file, evaluated by a server, and by a Prometheus and a vmalert that read its samples: the same alerts."""
 
 import json
 import random
+import subprocess
 import urllib.request
+from contextlib import contextmanager
 
 import pytest
 import yaml
 from benchmarks.install import program
 
 from jobmeter.model.time import SystemClock
+from tests.clusters import free_port
 from tests.e2e.page import import_samples
 from tests.e2e.test_promql_server import configuration, samples
+from tests.needs import needs
 from tests.processes import ServerProcess
 from tests.promql_random import started
 from tests.waiting import wait_until
@@ -37,12 +41,16 @@ TEXTS = (
 )
 
 
-def rule_file(rng):
+PRESENT_TEXTS = (TEXTS[0], TEXTS[1], "{{ humanize $value }}, {{ $labels.missing }}", TEXTS[3])
+"""Texts without functions of a label, which fail in vmalert for an alert without that label."""
+
+
+def rule_file(rng, texts=TEXTS):
     """Return a random rule file; each alert has its own name."""
     rules = []
     for number, expression in enumerate(EXPRESSIONS):
         query = expression.format(low=round(rng.uniform(-2, 2), 2), share=round(rng.random(), 2))
-        rule = {"alert": f"A{number}", "expr": query, "annotations": {"summary": rng.choice(TEXTS)}}
+        rule = {"alert": f"A{number}", "expr": query, "annotations": {"summary": rng.choice(texts)}}
         rule |= {"for": rng.choice(["0s", "1s", "1h"])} if rng.random() < 0.8 else {}
         rule |= {"labels": {"severity": rng.choice(["page", "{{ $labels.node }}-x"]), "job": "j"}}
         rules.append(rule)
@@ -51,14 +59,65 @@ def rule_file(rng):
 
 
 def alerts(url, token=""):
-    """Return the labels, state, value and annotations of each alert."""
+    """Return the labels, state, value and annotations of each alert; vmalert rounds values, and names absent labels."""
     request = urllib.request.Request(f"{url}/api/v1/alerts", headers={"Authorization": f"Bearer {token}"})
     with urllib.request.urlopen(request) as reply:
-        found = json.load(reply)["data"]["alerts"]
+        found = json.loads(reply.read().decode().replace("\\u003cno value\\u003e", "").replace("<no value>", ""))
     return sorted(
-        (sorted(one["labels"].items()), one["state"], float(one["value"]), sorted(one["annotations"].items()))
-        for one in found
+        (sorted(one["labels"].items()), one["state"], round(float(one["value"]), 9), sorted(one["annotations"].items()))
+        for one in found["data"]["alerts"] or ()
     )
+
+
+@contextmanager
+def vmalert(server, folder):
+    """Yield the address of a vmalert that evaluates ``rules.yml`` of the folder by queries to the server."""
+    port = free_port()
+    line = [
+        "vmalert",
+        f"-rule={folder}/rules.yml",
+        f"-datasource.url={server.url}/prometheus",
+        f"-datasource.bearerToken={server.token}",
+        f"-remoteWrite.url={server.url}",
+        f"-remoteWrite.bearerToken={server.token}",
+        f"-httpListenAddr=127.0.0.1:{port}",
+        f"-notifier.url=http://127.0.0.1:{port}",
+        "-disableAlertgroupLabel",
+    ]
+    with (folder / "vmalert.log").open("wb") as log:
+        process = subprocess.Popen(line, stdout=log, stderr=subprocess.STDOUT)
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_vmalert_and_a_server_evaluate_the_same_alerts(tmp_path):
+    needs("vmalert")
+    rng = random.Random(3)
+    (tmp_path / "rules.yml").write_text(rule_file(rng, PRESENT_TEXTS))
+    server = ServerProcess(
+        tmp_path / "data",
+        *("--alert-rules", str(tmp_path / "rules.yml")),
+        environment={"JOBMETER_ALERT_SHIPPED": "off"},
+    ).start()
+    try:
+        import_samples(server, tmp_path, samples(SystemClock().now_ms(), rng))
+        with vmalert(server, tmp_path) as url:
+
+            def compared():
+                found = alerts(f"{server.url}/prometheus", server.token)
+                states = {state for _, state, *_ in found}
+                try:
+                    return states == {"firing", "pending"} and found == alerts(url)
+                except OSError:
+                    return False
+
+            wait_until(compared, "the same alerts", 60)
+            assert len(alerts(url)) > len(EXPRESSIONS) // 2
+    finally:
+        server.kill()
 
 
 @pytest.mark.parametrize("seed", [3, 11])

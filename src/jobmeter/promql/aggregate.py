@@ -14,6 +14,8 @@ from jobmeter.promql.over_time import average_windows, quantile, sort_values, su
 from jobmeter.promql.values import QueryError, Scalar, String, Value, Vector, drop_absent, empty_vector
 
 _HASHES = float(1 << 64)
+_OF_ONE = frozenset({"sum", "avg", "min", "max"})
+"""Aggregations that give the value of the only series of a group."""
 
 
 def aggregate(node: Aggregation, vector: Vector, parameter: Value | None) -> Vector:
@@ -24,7 +26,10 @@ def aggregate(node: Aggregation, vector: Vector, parameter: Value | None) -> Vec
     if not groups:
         return empty_vector(vector.values.shape[1])
     if node.operator in JOINED:
-        joined = _join(JOINED[node.operator], vector, index, list(groups))
+        if node.operator in _OF_ONE and len(groups) == len(labels):
+            joined = Vector(labels, vector.values, vector.present)
+        else:
+            joined = _join(JOINED[node.operator], vector, index, list(groups))
         return _named(node, vector, joined, index)
     if node.operator == "quantile":
         shares = _numbers(parameter)

@@ -115,8 +115,9 @@ class Evaluation:
 
     def _named_once(self, vector: Vector) -> Vector:
         """Drop void names. Raises QueryError where two series then have the same labels, though at different times."""
-        named = self._named(drop_absent(vector))
-        if not self._delayed_names and len(named.labels) < int(vector.present.any(axis=1).sum()):
+        vector = drop_absent(vector)
+        named = self._named(vector)
+        if not self._delayed_names and len(named.labels) < len(vector.labels):
             raise QueryError("vector cannot contain metrics with the same labelset")
         return named
 

@@ -23,6 +23,8 @@ def sum_windows(values: Float64s, low: Int64s, high: Int64s) -> Float64s:
     """Return the sum of each window, exact to the last digits where large values cancel each other out."""
     # With the longer mantissa: the mean of equal values is then the value itself.
     sums = reduce_windows(np.add, values.astype(np.longdouble), low, high)
+    if len(values) and values.min() >= 0:  # false for NaN
+        return sums
     sizes = reduce_windows(np.add, np.abs(values), low, high)
     with np.errstate(all="ignore"):
         doubtful = np.nonzero((high > low) & (sizes > _ILL_CONDITIONED * np.abs(sums)) & np.isfinite(sizes))

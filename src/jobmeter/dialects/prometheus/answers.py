@@ -49,11 +49,17 @@ def ranged(found: Evaluated, times: Int64s, limit: int) -> Answer:
     """Return the values of a query over a range."""
     value = found.value
     if isinstance(value, Scalar):
-        rows = [_row((), times, value.values)]
+        rows = [_row((), (times / 1000).tolist(), value.values)]
     elif isinstance(value, Vector):
         parts = zip(value.labels, value.values, value.present, strict=True)
         order = sorted(parts, key=lambda part: part[0])
-        rows = [_row(labels, times[present], values[present]) for labels, values, present in order]
+        if value.present.all():
+            seconds = (times / 1000).tolist()
+            rows = [_row(labels, seconds, values) for labels, values, _ in order]
+        else:
+            rows = [
+                _row(labels, (times[present] / 1000).tolist(), values[present]) for labels, values, present in order
+            ]
     else:
         rows = []
     return _limited({"resultType": "matrix", "result": rows}, limit, found.warnings, found.infos)
@@ -63,15 +69,15 @@ def samples(found: WindowSamples, limit: int) -> Answer:
     """Return the samples of a range."""
     bounds = found.starts.tolist()
     rows = [
-        _row(labels, found.times[start:end], found.values[start:end])
+        _row(labels, (found.times[start:end] / 1000).tolist(), found.values[start:end])
         for labels, start, end in zip(found.labels, bounds, bounds[1:], strict=False)
     ]
     infos = [EXPIRED] if found.expired else []
     return _limited({"resultType": "matrix", "result": rows}, limit, infos=infos)
 
 
-def _row(labels: Labels, times: Int64s, values: Float64s) -> dict[str, Any]:
-    pairs = zip((times / 1000).tolist(), map(format_number, values.tolist()), strict=True)
+def _row(labels: Labels, seconds: list[float], values: Float64s) -> dict[str, Any]:
+    pairs = zip(seconds, map(format_number, values.tolist()), strict=True)
     return {"metric": dict(labels), "values": list(pairs)}
 
 
