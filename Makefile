@@ -48,10 +48,10 @@ flink: .venvs/flink/.ready  ## a Flink for its tests, 700 MB; they need a JVM, t
 	@touch $@
 
 test: setup sdk  ## every test, with the same examples each time
-	@$(RUN)python -m pytest -q -n 4 tests
+	@$(RUN)python -m pytest -q -n 4 --dist worksteal tests
 
 test-encoded: setup ## the tests of the server with questions and results encoded, as between processes
-	@$(RUN)python -m pytest -q -n 4 --encode-questions tests/unit/server
+	@$(RUN)python -m pytest -q -n 4 --dist worksteal --encode-questions tests/unit/server
 
 test-clusters: setup ## the tests with real clusters, too slow for CI: Slurm, Flink, Kubernetes, the image (PARTS=slurm,flink)
 	@$(RUN)python -m tests.cluster_suite --parts "$(PARTS)"

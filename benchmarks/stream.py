@@ -41,7 +41,7 @@ class Stream:
         targets = [Target(one.written(), one.template) for one in everybody]
         per = -(-len(series) // requests)
         parts = [list(series[first : first + per]) for first in range(0, len(series), per)]
-        self._process = spawn.Process(target=_serve, args=(targets, parts, self._child_end), daemon=True)
+        self._process = spawn.Process(target=serve, args=(targets, parts, self._child_end), daemon=True)
 
     def __enter__(self) -> Self:
         self._process.start()
@@ -90,7 +90,7 @@ class _Sender:
             self._connection.ask(message)
 
 
-def _serve(targets: Sequence[Target], parts: Sequence[Sequence[Names]], pipe: Pipe) -> None:
+def serve(targets: Sequence[Target], parts: Sequence[Sequence[Names]], pipe: Pipe) -> None:
     """For each place that comes: stream until the pipe has something, send the others the same, reply with the rate."""
     senders = [_Sender(target, parts) for target in targets]
     values = [np.round(np.random.default_rng(part).random(len(names)), 2) for part, names in enumerate(parts)]

@@ -94,12 +94,18 @@ def packages_without_tests() -> list[str]:
 
 
 def private_accesses() -> int:
-    """Count the places where a unit test reads a private attribute of another object."""
+    """Count the places where a unit test reads a private attribute of another object.
+
+    Python documents a few names that begin with an underscore: the methods of named tuples, and ``os._exit``.
+    """
+    documented = {"_fields", "_replace", "_asdict", "_exit"}
     found = 0
     for path in UNIT.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
-            own = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
-            found += isinstance(node, ast.Attribute) and bool(re.match(r"_[a-z]\w*(?<!_)$", node.attr)) and not own
+            if isinstance(node, ast.Attribute):
+                own = isinstance(node.value, ast.Name) and node.value.id == "self"
+                private = bool(re.match(r"_[a-z]\w*(?<!_)$", node.attr))
+                found += private and not own and node.attr not in documented
     return found
 
 
@@ -112,11 +118,11 @@ FIGURES = (
         0,
         0,
     ),
-    Figure("class names with several meanings, all", lambda: len(shared_class_names()), 13, 0),
+    Figure("class names with several meanings, all", lambda: len(shared_class_names()), 7, 0),
     Figure("docstrings that only name another place", forwarding_docstrings, 1, 40),
-    Figure("packages without tests at their path", lambda: len(packages_without_tests()), 4, 0),
-    Figure("kinds of objects that outlive a request", lambda: len(states()), 40, 13),
-    Figure("private attributes that unit tests read", private_accesses, 94, 0),
+    Figure("packages without tests at their path", lambda: len(packages_without_tests()), 0, 0),
+    Figure("kinds of objects that outlive a request", lambda: len(states()), 28, 13),
+    Figure("private attributes that unit tests read", private_accesses, 78, 0),
 )
 
 

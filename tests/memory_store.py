@@ -40,7 +40,7 @@ from jobmeter.store.base import (
     names_of,
 )
 from jobmeter.store.damage import DamagedPart
-from jobmeter.testing.memory_spans import MemorySpans
+from tests.store_contract.memory_spans import MemorySpans
 
 _BLOCK = 65_536
 _FILE = "memory.json"

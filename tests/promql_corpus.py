@@ -14,11 +14,12 @@ from pathlib import Path
 import numpy as np
 
 from jobmeter.errors import JobmeterError
+from jobmeter.model.special import STALE
 from jobmeter.promql.evaluate import EvaluatedQuery, evaluate
 from jobmeter.promql.nodes import VectorMatch, VectorSelector
 from jobmeter.promql.parse import parse
 from jobmeter.promql.regex import full_matches
-from jobmeter.promql.values import STALE, Scalar, String, Value, Vector
+from jobmeter.promql.values import Scalar, String, Value, Vector
 from jobmeter.promql.windows import WindowSamples
 
 _UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000, "y": 31_536_000_000}

@@ -5,7 +5,9 @@
 
 import argparse
 import json
+import math
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -21,11 +23,13 @@ import numpy as np
 from benchmarks.install import program
 
 from jobmeter.errors import InvalidRequestError
+from jobmeter.model.special import STALE_CODE, decode_special
 from jobmeter.promql.evaluate import evaluate
 from jobmeter.promql.evaluation import Reader
 from jobmeter.promql.parse import parse
 from jobmeter.promql.values import Scalar, String
 from tests.clusters import free_port
+from tests.prometheus import HEADERS_1, request_1, snappy
 from tests.promql_corpus import Memory, Series, equal
 from tests.waiting import wait_until
 
@@ -34,11 +38,12 @@ LENGTH_MS = 3 * 3_600_000
 COUNTERS, GAUGES = ("requests_total", "bytes_total"), ("temperature", "usage")
 ARITHMETIC = ("abs", "ceil", "floor", "exp", "sqrt", "ln", "log2", "log10", "sgn", "sin", "rad")
 DATES = ("hour", "minute", "day_of_week", "month", "day_of_year", "days_in_month")
+STALE_NAN = float(decode_special(np.array([STALE_CODE]))[0])
 LABELS = {"job": ("a", "b"), "node": ("n1", "n2", "n3"), "device": ("0", "1")}
 
 
-def random_series(rng: random.Random) -> Memory:
-    """Return series with gaps, resets, equal neighbours and odd values."""
+def random_series(rng: random.Random, start_ms: int = START_MS, *, special: bool = False) -> Memory:
+    """Return series with gaps, resets and equal neighbours; ``special``: with NaN, infinities and stale markers."""
     memory = Memory()
     for name in (*COUNTERS, *GAUGES):
         for job in LABELS["job"]:
@@ -50,22 +55,33 @@ def random_series(rng: random.Random) -> Memory:
                     if rng.random() < 0.2:
                         del labels["device"]
                     key = tuple(sorted(labels.items()))
-                    memory.series[key] = _random_samples(rng, counter=name in COUNTERS)
-    _histogram(rng, memory)
+                    series = memory.series[key] = _random_samples(rng, start_ms, counter=name in COUNTERS)
+                    if special and rng.random() < 0.5:
+                        _put_special(rng, series)
+    _histogram(rng, memory, start_ms)
     return memory
 
 
-def _random_samples(rng: random.Random, *, counter: bool) -> Series:
+def _put_special(rng: random.Random, series: Series) -> None:
+    """Put special values in place of some samples, and a stale marker in place of the last one."""
+    share = rng.choice((0.0, 0.002, 0.02, 0.2))
+    for at in range(len(series.values)):
+        if rng.random() < share:
+            series.values[at] = rng.choice((math.nan, math.inf, -math.inf, STALE_NAN, STALE_NAN))
+    series.values[-1] = STALE_NAN
+
+
+def _random_samples(rng: random.Random, start_ms: int, *, counter: bool) -> Series:
     series = Series()
     interval = rng.choice((5_000, 15_000, 30_000, 60_000))
     value = rng.uniform(0, 1000)
-    at = START_MS + rng.randrange(interval) + (rng.randrange(LENGTH_MS // 3) if rng.random() < 0.3 else 0)
-    end = START_MS + LENGTH_MS - (rng.randrange(LENGTH_MS // 3) if rng.random() < 0.3 else 0)
+    at = start_ms + rng.randrange(interval) + (rng.randrange(LENGTH_MS // 3) if rng.random() < 0.3 else 0)
+    end = start_ms + LENGTH_MS - (rng.randrange(LENGTH_MS // 3) if rng.random() < 0.3 else 0)
     while at < end:
         if counter:
             value = value + rng.choice((0, 1, rng.uniform(0, 50))) if rng.random() > 0.01 else rng.uniform(0, 5)
         else:
-            value = rng.choice((value, round(rng.gauss(0, 100), rng.randrange(4)), 0.0, -value))
+            value = rng.choice((value, round(rng.gauss(0, 100), rng.randrange(4)), 0.0, -value or 0.0))
         series.times.append(at)
         series.values.append(value)
         at += interval if rng.random() > 0.02 else rng.randrange(interval, 10 * interval)
@@ -74,9 +90,9 @@ def _random_samples(rng: random.Random, *, counter: bool) -> Series:
     return series
 
 
-def _histogram(rng: random.Random, memory: Memory) -> None:
+def _histogram(rng: random.Random, memory: Memory, start_ms: int) -> None:
     for job in LABELS["job"]:
-        times = list(range(START_MS + rng.randrange(15_000), START_MS + LENGTH_MS, 15_000))
+        times = list(range(start_ms + rng.randrange(15_000), start_ms + LENGTH_MS, 15_000))
         counts = np.zeros(6)
         rows = []
         for _ in times:
@@ -90,8 +106,9 @@ def _histogram(rng: random.Random, memory: Memory) -> None:
 class Queries:
     """Makes random queries."""
 
-    def __init__(self, rng: random.Random) -> None:
+    def __init__(self, rng: random.Random, start_ms: int = START_MS) -> None:
         self._rng = rng
+        self._start_ms = start_ms
 
     def selector(self, names: tuple[str, ...] = (*COUNTERS, *GAUGES)) -> str:
         """Return a selector of an instant."""
@@ -113,7 +130,7 @@ class Queries:
         if rng.random() < 0.15:
             text += f" offset {rng.choice(('5m', '90s', '-1m', '1h'))}"
         if rng.random() < 0.1:
-            text += rng.choice((" @ start()", " @ end()", f" @ {(START_MS + 5_000_000) / 1000:.3f}"))
+            text += rng.choice((" @ start()", " @ end()", f" @ {(self._start_ms + 5_000_000) / 1000:.3f}"))
         return text
 
     def range(self, names: tuple[str, ...] = (*COUNTERS, *GAUGES)) -> str:
@@ -204,34 +221,35 @@ class Queries:
             return rng.choice((self.moved(self.selector()), self.over_time()))
         return rng.choice((self.aggregation, self.binary, self.function, lambda _: self.over_time()))(depth)
 
+    def question(self) -> tuple[str, int, int, int]:
+        """Return a query with its start, end and step in ms."""
+        rng = self._rng
+        query = self.vector(rng.randrange(1, 4))
+        start = self._start_ms + rng.randrange(LENGTH_MS)
+        step = rng.choice((15_000, 60_000, 47_000))
+        return query, start, start + step * rng.choice((0, 1, 10, 37)), step
+
 
 @contextmanager
 def prometheus(memory: Memory, folder: Path) -> Iterator[str]:
-    """Yield the address of a Prometheus that has the series."""
-    lines = []
-    by_name: dict[str, list[str]] = {}
-    for labels, series in memory.series.items():
-        pairs = ",".join(f'{name}="{value}"' for name, value in labels if name != "__name__")
-        name = dict(labels)["__name__"]
-        by_name.setdefault(name, []).extend(
-            f"{name}{{{pairs}}} {value!r} {time / 1000:.3f}"
-            for time, value in zip(series.times, series.values, strict=True)
-        )
-    for name, rows in by_name.items():
-        lines += [f"# TYPE {name} unknown", *rows]
-    (folder / "samples.om").write_text("\n".join([*lines, "# EOF"]) + "\n")
-    subprocess.run(
-        ["promtool", "tsdb", "create-blocks-from", "openmetrics", str(folder / "samples.om"), str(folder / "data")],
-        check=True,
-        capture_output=True,
-    )
-    with started("global: {}\n", folder) as url:
+    """Yield the address of a Prometheus to which the series were written."""
+    with started("global: {}\n", folder, "--web.enable-remote-write-receiver") as url:
+        write(memory, f"{url}/api/v1/write")
         yield url
 
 
+def write(memory: Memory, url: str, token: str = "") -> None:
+    """Write the series by remote write, the series with the earliest sample first."""
+    ordered = sorted(memory.series.items(), key=lambda pair: pair[1].times[0])
+    rows = [(labels, list(zip(series.values, series.times, strict=True))) for labels, series in ordered]
+    headers = {**HEADERS_1, "Authorization": f"Bearer {token}"} if token else HEADERS_1
+    with urllib.request.urlopen(urllib.request.Request(url, snappy(request_1(rows)), headers)) as reply:
+        assert reply.status == 204
+
+
 @contextmanager
-def started(configuration: str, folder: Path) -> Iterator[str]:
-    """Yield the address of a Prometheus with a configuration and the samples in ``data`` of the folder."""
+def started(configuration: str, folder: Path, *options: str) -> Iterator[str]:
+    """Yield the address of a Prometheus with a configuration, options and the samples in ``data`` of the folder."""
     (folder / "prometheus.yml").write_text(configuration)
     port = free_port()
     line = [
@@ -240,6 +258,7 @@ def started(configuration: str, folder: Path) -> Iterator[str]:
         f"--storage.tsdb.path={folder / 'data'}",
         "--storage.tsdb.retention.time=20y",
         f"--web.listen-address=127.0.0.1:{port}",
+        *options,
     ]
     process = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
@@ -312,20 +331,31 @@ def difference(one: Rows | str, other: Rows | str) -> str:
     return ""
 
 
+_MOVED_TIMESTAMP = re.compile(r"timestamp\([a-z_]+(\{[^}]*\})? offset \S+ @ ")
+
+
+def known_difference(query: str, one: Rows | str, other: Rows | str) -> bool:
+    """Return True for the two known differences of Prometheus 3.5 from its later versions, whose corpus decides.
+
+    Prometheus 3.5 gives no ``timestamp()`` of a selector with both an offset and a fixed time. Of pairs that a
+    comparison filters out it accepts several on the left side.
+    """
+    ambiguous = isinstance(other, str) and "many-to-one matching must be explicit" in other
+    return (ambiguous and not isinstance(one, str)) or bool(_MOVED_TIMESTAMP.search(query))
+
+
 def compare(seed: int, count: int, folder: Path) -> list[str]:
     """Return the queries that differ, each with how."""
     rng = random.Random(seed)
-    memory = random_series(rng)
+    memory = random_series(rng, special=True)
     queries = Queries(rng)
     found = []
     with prometheus(memory, folder) as url:
         for _ in range(count):
-            query = queries.vector(rng.randrange(1, 4))
-            start = START_MS + rng.randrange(LENGTH_MS)
-            step = rng.choice((15_000, 60_000, 47_000))
-            end = start + step * rng.choice((0, 1, 10, 37))
-            differs = difference(theirs(url, query, start, end, step), ours(memory, query, start, end, step))
-            if differs:
+            query, start, end, step = queries.question()
+            one, other = theirs(url, query, start, end, step), ours(memory, query, start, end, step)
+            differs = difference(one, other)
+            if differs and not known_difference(query, one, other):
                 found.append(f"{query}\n    from {start} to {end} by {step}: {differs}")
     return found
 

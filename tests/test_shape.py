@@ -4,6 +4,7 @@ import ast
 import re
 import statistics
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import jobmeter
@@ -16,8 +17,15 @@ PRIVATE_WORDS |= {"whoever", "hurry", "coming", "roster", "thing", "things", "se
 PRIVATE_WORDS |= {"asks", "door", "doors", "witness"}
 
 
+@cache
+def nodes(module: Path) -> list[ast.AST]:
+    """Return the nodes of a module that have names."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.arg)
+    return [node for node in ast.walk(ast.parse(module.read_text())) if isinstance(node, kinds)]
+
+
 def functions(module: Path):
-    for node in ast.walk(ast.parse(module.read_text())):
+    for node in nodes(module):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node.name, (node.end_lineno or node.lineno) - node.lineno + 1
 
@@ -45,7 +53,7 @@ def test_most_modules_and_functions_are_short():
 def names(module: Path) -> Iterator[str]:
     """The names of a module, its classes, functions and arguments; not of the tests that it carries."""
     yield module.stem
-    for node in ast.walk(ast.parse(module.read_text())):
+    for node in nodes(module):
         if isinstance(node, ast.arg):
             yield node.arg
         kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)

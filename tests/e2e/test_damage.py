@@ -26,14 +26,23 @@ def frame(days_ago: int, job: str = "hurt") -> bytes:
     return samples([row("app.number", [(begin + at * 15_000, float(at)) for at in range(POINTS)], job=job)])
 
 
-def filled(data: Path) -> None:
+@pytest.fixture(scope="module")
+def three_days(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data folder with samples of job ``hurt`` on each of the last three days, a part of the store for each."""
+    data = tmp_path_factory.mktemp("three-days") / "data"
     with running(data) as server:
         for days_ago in (1, 2, 3):
             assert server.ingest(frame(days_ago)).json()["accepted"] == POINTS
         # Samples that the journal is inserting count twice until then.
         wait_until(lambda: server.request("GET", "/status").json()["rows"]["samples"] == 3 * POINTS, "all are counted")
         assert server.stop() == 0
+    return data
+
+
+@pytest.fixture
+def filled(three_days: Path, tmp_path: Path) -> Path:
+    """A copy of that folder."""
+    return Path(shutil.copytree(three_days, tmp_path / "data", symlinks=True))
 
 
 def part_of(data: Path, days_ago: int) -> Path:
@@ -72,9 +81,8 @@ def gauge(server: ServerProcess, table: str, counted: str = "parts") -> float:
 
 
 @pytest.mark.parametrize("kind", DAMAGE)
-def test_a_part_that_was_set_aside_is_named_everywhere(tmp_path: Path, kind: str) -> None:
-    data = tmp_path / "data"
-    filled(data)
+def test_a_part_that_was_set_aside_is_named_everywhere(tmp_path: Path, filled: Path, kind: str) -> None:
+    data = filled
     hurt = part_of(data, 2)
     DAMAGE[kind](hurt)
     with running(data) as server:
@@ -105,9 +113,8 @@ def test_a_part_that_was_set_aside_is_named_everywhere(tmp_path: Path, kind: str
         assert server.call("GET", "/readyz").body == b"ready\n"
 
 
-def test_damage_that_is_found_on_reading_is_an_error_of_its_own(tmp_path: Path) -> None:
-    data = tmp_path / "data"
-    filled(data)
+def test_damage_that_is_found_on_reading_is_an_error_of_its_own(filled: Path) -> None:
+    data = filled
     hurt = part_of(data, 2)
     flip(hurt / "data.bin")
     with running(data) as server:
@@ -157,8 +164,10 @@ def stored(server: ServerProcess) -> dict[str, set[float]]:
     return found
 
 
-def killed_while_its_journal_had_all(folder: Path) -> tuple[Path, Path]:
-    """A data folder and the one segment in its journal, which has every request."""
+@pytest.fixture(scope="module")
+def killed_while_its_journal_had_all(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder with one segment in its journal, which has every request."""
+    folder = tmp_path_factory.mktemp("killed")
     for attempt in itertools.count():
         data = folder / f"data-{attempt}"
         with running(data) as server:
@@ -171,13 +180,16 @@ def killed_while_its_journal_had_all(folder: Path) -> tuple[Path, Path]:
         segments = list(data.glob("telemetry/journal/*.journal"))
         # On a slow machine some of it may have reached the engine meanwhile.
         if len(segments) == 1 and segments[0].read_bytes().count(b"4JMJ") == SENT + 2:
-            return data, segments[0]
+            return data
     raise AssertionError
 
 
 @pytest.mark.parametrize("place", ["head", "length", "keys", "values", "end"])
-def test_a_flipped_bit_in_a_journal_costs_the_samples_of_its_record_alone(tmp_path: Path, place: str) -> None:
-    data, segment = killed_while_its_journal_had_all(tmp_path)
+def test_a_flipped_bit_in_a_journal_costs_the_samples_of_its_record_alone(
+    tmp_path: Path, killed_while_its_journal_had_all: Path, place: str
+) -> None:
+    data = Path(shutil.copytree(killed_while_its_journal_had_all, tmp_path / "data", symlinks=True))
+    (segment,) = data.glob("telemetry/journal/*.journal")
     content = bytearray(segment.read_bytes())
     second = content.index(b"JMJ4", 4)
     at = {"head": 2, "length": 36, "keys": 56 + 30, "values": 56 + 140, "end": second - 10}[place]
@@ -217,9 +229,8 @@ def without(folder: Path, name: str) -> None:
         path.unlink()
 
 
-def test_a_lost_registry_beside_samples_is_no_new_start(tmp_path: Path) -> None:
-    data = tmp_path / "data"
-    filled(data)
+def test_a_lost_registry_beside_samples_is_no_new_start(filled: Path) -> None:
+    data = filled
     saved = {path.name: path.read_bytes() for path in data.glob("registry.db*")}
     without(data, "registry.db")
     assert "jobmeter serve --new-registry" in fails(data)

@@ -10,13 +10,14 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
-from jobmeter.dialects.mlflow.filters import parse, parse_order, sort
-from jobmeter.dialects.mlflow.metrics import LoggedPoint
-from jobmeter.dialects.mlflow.runs import Run
 from jobmeter.errors import InvalidRequestError
+from jobmeter.wire.mlflow.filters import parse, parse_order, sort
+from jobmeter.wire.mlflow.runs import Run
+from jobmeter.wire.mlflow.values import LoggedPoint
 from tests.processes import ServerProcess, running
 
 ROOT = Path(__file__).parents[2]
@@ -135,6 +136,71 @@ def test_a_kill_of_the_server_stops_no_training_and_loses_no_acknowledged_value(
         assert "59" in output.split()
         found = train(server, "values", run)
     assert found == {"status": "FINISHED", "loss": [[step, step / 7] for step in range(60)]}
+
+
+def measured(server: ServerProcess, folder: Path, job: str, *command: str | Path) -> "subprocess.Popen[str]":
+    """Start a command under ``jobmeter run`` with a server that may be away."""
+    own = {name: value for name, value in environment(server).items() if not name.startswith("MLFLOW_TRACKING")}
+    places = {"JOBMETER_SERVER": server.url, "JOBMETER_KEY": server.token, "JOBMETER_DATA": str(folder / "d")}
+    return subprocess.Popen(
+        [sys.executable, "-m", "jobmeter", "run", "--job-id", job, "--quiet", "--", *command],
+        env={**own, **places},
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def kill(server: ServerProcess) -> None:
+    server.process.send_signal(signal.SIGKILL)
+    server.process.wait()
+
+
+def test_a_training_under_run_needs_no_server_and_every_value_arrives_once(tmp_path):
+    chance = random.Random()
+    steps = 60
+    moments = sorted(chance.sample(range(steps), 3))
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    with running(tmp_path / "data", "--port", str(port)) as server:
+        training = measured(server, tmp_path, "train-7", PYTHON, SDK / "mlflow_train.py", "outages", str(steps))
+        assert training.stdout is not None
+        away, last = False, ""
+        for line in training.stdout:
+            if line.strip() == str(moments[0]):
+                moments = moments[1:] or [-1]
+                if away:
+                    server.start()
+                else:
+                    kill(server)
+                away = not away
+            last = line if line.startswith("[") else ""
+        errors = training.communicate(timeout=200)[1]
+        assert training.returncode == 0, errors
+        run, inner = json.loads(last)
+        assert "not delivered" in errors, moments
+        server.start()
+        flushed = measured(server, tmp_path, "train-8", "true")
+        assert flushed.communicate(timeout=200)[1] == ""
+        record = json.loads(server.transport().request("GET", "/api/jobmeter/v1/jobs/train-7").body)["job"]
+        stored = {one: record["extra"]["mlflow"]["runs"][one] for one in (run, inner)}
+        assert (stored[run]["params"], stored[run]["tags"]["again"]) == ({"lr": "0.1"}, "yes")
+        assert {one["status"] for one in stored.values()} == {"FINISHED"}
+        assert record["state"] == "Succeeded"
+        loss = [[step, step / 7] for step in range(steps)] + [[steps, -1.0]]
+        assert history(server, run, "loss") == loss
+        assert history(server, run, "forked") == [[0, 2.0]]
+        assert history(server, inner, "loss") == [[0, 1.0]]
+        system = history(server, run, "system/cpu_utilization_percentage")
+        assert [step for step, _ in system] == list(range(len(system)))
+        assert system
+
+
+def history(server: ServerProcess, run: str, key: str) -> list[list[float]]:
+    query = urlencode({"run_id": run, "metric_key": key})
+    found = server.transport().request("GET", f"/api/2.0/mlflow/metrics/get-history?{query}").body
+    return [[one["step"], one["value"]] for one in json.loads(found)["metrics"]]
 
 
 # Filters and orders, beside MLflow's own.

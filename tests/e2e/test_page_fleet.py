@@ -381,7 +381,7 @@ def test_devices_of_a_node_that_is_down_are_not_free(browser, partly_down):
     wait_for_page(page, "document.querySelectorAll('.tile').length === 1")
     assert "node-1" in page.inner_text(".fleet")
     page = viewer.open("nodes/node-3", "table.devices tbody tr")
-    wait_for_page(page, "document.querySelector('table.devices').innerText.includes('node not heard of')")
+    wait_for_page(page, "document.querySelector('table.devices').innerText.includes('node is down')")
     assert "free" not in page.inner_text("table.devices")
     page = viewer.open("use", "#idle")
     assert "4 of 4 devices that jobs have were not measured" in page.inner_text("#idle")

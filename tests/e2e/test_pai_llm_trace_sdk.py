@@ -7,6 +7,7 @@ import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from google.protobuf import json_format
@@ -141,42 +142,54 @@ def _day(ago):
     return datetime.fromtimestamp(NOW // SECOND_NS - ago, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-@pytest.mark.parametrize(
-    ("request_", "expected"),
-    [
-        ({}, ["failed", "chat", "old"]),
-        ({"SortOrder": "ASC"}, ["old", "chat", "failed"]),
-        ({"SortBy": "Duration"}, ["old", "chat", "failed"]),
-        ({"MinTime": 1000}, ["failed", "chat"]),
-        ({"MaxTime": 1000}, ["old"]),
-        ({"MinDuration": 5.0}, ["chat", "old"]),
-        ({"MinDuration": 5.0, "MaxDuration": 10.0}, ["chat"]),
-        ({"HasEvents": True}, ["chat"]),
-        ({"HasStatusMessage": True}, ["failed"]),
-        ({"SpanName": "call"}, ["failed"]),
-        ({"LlmAppName": "assistant"}, ["chat"]),
-        ({"EndUserId": "u1", "SessionId": "se1"}, ["chat"]),
-        ({"EndUserId": "u2"}, []),
-        ({"OwnerId": "o1", "OwnerSubId": "o2"}, ["chat"]),
-        ({"OwnerSubId": "o1"}, []),
-        ({"Filters": [{"Key": "ServiceName", "Operator": "=", "Value": "batch"}]}, ["failed", "old"]),
-        ({"Filters": [{"Key": "Input", "Operator": "contains", "Value": "slow"}]}, ["chat"]),
-        ({"Filters": [{"Key": "Output", "Operator": "startsWith", "Value": "the"}]}, ["chat"]),
-        ({"Filters": [{"Key": "SpanType", "Operator": "=", "Value": "LLM"}]}, []),
-        ({"Filters": [{"Key": "Status", "Operator": "=", "Value": "ERROR"}]}, ["failed"]),
-    ],
-    ids=lambda value: json.dumps(value)[:60] if isinstance(value, dict) else "",
-)
-def test_filters(receiver, sent, request_, expected):
+FILTERS: list[tuple[dict[str, Any], list[str]]] = [
+    ({}, ["failed", "chat", "old"]),
+    ({"SortOrder": "ASC"}, ["old", "chat", "failed"]),
+    ({"SortBy": "Duration"}, ["old", "chat", "failed"]),
+    ({"MinTime": 1000}, ["failed", "chat"]),
+    ({"MaxTime": 1000}, ["old"]),
+    ({"MinDuration": 5.0}, ["chat", "old"]),
+    ({"MinDuration": 5.0, "MaxDuration": 10.0}, ["chat"]),
+    ({"HasEvents": True}, ["chat"]),
+    ({"HasStatusMessage": True}, ["failed"]),
+    ({"SpanName": "call"}, ["failed"]),
+    ({"LlmAppName": "assistant"}, ["chat"]),
+    ({"EndUserId": "u1", "SessionId": "se1"}, ["chat"]),
+    ({"EndUserId": "u2"}, []),
+    ({"OwnerId": "o1", "OwnerSubId": "o2"}, ["chat"]),
+    ({"OwnerSubId": "o1"}, []),
+    ({"Filters": [{"Key": "ServiceName", "Operator": "=", "Value": "batch"}]}, ["failed", "old"]),
+    ({"Filters": [{"Key": "Input", "Operator": "contains", "Value": "slow"}]}, ["chat"]),
+    ({"Filters": [{"Key": "Output", "Operator": "startsWith", "Value": "the"}]}, ["chat"]),
+    ({"Filters": [{"Key": "SpanType", "Operator": "=", "Value": "LLM"}]}, []),
+    ({"Filters": [{"Key": "Status", "Operator": "=", "Value": "ERROR"}]}, ["failed"]),
+]
+
+
+def filtering(filters, traces):
+    """Return a request with these filters; its times are seconds ago."""
+    limits = {field: _day(ago) for field, ago in filters.items() if field.endswith("Time")}
+    ids = [one["trace"] for one in traces.values()]
+    return {"MinTime": _day(100_000), "TraceIds": ids, **filters, **limits}
+
+
+@pytest.fixture(scope="module")
+def filtered(receiver, sent):
+    """Answers to ``FILTERS`` in their order, by one run of the SDK."""
     pair, traces = sent
+    return ask(receiver, pair, *(("list_traces_datas", filtering(filters, traces), {}) for filters, _ in FILTERS))
+
+
+@pytest.mark.parametrize("number", range(len(FILTERS)), ids=lambda number: json.dumps(FILTERS[number][0])[:60])
+def test_filters(sent, filtered, number):
+    _, traces = sent
+    filters, expected = FILTERS[number]
     ids = {one["trace"]: name for name, one in traces.items()}
-    limits = {field: _day(ago) for field, ago in request_.items() if field.endswith("Time")}
-    request = {"MinTime": _day(100_000), "TraceIds": list(ids), **request_, **limits}
-    (answer,) = ask(receiver, pair, ("list_traces_datas", request, {}))
-    found = [ids[json.loads(one)["traceId"]] for one in answer["body"]["Traces"]]
-    in_order = {"SortBy", "SortOrder"} & request_.keys() or not request_
+    body = filtered[number]["body"]
+    found = [ids[json.loads(one)["traceId"]] for one in body["Traces"]]
+    in_order = {"SortBy", "SortOrder"} & filters.keys() or not filters
     assert (found if in_order else sorted(found)) == (expected if in_order else sorted(expected))
-    assert answer["body"]["TotalCount"] == len(expected)
+    assert body["TotalCount"] == len(expected)
 
 
 def test_pages_ids_of_spans_and_reduced_forms(receiver, sent):

@@ -15,7 +15,17 @@ from tests.clusters import free_port
 from tests.documents import ROOT, blocks, type_in
 from tests.e2e.page import import_samples
 from tests.processes import ServerProcess
-from tests.promql_random import difference, rows_of, started
+from tests.promql_random import (
+    LENGTH_MS,
+    Queries,
+    difference,
+    known_difference,
+    prometheus,
+    random_series,
+    rows_of,
+    started,
+    write,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -35,6 +45,8 @@ QUERIES = (
     "jobmeter_gpu_utilization_ratio * on (replica) group_left () jobmeter_app_loss",
     'count({{__name__=~"jobmeter_.*", job_id="train-1"}})',
 )
+QUESTIONS = 60
+"""Random queries of a test."""
 START = 60 * MINUTE
 """Time before now at which the samples begin."""
 
@@ -114,6 +126,34 @@ def test_a_server_answers_as_a_prometheus_that_reads_from_it(tmp_path):
                 found = ask(f"{server.url}/prometheus", server.token, query=query, **span)
                 assert not isinstance(found, str), found
                 differing[query] = difference(ask(url, "", query=query, **span), found)
+        assert {query: how for query, how in differing.items() if how} == {}
+    finally:
+        server.kill()
+
+
+def test_a_server_answers_as_a_prometheus_to_which_the_same_series_were_written(tmp_path):
+    """Series have NaN, infinities and stale markers; Jobmeter is asked in PromQL, and by a Prometheus that reads it."""
+    if program("prometheus") is None:
+        pytest.skip("prometheus is not installed (Debian's package prometheus): make programs")
+    rng = random.Random(17)
+    start_ms = SystemClock().now_ms() - LENGTH_MS
+    memory = random_series(rng, start_ms, special=True)
+    folders = [tmp_path / name for name in ("written", "reading")]
+    for folder in folders:
+        folder.mkdir()
+    server = ServerProcess(tmp_path / "data").start()
+    try:
+        write(memory, f"{server.url}/api/v1/write", server.token)
+        queries, differing = Queries(rng, start_ms), {}
+        with prometheus(memory, folders[0]) as theirs, started(configuration(server), folders[1]) as reading:
+            for _ in range(QUESTIONS):
+                query, start, end, step = queries.question()
+                span = {"start": start / 1000, "end": end / 1000, "step": step / 1000}
+                wanted = ask(theirs, "", query=query, **span)
+                for url, token in ((f"{server.url}/prometheus", server.token), (reading, "")):
+                    found = ask(url, token, query=query, **span)
+                    if not known_difference(query, wanted, found):
+                        differing[query, url] = difference(wanted, found)
         assert {query: how for query, how in differing.items() if how} == {}
     finally:
         server.kill()

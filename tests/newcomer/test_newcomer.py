@@ -44,7 +44,7 @@ LEFT_OUT = {
         'curl -H "Authorization: Bearer $JOBMETER_KEY" "$JOBMETER_SERVER/api/jobmeter/v1/tasks/TASK"': (
             "the id of a task is made by the server"
         ),
-        "python -m jobmeter.examples.faults": "takes minutes: tests/unit/diagnose/test_generated.py",
+        "python -m jobmeter.examples.faults": "takes minutes: tests/unit/examples/faults/test_generated.py",
     },
     "docs/how-to/agent": {
         "jobmeter agent --server https://jobmeter.example:8400 --key TOKEN": ELSEWHERE,

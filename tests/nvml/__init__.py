@@ -23,7 +23,9 @@ SOURCE = Path(__file__).parent / "library.c"
 VERSION = "570.86.15"
 _MADE = Path(__file__).parents[2] / ".cache" / "fake-nvml"
 _FLAGS = ("-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-shared", "-fPIC", "-fvisibility=hidden")
-_DEVICES, _PROCESSES, _FIELDS, _METRICS, _INSTANCES = 16, 16, 128, 64, 8
+_DEVICES, _PROCESSES, _FIELDS, _METRICS, _INSTANCES, _EVENTS = 16, 16, 128, 64, 8, 64
+NO_INSTANCE = 0xFFFFFFFF
+XID_EVENT = 0x8
 
 
 class Call(IntEnum):
@@ -68,6 +70,8 @@ class Call(IntEnum):
     SRAM = 36
     FABRIC = 37
     LINK_STATE = 38
+    EVENT_TYPES = 39
+    REGISTER = 40
 
 
 class LibraryCall(IntEnum):
@@ -77,6 +81,8 @@ class LibraryCall(IntEnum):
     SHUTDOWN = 1
     COUNT = 2
     GPM_METRICS = 3
+    EVENT_SET = 4
+    EVENT_WAIT = 5
 
 
 class _Process(ctypes.Structure):
@@ -140,11 +146,18 @@ class _Device(ctypes.Structure):
         ("sram", ctypes.c_uint32 * 4),
         *((name, ctypes.c_uint32) for name in ("fabric", "links_down")),
         ("sampled", (ctypes.c_uint32 * 8) * 2),
-        *((name, ctypes.c_uint32) for name in ("sampled_at", "pad_samples")),
+        *((name, ctypes.c_uint32) for name in ("sampled_at", "event_types")),
         ("instance", _Instance * _INSTANCES),
         ("process", _Process * _PROCESSES),
         ("field", _Field * _FIELDS),
         ("metric", _Metric * _METRICS),
+    )
+
+
+class _Event(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_uint64) for name in ("type", "data")),
+        *((name, ctypes.c_uint32) for name in ("index", "instance", "place", "pad")),
     )
 
 
@@ -155,6 +168,8 @@ class _Control(ctypes.Structure):
         ("blocks", ctypes.c_uint32 * len(LibraryCall)),
         ("counts", ctypes.c_uint32 * len(LibraryCall)),
         *((name, ctypes.c_uint32) for name in ("count", "idle_code", "misuse", "samples")),
+        *((name, ctypes.c_uint32) for name in ("sets", "waiting", "happened", "read", "longest", "asked")),
+        ("event", _Event * _EVENTS),
         ("device", _Device * _DEVICES),
     )
 
@@ -319,6 +334,7 @@ class FakeNvml:
             self._map = mmap.mmap(file.fileno(), 0)
         self._control = _Control.from_buffer(self._map)
         self._control.idle_code = 6
+        self._control.longest = 20
         self.devices = [FakeDevice(self._control.device[index], index) for index in range(_DEVICES)][:devices]
         self.readers: list[Callable[[], None]] = []
         """What closes those that read it, at the end of a test."""
@@ -355,6 +371,33 @@ class FakeNvml:
     def block(self, blocks: int, call: LibraryCall = LibraryCall.INIT) -> None:
         """Let a call of the library block while it is 1."""
         self._control.blocks[call] = blocks
+
+    def happen(self, index: int, data: int, kind: int = XID_EVENT, instance: tuple[int, int] | None = None) -> None:
+        """Let an event of a GPU happen, of the kinds that its ``event_types`` has."""
+        one = self._control.event[self._control.happened % _EVENTS]
+        one.index, one.type, one.data = index, kind, data
+        one.instance, one.place = instance or (NO_INSTANCE, NO_INSTANCE)
+        self._control.happened += 1
+
+    @property
+    def unread(self) -> int:
+        """Events that nobody has waited for."""
+        return int(self._control.happened - self._control.read)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a reader waits for events."""
+        return bool(self._control.waiting)
+
+    @property
+    def wait_ms(self) -> int:
+        """Milliseconds of the last wait for events, of which this library takes 20 at most."""
+        return int(self._control.asked)
+
+    @property
+    def sets(self) -> int:
+        """Sets of events that were not given back."""
+        return int(self._control.sets)
 
     def idle_code(self, code: int) -> None:
         """What a question after the work of processes returns where none worked: 6, or 0 of some drivers."""

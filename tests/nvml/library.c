@@ -21,17 +21,18 @@
 #define SAMPLES 256
 #define SESSIONS 64
 #define INSTANCES 8
+#define EVENTS 64
 
 enum { SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7,
-       DRIVER_NOT_LOADED = 9, LIB_RM_VERSION_MISMATCH = 18 };
+       DRIVER_NOT_LOADED = 9, TIMEOUT = 10, LIB_RM_VERSION_MISMATCH = 18 };
 
 /* The calls of a device, in the order of `Call` in __init__.py. EVERY stands for all that take a handle. */
 enum { EVERY, HANDLE, UUID, MINOR, NAME, UTILIZATION, MEMORY, MEMORY_V2, POWER, POWER_LIMIT, ENERGY, TEMPERATURE, FAN,
        CLOCK, MAX_CLOCK, P_STATE, ENCODER, DECODER, ECC, REMAPPED, REPLAYS, FIELD_VALUES, GPM_SUPPORT, GPM_SAMPLE,
        PROCESS_LIST, MPS_LIST, PROCESS_UTILIZATION, PROCESS_LIST_V2, MPS_LIST_V2, LINK, MAX_LINK, PCI, SERIAL, MIG, SAMPLED, MARGIN,
-       SRAM, FABRIC, LINK_STATE, CALLS };
+       SRAM, FABRIC, LINK_STATE, EVENT_TYPES, REGISTER, CALLS };
 /* Calls of the library itself. */
-enum { INIT, SHUTDOWN, COUNT, GPM_METRICS, LIBRARY_CALLS };
+enum { INIT, SHUTDOWN, COUNT, GPM_METRICS, EVENT_SET, EVENT_WAIT, LIBRARY_CALLS };
 
 struct process { uint32_t pid, mps, busy, share; uint64_t memory, stamp; uint32_t instance, pad; };
 struct instance { char uuid[96], name[96]; uint32_t there, instance, place, slices; uint64_t used, total; double share; };
@@ -44,17 +45,19 @@ struct device {
     uint32_t minor, gpm_supported, utilization[2], power, power_limit, temperature, fan, clock[2], max_clock, p_state;
     uint32_t encoder, decoder, remapped[4], replays, processes, fields, pad, link[2], max_link[2];
     uint64_t used, total, reserved, energy, joules, ecc[2];
-    uint32_t mig, margin, sram[4], fabric, links_down, sampled[2][8], sampled_at, pad_samples;
+    uint32_t mig, margin, sram[4], fabric, links_down, sampled[2][8], sampled_at, event_types;
     struct instance instance[INSTANCES];
     struct process process[PROCESSES];
     struct field field[FIELDS];
     struct metric metric[METRICS];
 };
+struct event { uint64_t type, data; uint32_t index, instance, place, pad; };
 struct control {
     char driver[32];
     int32_t codes[LIBRARY_CALLS];
     uint32_t blocks[LIBRARY_CALLS], counts[LIBRARY_CALLS];
-    uint32_t count, idle_code, misuse, samples;
+    uint32_t count, idle_code, misuse, samples, sets, waiting, happened, read, longest, asked;
+    struct event event[EVENTS];
     struct device device[DEVICES];
 };
 struct handle { uint32_t session, index, part; };  /* part: 0 a GPU, N + 1 its instance N */
@@ -478,4 +481,61 @@ EXPORT int nvmlGpmMetricsGet(struct gpm_question *question) {
         if (first->part) metric->value *= device->instance[first->part - 1].share;
     }
     return SUCCESS;
+}
+
+/* A set is the events of the GPUs that were registered in it, of its session. An event of another GPU is lost. */
+static struct set { uint32_t session, used, waits; uint64_t types[DEVICES]; } set;
+EXPORT int nvmlEventSetCreate(struct set **found) {
+    if (!open_count) return UNINITIALIZED;
+    int code = library_call(EVENT_SET);
+    if (code) return code;
+    if (set.used && set.session == session) return misused(INVALID_ARGUMENT);
+    set = (struct set){session, 1, 0, {0}};
+    count(&control->sets);
+    *found = &set;
+    return SUCCESS;
+}
+EXPORT int nvmlEventSetFree(struct set *given) {
+    if (!open_count) return UNINITIALIZED;
+    if (given != &set || !set.used || set.session != session || set.waits) return misused(INVALID_ARGUMENT);
+    set.used = 0;
+    __atomic_sub_fetch(&control->sets, 1, __ATOMIC_SEQ_CST);
+    return SUCCESS;
+}
+EXPORT int nvmlDeviceGetSupportedEventTypes(struct handle *handle, unsigned long long *types) {
+    ENTER(EVENT_TYPES);
+    *types = device->event_types;
+    return SUCCESS;
+}
+EXPORT int nvmlDeviceRegisterEvents(struct handle *handle, unsigned long long types, struct set *given) {
+    ENTER(REGISTER);
+    if (given != &set || !set.used || set.session != session || !types) return misused(INVALID_ARGUMENT);
+    if (types & ~(unsigned long long)device->event_types) return NOT_SUPPORTED;
+    set.types[handle->index] = types;
+    return SUCCESS;
+}
+struct event_data { struct handle *device; unsigned long long type, data; unsigned instance, place; };
+EXPORT int nvmlEventSetWait_v2(struct set *given, struct event_data *found, unsigned milliseconds) {
+    if (!open_count) return UNINITIALIZED;
+    if (given != &set || !set.used || set.session != session) return misused(INVALID_ARGUMENT);
+    set.waits = 1;
+    int code = library_call(EVENT_WAIT);
+    count(&control->waiting);
+    control->asked = milliseconds;
+    if (control->longest && control->longest < milliseconds) milliseconds = control->longest;
+    for (unsigned passed = 0; !code && control->read == control->happened; passed++) {
+        if (passed >= milliseconds) code = TIMEOUT;
+        else usleep(1000);
+    }
+    while (!code) {
+        if (control->read == control->happened) { code = TIMEOUT; break; }
+        struct event *event = &control->event[control->read++ % EVENTS];
+        if (!(set.types[event->index] & event->type)) continue;
+        *found = (struct event_data){&handles[session % SESSIONS][event->index], event->type, event->data, event->instance,
+                                     event->place};
+        break;
+    }
+    __atomic_sub_fetch(&control->waiting, 1, __ATOMIC_SEQ_CST);
+    set.waits = 0;
+    return code;
 }

@@ -77,7 +77,7 @@ class Destination(msgspec.Struct, frozen=True, kw_only=True):
     send_resolved: bool
 
     def __repr__(self) -> str:
-        """Leaves out secrets."""
+        """Return the name and the kind, without secrets."""
         return f"Destination({self.name!r}, {self.kind!r})"
 
 

@@ -1,4 +1,4 @@
-"""Silences and inhibitions: firing alerts that send no messages."""
+"""Silences and inhibitions, for which firing alerts send no messages."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence

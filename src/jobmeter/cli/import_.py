@@ -144,15 +144,17 @@ def _result(tally: "Tally", totals: "SentTotals", seconds: float) -> dict[str, A
 
 
 def _show(result: Mapping[str, Any], dry_run: bool) -> None:
-    records = f" and {counted(result['records'], 'job record')}" if result["records"] else ""
-    rows = counted(result["rows"] if dry_run else result["accepted"], "row")
-    counts = f"{rows}{records} of {counted(result['jobs'], 'job')}"
+    amounts = {"row": result["rows" if dry_run else "accepted"], "job record": result["records"]}
+    named = [counted(amount, what) for what, amount in amounts.items() if amount]
+    counts = f"{' and '.join(named) or '0 rows'} of {counted(result['jobs'], 'job')}"
     out = console()
     if dry_run:
         span = f", from {moment(result['first'])} to {moment(result['last'])} UTC" if result["rows"] else ""
         out.print(f"would import {counts}{span}", markup=False)
     else:
-        pace = f"in {duration(round(result['seconds'] * 1000))} ({result['rows_per_second']:,} rows/s)"
+        # Samples are many and records few: one rate says how fast it was.
+        what, total = ("rows", result["rows"]) if result["rows"] else ("records", result["records"])
+        pace = f"in {duration(round(result['seconds'] * 1000))} ({total / max(result['seconds'], 0.001):,.0f} {what}/s)"
         out.print(f"imported {counts} {pace}", markup=False)
     if result["skipped"]:
         out.print(f"skipped {counted(result['skipped'], 'bad row')}", markup=False)

@@ -41,7 +41,7 @@ def command(groups: Sequence[str], as_json: bool, connection: local.LocalConnect
     now_ms = SystemClock().now_ms()
     columns: tuple[str, ...] = (
         "node",
-        "heard of",
+        "last contact",
         "cores",
         "memory",
         "devices",

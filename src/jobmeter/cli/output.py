@@ -77,15 +77,13 @@ def print_json(value: object, stream: IO[str] | None = None) -> None:
     (stream or sys.stdout).write(text + "\n")
 
 
-def table(
-    columns: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[str] = (), title: str = "", folded: str = ""
-) -> Table:
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[str] = (), folded: str = "") -> Table:
     """Build a table of cells that are already text. Columns in ``right`` are numbers; ``folded`` may be long.
 
     Cells are untrusted: nothing in them is interpreted as markup or as a control character.
     """
     numbers = set(right)
-    shown = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, title=title or None, title_justify="left")
+    shown = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for column in columns:
         justify: Literal["left", "right"] = "right" if column in numbers else "left"
         shown.add_column(column, justify=justify, no_wrap=column != folded, overflow="fold")

@@ -35,7 +35,7 @@ from jobmeter.collect.launch.lease import lease_owner
 from jobmeter.collect.launch.plan import LaunchPlan, job_name, new_job_id
 from jobmeter.collect.launch.result import Result
 from jobmeter.collect.launch.session import JobRun
-from jobmeter.collect.launch.tracking import tracking
+from jobmeter.collect.launch.tracking import may_track
 from jobmeter.collect.reports.settings import ProgramSettings
 from jobmeter.collect.spool import Spool
 from jobmeter.collect.text import valid_text
@@ -142,7 +142,7 @@ def command(  # noqa: PLR0913 - one for each option
             lease_owner=owner,
             node=place.node,
             programs=programs,
-            tracking=tracking(os.environ, connect, job, place.project) if pid is None and (server or _named()) else {},
+            tracking=pid is None and bool(server or _named()) and may_track(os.environ, job),
         )
         result = _measured(plan, target, place, connect, clock, spool, interval_ms, quiet=quiet)
     _report(result, spool)
@@ -260,6 +260,9 @@ def _report(result: Result, spool: Spool | None) -> None:
         _say(f"the last samples were not delivered ({result.undelivered}): {unsent}")
     if result.set_aside:
         _say(f"the server refused some data: {result.set_aside}")
+    if result.lost:
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(result.lost.items()))
+        _say(f"{sum(result.lost.values()):,} samples were lost ({reasons}); docs/how-to/run.md has the reasons")
     if result.remaining:
         count, numbers = len(result.remaining), ", ".join(map(str, sorted(result.remaining)[:8]))
         _say(f"{count} {'process' if count == 1 else 'processes'} of the command still running, unmeasured: {numbers}")

@@ -51,7 +51,7 @@ MOST_SENTENCES = 3
     "--json",
     "as_json",
     is_flag=True,
-    help="job, replicas, allocations, devices, nodes, summary, quality, phases, annotations.",
+    help="An object: job, replicas, allocations, devices, nodes, summary, quality, phases, annotations.",
 )
 @local.connection_options
 def command(job: str, as_json: bool, connection: local.LocalConnection) -> None:

@@ -26,7 +26,7 @@ _MATCHER = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)(=~|!~|!=|=)"?(.*?)"?', re.DOTAL
     ),
 )
 def command() -> None:
-    """Silence alerts: nothing is sent about them while the silence lasts."""
+    """Silence alerts: no message is sent about them while the silence lasts."""
 
 
 @command.command()

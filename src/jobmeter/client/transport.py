@@ -164,16 +164,17 @@ _BY_STATUS: Mapping[int, type[JobmeterError]] = {
 
 
 class _OtherProblem(msgspec.Struct):
-    error: str
+    error: str = ""
+    message: str = ""
 
 
 def _plain_text(body: bytes) -> str:
-    """Return the message of Alertmanager's and Prometheus' errors, an empty text for any other body."""
+    """Return the message of Alertmanager's, MLflow's and Prometheus' errors, an empty text for any other body."""
     try:
         found = msgspec.json.decode(body, type=str | _OtherProblem)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return ""
-    return found if isinstance(found, str) else found.error
+    return found if isinstance(found, str) else found.error or found.message
 
 
 def _wait(headers: Mapping[str, str]) -> int | None:

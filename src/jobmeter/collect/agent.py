@@ -29,8 +29,10 @@ from jobmeter.collect.registry import JobCollectors, Planned, host_collectors, j
 from jobmeter.collect.reports.settings import ProgramSettings
 from jobmeter.collect.spool import Spool
 from jobmeter.collect.stacks.collect import StackCollector
+from jobmeter.collect.syslog.kernel import KernelReader
 from jobmeter.collect.syslog.make import system_logs
 from jobmeter.collect.syslog.reader import LogSettings
+from jobmeter.collect.xids import XidReports
 
 _LONGEST_TURN = 5.0
 _LAST_TURN = 1.0
@@ -78,7 +80,8 @@ class Agent:
             place, classifier, clock, patience=turn * _DEVICES, state=state, job_mapping=finding.job_mapping
         )
         reads_kernel = logs is None or logs.kernel
-        incidents, kills = IncidentWatch(), NodeKills(place, KernelWatch(place) if reads_kernel else None)
+        kernel = KernelReader()
+        incidents, kills = IncidentWatch(), NodeKills(place, KernelWatch(place, kernel) if reads_kernel else None)
         sources: list[RecordSource] = [
             NodeReporter(place, jobs.devices, interval_ms=interval_ms, state=state),
             JobReporter(place, jobs.table.processes, clock.at_elapsed_ms),
@@ -86,7 +89,7 @@ class Agent:
             ClockReporter(place, clock),
             *jobs.sources,
             incidents,
-            kills,
+            XidReports(kills, jobs.device_events),
         ]
         pods = PodJobs(jobs.table.processes, clock.monotonic, state)
         self._pod_poller = PodPoller(place, connect, pods, interval_ms)
@@ -110,6 +113,7 @@ class Agent:
             clock,
             owner_of=partial(_owner, jobs, pods),
             state=state and state / "logs.json",
+            kernel=kernel,
         )
 
     def run(self, stop: Event) -> bool:

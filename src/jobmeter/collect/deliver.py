@@ -90,6 +90,11 @@ class Delivery:
             raise UnavailableError("no server was found yet")
         return self._requester
 
+    @property
+    def lost(self) -> dict[str, int]:
+        """Samples that were dropped here or refused by the server, by reason; reasons without any are absent."""
+        return {reason: count for reason, count in {**self.outbox.dropped, **self.refused}.items() if count}
+
     def start(self) -> None:
         """Begin to deliver."""
         self._thread.start()

@@ -3,16 +3,14 @@
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 
 from msgspec.structs import replace
 
 from jobmeter.collect.base import NodeIdentity, RecordSource, Samples
 from jobmeter.collect.clock import elapsed_ns
-from jobmeter.collect.syslog.kernel import DEVICE, KernelLog, KernelRecord, parse_record
+from jobmeter.collect.syslog.kernel import KernelReader
 from jobmeter.collect.text import valid_text
-from jobmeter.model.event import Level
-from jobmeter.model.finding import Severity
+from jobmeter.model.event import LEVEL_OF, XID, Level
 from jobmeter.model.record import EventRecord, Records
 from jobmeter.model.time import NS_PER_MS
 from jobmeter.model.xid import read_xid
@@ -22,8 +20,6 @@ MOST_LINES = 2_000
 MOST_EVENTS = 50
 OOM_KILLING = "OOMKilling"
 _LONGEST = 1_000
-_NOTHING = KernelRecord(0, 0, 0, "")
-_LEVELS = {Severity.INFO: Level.INFO, Severity.WARNING: Level.WARNING, Severity.CRITICAL: Level.ERROR}
 _SIGNS = (
     (OOM_KILLING, re.compile(r"(?:Memory cgroup out of memory|Out of memory): Killed process", re.IGNORECASE)),
     ("HardwareError", re.compile(r"\[Hardware Error\]|Uncorrected hardware memory error|EDAC .*\bUE\b")),
@@ -40,7 +36,7 @@ def event_of_line(text: str, time_ms: int, place: NodeIdentity) -> EventRecord |
         meaning = xid.meaning
         message = f"{text[:_LONGEST]} - {meaning.text}. {meaning.advice}"
         subject = f"device {xid.device}" if xid.device else ""
-        return place.event(time_ms, _LEVELS[meaning.severity], "Xid", valid_text(message), subject=subject)
+        return place.event(time_ms, LEVEL_OF[meaning.severity], XID, valid_text(message), subject=subject)
     for reason, sign in _SIGNS:
         if sign.search(text):
             return place.event(time_ms, Level.ERROR, reason, valid_text(text[:_LONGEST]))
@@ -48,15 +44,20 @@ def event_of_line(text: str, time_ms: int, place: NodeIdentity) -> EventRecord |
 
 
 class KernelWatch:
-    """Record source: reads new lines of the kernel's log; nothing if it is not readable."""
+    """Record source: events in new lines of the kernel's log; nothing while the log is not readable.
 
-    def __init__(self, place: NodeIdentity, path: Path = DEVICE, since_boot_ns: Callable[[], int] = elapsed_ns) -> None:
+    Lines from before the first successful reading are no events.
+    """
+
+    def __init__(
+        self, place: NodeIdentity, reader: KernelReader, since_boot_ns: Callable[[], int] = elapsed_ns
+    ) -> None:
         self._place = place
+        self._reader = reader
         self._since_boot_ns = since_boot_ns
-        self._device: KernelLog | None = None
+        self._last: int | None = None
         with suppress(OSError):
-            self._device = KernelLog(path)
-            self._device.skip()
+            self._last = reader.newest()
 
     def records(self, now_ms: int) -> Records:
         """Return at most 50 events, at the times of their lines.
@@ -65,24 +66,20 @@ class KernelWatch:
         """
         events: list[EventRecord] = []
         began_ms = now_ms - self._since_boot_ns() // NS_PER_MS
-        for _ in range(MOST_LINES):
-            record = self._next() if len(events) < MOST_EVENTS else None
-            if record is None:
+        try:
+            if self._last is None:
+                self._last = self._reader.newest()
+            lines = self._reader.after(self._last, MOST_LINES)
+        except OSError:
+            return Records()
+        for record in lines:
+            if len(events) == MOST_EVENTS:
                 break
+            self._last = record.sequence
             event = event_of_line(record.text, min(began_ms + record.micros // 1_000, now_ms), self._place)
             if event is not None and event.message not in {one.message for one in events}:
                 events.append(event)
         return Records(events=events)
-
-    def _next(self) -> KernelRecord | None:
-        """Return the next message; an empty one if the kernel has overwritten it, None without one."""
-        try:
-            line = self._device.read() if self._device else None
-        except BrokenPipeError:  # the reader was too slow: the next read returns the oldest remaining message
-            return _NOTHING
-        except OSError:
-            return None
-        return (parse_record(line) or _NOTHING) if line else None
 
 
 _COUNTER = "node.memory.oom.kills"

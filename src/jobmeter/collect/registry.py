@@ -145,8 +145,8 @@ class JobCollectors:
 
     @property
     def sources(self) -> list[RecordSource]:
-        """Sources of allocations, of disagreements about them, and of events about devices."""
-        return [*self.allocations, *(one.disagreements for one in self.accelerators), *self.device_events]
+        """Sources of allocations, and of disagreements about them."""
+        return [*self.allocations, *(one.disagreements for one in self.accelerators)]
 
     @property
     def device_events(self) -> list[RecordSource]:

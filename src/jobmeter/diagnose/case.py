@@ -164,12 +164,19 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return list(dict.fromkeys(one.name for one in self.view.replicas if one.node == node))
 
     def replicas_of(self, subject: Subject, time: int | None = None) -> list[str]:
-        """The replica that a finding about a subject names: itself, or the owner of a device at a time (None: last)."""
+        """Return the replicas that a finding about a subject names.
+
+        That is itself, or the owners at a time (None: last) of a device, else of its partitions.
+        """
         if subject.kind == "replica":
             return [subject.name]
         node, _, device = subject.name.partition("/")
-        owner = self.owner_of(node, device, time) if subject.kind == "device" else ""
-        return [owner] if owner else []
+        if subject.kind != "device":
+            return []
+        had = (one.device for one in self.view.allocations if (one.node or one.replica) == node)
+        parts = dict.fromkeys(name for name in had if name.startswith(f"{device}:"))
+        owners = (self.owner_of(node, name, time) for name in (device, *parts))
+        return list(dict.fromkeys(filter(None, owners)))
 
     def owner_of(self, node: str, device: str, time: int | None = None) -> str:
         """The replica that had a device at a time, or a moment before; the last one for None. Empty where none had."""

@@ -1,6 +1,7 @@
 """The cache of repeated parts of requests, by their bytes. The decoders share it and its memory budget."""
 
 from jobmeter.ingest.exporters.label_resolver import LabelResolver
+from jobmeter.ingest.exporters.resolve import resolve_special
 from jobmeter.ingest.otel.resolve import resolve as resolve_otel
 from jobmeter.wire.native.series_lists import SeriesListCache
 from jobmeter.wire.otlp.shapes import Shapes
@@ -21,7 +22,8 @@ class SenderCache:
         """``bound``: bytes of all parts together, about."""
         quarter = bound // 4
         self.series_lists = SeriesListCache(quarter)
-        self.prometheus_labels = LabelResolver(bound=quarter)
+        self.prometheus_labels = LabelResolver(bound=quarter * 3 // 4)
+        self.special_labels = LabelResolver(resolve_special, bound=quarter // 4)
         self.otlp_labels = LabelResolver(resolve_otel, bound=quarter)
         self.otlp_shapes = Shapes(bound=quarter * 3 // 4)
         self.symbols = Symbols(bound=quarter // 4)

@@ -37,7 +37,7 @@ class SeriesBounds(msgspec.Struct, frozen=True, eq=False):
 
 
 class _Columns:
-    """The bounds and properties of the series of one interner, by their numbers."""
+    """Bounds and properties of an interner's series, indexed by the number of the series."""
 
     def __init__(self, interner: SeriesInterner) -> None:
         self.interner = interner

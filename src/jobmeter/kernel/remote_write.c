@@ -9,10 +9,7 @@
 
 #include "protobuf.h"
 
-enum { SERIES, ROWS, STALE, NOT_FINITE, HISTOGRAMS, EXEMPLARS, SYMBOLS, REFERENCES };
-
-#define STALE_BITS UINT64_C(0x7FF0000000000002)
-#define EXPONENT UINT64_C(0x7FF0000000000000)
+enum { SERIES, ROWS, HISTOGRAMS, EXEMPLARS, SYMBOLS, REFERENCES };
 
 typedef struct {
     uint32_t *index;
@@ -46,10 +43,6 @@ static inline int read_sample(const uint8_t *data, const field *part, int64_t se
             reader number = {data, one.content, one.end};
             if (read_varint(&number, &time)) return ODD;
         }
-    }
-    if ((value & EXPONENT) == EXPONENT) {
-        to->counts[value == STALE_BITS ? STALE : NOT_FINITE]++;
-        return READ;
     }
     int64_t row = to->counts[ROWS];
     if (row >= to->room) return NO_ROOM;
@@ -103,7 +96,7 @@ static int read_series_1(const uint8_t *data, const field *part, int64_t *begin,
     return READ;
 }
 
-/* counts: int64[8], zeros. name_begin, name_end: int64[series_room]; index, time, value: [rows_room]. */
+/* counts: int64[6], zeros. name_begin, name_end: int64[series_room]; index, time, value: [rows_room]. */
 EXPORTED int64_t jobmeter_remote_write_1(const uint8_t *data, int64_t size, int64_t most, int64_t *name_begin,
                                          int64_t *name_end, int64_t series_room, uint32_t *index, int64_t *time,
                                          uint64_t *value, int64_t rows_room, int64_t *counts) {
@@ -173,7 +166,7 @@ static int read_series_2(const uint8_t *data, const field *part, references *ref
     return READ;
 }
 
-/* counts: int64[8], zeros. symbol_begin, symbol_end: int64[symbol_room]; edges: int64[series_room + 1], where the
+/* counts: int64[6], zeros. symbol_begin, symbol_end: int64[symbol_room]; edges: int64[series_room + 1], where the
  * references of each series begin in refs: uint32[refs_room]; index, time, value: [rows_room]. */
 EXPORTED int64_t jobmeter_remote_write_2(const uint8_t *data, int64_t size, int64_t most, int64_t *symbol_begin,
                                          int64_t *symbol_end, int64_t symbol_room, int64_t *edges,

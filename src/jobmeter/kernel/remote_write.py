@@ -11,7 +11,7 @@ from jobmeter.kernel.scratch import scratch
 Int64s = NDArray[np.int64]
 
 _READ, _NO_ROOM = 0, 2
-_SERIES, _ROWS, _STALE, _NOT_FINITE, _HISTOGRAMS, _EXEMPLARS, _SYMBOLS, _REFERENCES = range(8)
+_SERIES, _ROWS, _HISTOGRAMS, _EXEMPLARS, _SYMBOLS, _REFERENCES = range(6)
 _LEAST = 64
 _USUAL, _SHORTEST = 16, 2
 """Fewest bytes of a usual sample, and of any sample. A reference takes half of that or more."""
@@ -25,7 +25,7 @@ _SCAN_2 = bind(
 
 
 class ScannedWrite(msgspec.Struct, frozen=True, eq=False):
-    """The finite samples of a request.
+    """The samples of a request.
 
     ``index`` uint32[n] is the series of each sample, ``time`` int64[n], ``value`` float64[n]. Version 1: the label
     fields of series i lie at ``begin[i]:end[i]`` (int64). Version 2: symbol i lies there, and series i refers to the
@@ -38,8 +38,6 @@ class ScannedWrite(msgspec.Struct, frozen=True, eq=False):
     index: NDArray[np.uint32]
     time: Int64s
     value: NDArray[np.float64]
-    stale: int
-    not_finite: int
     histograms: int
     exemplars: int
     edges: Int64s
@@ -72,7 +70,7 @@ def _scan(data: bytes, most: int, least: int, scan: Function, *, second: bool) -
     refs = scratch("refs", np.uint32, 2 * rows if second else 0)
     index = scratch("index", np.uint32, rows)
     time, value = scratch("time", np.int64, rows), scratch("value", np.float64, rows)
-    counts = np.zeros(8, np.int64)
+    counts = np.zeros(6, np.int64)
     names = (data, size, most, pointer(begin), pointer(end), parts)
     samples = (pointer(index), pointer(time), pointer(value), rows, pointer(counts))
     between = (pointer(edges), parts, pointer(refs), 2 * rows) if second else ()
@@ -87,8 +85,6 @@ def _scan(data: bytes, most: int, least: int, scan: Function, *, second: bool) -
         index=index[:rows].copy(),
         time=time[:rows].copy(),
         value=value[:rows].copy(),
-        stale=numbers[_STALE],
-        not_finite=numbers[_NOT_FINITE],
         histograms=numbers[_HISTOGRAMS],
         exemplars=numbers[_EXEMPLARS],
         edges=edges[: numbers[_SERIES] + 1].copy(),

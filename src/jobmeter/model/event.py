@@ -25,6 +25,8 @@ DEVICE_HANGS = "DeviceHangs"
 """Reason of an agent's event about a device on which a call does not return."""
 DEVICE_FAULT = "DeviceFault"
 """Reason of an agent's event about a fault that a device reports by a code of its vendor."""
+XID = "Xid"
+"""Reason of an agent's event about an error that NVIDIA's driver reports by its code (XID)."""
 DRIVER_MISMATCH = "DriverMismatch"
 """Reason of an agent's event about a node whose GPU driver and library have different versions."""
 DRIVER_RELEASED = "DriverReleased"
@@ -86,7 +88,7 @@ REASONS: Mapping[EventType, frozenset[str]] = MappingProxyType(
     {
         EventType.OOM: frozenset({"OOMKilled", "OOMKilling", "SystemOOM"}),
         EventType.DEVICE_FAULT: frozenset(
-            {"Xid", "EccUncorrected", "RemapFailed", "DeviceLost"}
+            {XID, "EccUncorrected", "RemapFailed", "DeviceLost"}
             | {GPU_LOST, GPU_BACK, GPU_NOT_PERMITTED, DEVICE_HANGS, DEVICE_FAULT, DRIVER_MISMATCH}
             | {"HardwareError", "DiskError", "FilesystemError", "LinkDown"}
         ),

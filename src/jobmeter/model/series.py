@@ -16,11 +16,13 @@ DEFAULT_PROJECT = "default"
 NO_JOB = 0
 """Job key of samples that belong to no job."""
 
+SPECIAL = "special."
+"""Beginning of the metrics whose samples are codes of special values; see ``model.special``."""
 MAX_LABELS = 32
 MAX_NAME = 128
 MAX_LABEL_VALUE = 256
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@+*=~-]{0,127}")
-_METRIC = re.compile(r"[A-Za-z_][A-Za-z0-9._:-]{0,199}")
+_METRIC = re.compile(r"(?:special\.)?[A-Za-z_][A-Za-z0-9._:-]{0,199}")
 _LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,63}")
 _PROJECT = re.compile(r"[A-Za-z0-9-]{1,64}")
 _NOT_IN_JOB_IDS = frozenset("/\\'\"`<>")

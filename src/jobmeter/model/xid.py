@@ -20,10 +20,24 @@ class Xid(msgspec.Struct, frozen=True):
 
 
 class XidReport(msgspec.Struct, frozen=True):
-    """Code that a line reports, and the PCI address of the device; empty if the line has none."""
+    """Code that a line reports, and the PCI address of the device; empty if the line has none.
+
+    ``instance`` and ``place`` are the GPU instance and the compute instance of a MIG device, if the line has them.
+    """
 
     code: int
     device: str
+    instance: int | None = None
+    place: int | None = None
+
+    def __str__(self) -> str:
+        """Return the code and its place in the form of the kernel's lines."""
+        parts = "".join(
+            f" {name}:{number:02}"
+            for name, number in (("GPU-I", self.instance), ("GPU-CI", self.place))
+            if number is not None
+        )
+        return f"Xid (PCI:{self.device}{parts}): {self.code}" if self.device else f"Xid {self.code}"
 
     @property
     def meaning(self) -> Xid:
@@ -116,7 +130,10 @@ XIDS: Mapping[int, Xid] = {
 }
 """Codes that the catalogue names; the others up to 172 are unused or reserved."""
 _LINE = re.compile(
-    r"Xid \((?:PCI:)?(?P<device>[0-9A-Fa-f:.]{4,20})\): (?P<code>\d{1,3})\b|\bXid[ :=]+(?P<only>\d{1,3})\b"
+    r"Xid \((?:PCI:)?(?P<device>[0-9A-Fa-f:.]{4,20})"
+    r"(?: GPU-I:(?P<instance>\d{1,3})(?: GPU-CI:(?P<place>\d{1,3}))?)?\): (?P<code>\d{1,3})\b"
+    r"|\bXid[ :=]+(?P<only>\d{1,3})\b",
+    re.ASCII,
 )
 _LONGEST = 4_000
 
@@ -124,4 +141,7 @@ _LONGEST = 4_000
 def read_xid(text: str) -> XidReport | None:
     """Find the XID that a line reports; None without one. Only the first 4,000 characters are searched."""
     match = _LINE.search(text[:_LONGEST])
-    return match and XidReport(int(match["code"] or match["only"]), match["device"] or "")
+    if match is None:
+        return None
+    instance, place = (None if found is None else int(found) for found in match.group("instance", "place"))
+    return XidReport(int(match["code"] or match["only"]), match["device"] or "", instance, place)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from jobmeter.cli.output import counted, moment
 from jobmeter.client.searches import Search
 from jobmeter.errors import ConfigurationError, InvalidRequestError
 from jobmeter.model.nearest import choices
@@ -22,7 +23,8 @@ Columns = dict[str, list[Any]]
 
 _NUMBERS = ("rank", "exit_code")
 """Columns of whole numbers that may be unknown."""
-_SHOWN = 100
+_SHOWN, _FEW, _WIDE = 100, 10, 60
+"""Most rows in a notebook, most rows as text, and most characters of a cell of text."""
 _Row = TypeVar("_Row")
 _Search = TypeVar("_Search", bound=Search)
 
@@ -65,11 +67,30 @@ class RecordList(list[_Row], Table):
         names: Sequence[str] = getattr(self._kind, "__struct_fields__", ())
         return {name: [_plain(getattr(row, name)) for row in self] for name in names}
 
+    def __repr__(self) -> str:
+        columns = {name: values[:_FEW] for name, values in self.columns().items() if any(map(_is_present, values))}
+        rows = [[_short(name, value) for name, value in zip(columns, row, strict=True)] for row in _turned(columns)]
+        return "\n".join([f"<{counted(len(self), 'row')}>", *(aligned([[*columns], *rows]) if rows else ())])
+
     def _repr_html_(self) -> str:
         columns = {name: values[:_SHOWN] for name, values in self.columns().items() if any(map(_is_present, values))}
         rows = [[html.cell(name, value) for name, value in zip(columns, row, strict=True)] for row in _turned(columns)]
         more = f"<p>and {len(self) - _SHOWN} more</p>" if len(self) > _SHOWN else ""
         return html.table(tuple(columns), rows) + more if rows else "<p>none</p>"
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return rows of text with aligned columns."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(f"{text:<{width}}" for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _short(name: str, value: object) -> str:
+    """Format a value of a column in one line: times in UTC, missing values empty."""
+    if value is None:
+        return ""
+    text = " ".join((moment(value) if name in html.TIMES and isinstance(value, int) else str(value)).split())
+    return text if len(text) <= _WIDE else f"{text[: _WIDE - 1]}…"
 
 
 def _turned(columns: Columns) -> Iterable[Sequence[Any]]:

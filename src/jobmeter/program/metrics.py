@@ -97,11 +97,7 @@ class Metrics(frames.Table):
         rows = [["metric", *_HEADS], *([metric, *row] for metric, row, _ in self._summary())]
         if len(rows) == 1:
             return head
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        return "\n".join(
-            [head, *("  ".join(f"{text:<{width}}" for text, width in zip(row, widths, strict=True)).rstrip()
-                     for row in rows)]
-        )  # fmt: skip
+        return "\n".join([head, *frames.aligned(rows)])
 
     def _repr_html_(self) -> str:
         answer = self.answer

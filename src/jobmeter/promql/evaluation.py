@@ -98,7 +98,7 @@ class Evaluation:
             case Negation(inner=inner):
                 found = self.value(inner, times)
                 if isinstance(found, Vector):
-                    return self._named(found.transformed(-found.values))
+                    return self._named_once(found.transformed(-found.values))
                 return Scalar(-self._as_scalar(found))
             case Binary():
                 joined = apply_operator(node, self.value(node.left, times), self.value(node.right, times), self._budget)
@@ -112,6 +112,13 @@ class Evaluation:
 
     def _named(self, vector: Vector) -> Vector:
         return vector if self._delayed_names else resolve_names(vector)
+
+    def _named_once(self, vector: Vector) -> Vector:
+        """Drop void names. Raises QueryError where two series then have the same labels, though at different times."""
+        named = self._named(drop_absent(vector))
+        if not self._delayed_names and len(named.labels) < int(vector.present.any(axis=1).sum()):
+            raise QueryError("vector cannot contain metrics with the same labelset")
+        return named
 
     def _vector(self, node: Node, times: Int64s) -> Vector:
         found = self.value(node, times)
@@ -213,7 +220,7 @@ class Evaluation:
                 self._check_counter(windows)
             if name in over_time.LOOPED:
                 self._budget.spend(LOOPED * windows.low.size)
-            return self._named(over_time.OVER_TIME[name](windows))
+            return self._named_once(over_time.OVER_TIME[name](windows))
         if name in functions.ARITHMETIC:
             vector = self._vector(arguments[0], times)
             return self._named(vector.transformed(functions.ARITHMETIC[name](vector.values)))

@@ -212,7 +212,10 @@ def _line(windows: Windows, part: WindowSpread, origin: Float64s) -> tuple[Float
         x = (windows.samples.times[part.index] - origin[part.window]) / _SECOND
         x_mean, y_mean = part.add(x) / count, part.add(values) / count
         dx = x - x_mean[part.window]
-        slope = part.add(dx * (values - y_mean[part.window])) / part.add(dx * dx)
+        covariance = part.add(dx * (values - y_mean[part.window]))
+        # The sign of infinities is lost around a mean.
+        raw = part.add(x * values) - part.add(x) * y_mean
+        slope = np.where(np.isfinite(y_mean), covariance, raw) / part.add(dx * dx)
         constant = np.minimum.reduceat(values == first[part.window], part.starts)
         infinite = np.isinf(first)
         slope = np.where(constant, np.where(infinite, np.nan, 0.0), slope)

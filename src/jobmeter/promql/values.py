@@ -9,9 +9,6 @@ from jobmeter.errors import InvalidRequestError
 from jobmeter.model.batch import Bools, Float64s, Int64s
 from jobmeter.promql.labels import Labels, drop_name, format_labels
 
-STALE = 0x7FF0000000000002
-"""The bits of the value by which Prometheus marks the end of a series."""
-
 
 class QueryError(InvalidRequestError):
     """A query that cannot be computed over the samples that it found, such as one with ambiguous matches."""

@@ -4,8 +4,9 @@ import msgspec
 import numpy as np
 
 from jobmeter.model.batch import Bools, Float64s, Int64s
+from jobmeter.model.special import STALE
 from jobmeter.promql.labels import Labels
-from jobmeter.promql.values import STALE, Vector
+from jobmeter.promql.values import Vector
 
 _CHUNK = 4_000_000
 """Most samples that are copied at once for functions that need each window alone."""

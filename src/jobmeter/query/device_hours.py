@@ -6,22 +6,25 @@ total of the range for any length of period. Devices that several jobs share cou
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
+from itertools import compress
+from operator import not_
 
 import msgspec
 import numpy as np
 
 from jobmeter.access.principal import Scope
-from jobmeter.errors import LimitExceededError, NotFoundError
+from jobmeter.errors import LimitExceededError
 from jobmeter.model.batch import Int64s
-from jobmeter.model.job import Job
+from jobmeter.model.job import JobView
 from jobmeter.model.question import Question
 from jobmeter.model.time import DAY, MINUTE, TimeRange, ceil_to
+from jobmeter.query.defaults import life
 from jobmeter.query.idle import IdleTime, Periods
-from jobmeter.query.request import JobRef
+from jobmeter.query.selection import EVER
 from jobmeter.query.subjects import shown
 from jobmeter.registry.base import Registry
 
-MOST_BUCKETS, MOST_JOBS, MOST_GROUPS = 400, 2_000, 20
+MOST_BUCKETS, MOST_JOBS, MOST_GROUPS = 400, 20_000, 20
 """Most buckets of a question, most jobs of a question, and most groups that an answer names."""
 _WEEK = 7 * DAY
 _MONDAY = 4 * DAY
@@ -111,17 +114,13 @@ def device_hours(
     question: DeviceHoursQuestion,
     scope: Scope,
     now_ms: int,
-    idle_time_of: Callable[[JobRef], IdleTime],
+    idle_times_of: Callable[[Iterable[JobView]], Iterable[IdleTime]],
 ) -> DeviceHours:
-    """Answer a ``DeviceHoursQuestion``. ``idle_time_of`` answers an ``IdleQuestion``."""
+    """Answer a ``DeviceHoursQuestion``. ``idle_times_of`` answers an ``IdleQuestion`` for each job."""
     bounds = _bounds(question.range, question.every_ms)
     found: dict[str, _Sums] = {}
-    for job in _jobs(registry, question, scope, now_ms):
-        try:
-            idle = idle_time_of(JobRef(job.id, job.project))
-        except NotFoundError:  # deleted after the list was read
-            continue
-        own = _Sums()
+    for idle in idle_times_of(_jobs(registry, question, scope, now_ms)):
+        job, own = idle.view.job, _Sums()
         for device in idle.devices:
             times = np.stack([_cut(periods, bounds) for periods in (device.allocated, device.measured, device.idle)])
             if times[0].any():
@@ -149,20 +148,23 @@ def _bounds(span: TimeRange, every_ms: int) -> Int64s:
     return np.array([span.start_ms, *inner, span.end_ms], np.int64)
 
 
-def _jobs(registry: Registry, question: DeviceHoursQuestion, scope: Scope, now_ms: int) -> Iterable[Job]:
+def _jobs(registry: Registry, question: DeviceHoursQuestion, scope: Scope, now_ms: int) -> Sequence[JobView]:
     """List the visible jobs that had devices in the range. Samples of a device allocate it to their job."""
     projects = scope.within(question.projects)
     if projects is not None and not projects:
         return []
     around = TimeRange(max(0, question.range.start_ms - _LATE_MS), question.range.end_ms)
     views = registry.group_jobs(projects, None, around, now_ms)
-    jobs = [view.job for view in views if view.allocations and shown(view, scope)]
-    if len(jobs) > MOST_JOBS:
+    found = [view for view in views if view.allocations and shown(view, scope)]
+    if len(found) > MOST_JOBS:
         raise LimitExceededError(
-            f"{len(jobs)} jobs had devices in this range, more than {MOST_JOBS}: choose a shorter range or a project",
+            f"{len(found)} jobs had devices in this range, more than {MOST_JOBS}: choose a shorter range or a project",
             "range",
         )
-    return jobs
+    # The idle time of a job depends on its whole life. A view of a part of it lacks the allocations outside the range.
+    whole = [around.intersect(span) == span for span in (life(view.job, now_ms) for view in found)]
+    partly = [(view.job.project, view.job.id) for view in compress(found, map(not_, whole))]
+    return [*compress(found, whole), *registry.job_views(partly, EVER, now_ms)]
 
 
 def _cut(periods: Periods, bounds: Int64s) -> Int64s:

@@ -1,6 +1,7 @@
 """Execute queries: find the visible subjects, read data as planned, reduce it to lines."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -53,8 +54,9 @@ from jobmeter.query.group import (
 )
 from jobmeter.query.group_list import resource_groups
 from jobmeter.query.groups import Groups
-from jobmeter.query.idle import WORK, IdleQuestion, IdleTime, idle_time
+from jobmeter.query.idle import WORK, IdleQuestion, IdleTime, Measure, idle_times, measure_devices
 from jobmeter.query.inventory import UNKNOWN, Inventory
+from jobmeter.query.job_ends import cached_job_ends, job_ends
 from jobmeter.query.latest import WINDOW_MS, LatestQuestion, newest, values, without_superseded
 from jobmeter.query.logs import LogLinesQuestion, pages, selector_of
 from jobmeter.query.measure import Measurements
@@ -144,9 +146,7 @@ class Executor:
             JobQuestion: self._cached_job,
             AllDamageQuestion: self._answers[AllDamageQuestion],
             SeriesQuestion: lambda question, scope: series.find_cached(store, question, scope, limits, self.cache),
-            SamplesQuestion: lambda question, scope: series.samples_in_memory(
-                store, question, scope, self._meter(), self.cache
-            ),
+            SamplesQuestion: self._samples_in_memory,
         }
 
     def _answers_by_type(self) -> Answers:
@@ -235,11 +235,19 @@ class Executor:
 
     def _idle(self, question: IdleQuestion, scope: Scope) -> IdleTime:
         view = self._subjects.view(question.ref, scope)
-        return idle_time(view, self._clock.now_ms(), lambda query: self.run(query, scope).lines, self._inventory(view))
+        return next(idle_times([view], self._clock.now_ms(), self._measure_devices(), self._inventory))
 
     def _device_hours(self, question: DeviceHoursQuestion, scope: Scope) -> DeviceHours:
         now_ms = self._clock.now_ms()
-        return device_hours(self._registry, question, scope, now_ms, lambda ref: self.run(IdleQuestion(ref), scope))
+        types = lru_cache(None)(lambda project: Inventory(self._registry.nodes(frozenset({project}))))
+
+        def idle_times_of(views: Iterable[JobView]) -> Iterator[IdleTime]:
+            return idle_times(views, now_ms, self._measure_devices(), lambda view: types(view.job.project))
+
+        return device_hours(self._registry, question, scope, now_ms, idle_times_of)
+
+    def _measure_devices(self) -> Measure:
+        return partial(measure_devices, self._registry, self._source, self._meter())
 
     def _phases(self, question: PhasesQuestion, scope: Scope) -> JobPhases:
         return self._measured_run(RunQuestion(question.ref, (*WORK, *WRITES)), scope).phases
@@ -343,14 +351,7 @@ class Executor:
             case NamesQuestion():
                 return series.names(self._store, question, scope)
             case SamplesQuestion():
-                found_samples = series.samples(self._store, question, scope, meter, self.cache)
-                if not question.check:
-                    return found_samples
-                checked_ms = checked_until(question.series, meter, self._registry.retention)
-                keys = series.keys_of(question.series, self.cache)
-                return replace(
-                    found_samples, expired=has_expired(self._source, keys, question.range, checked_ms, meter)
-                )
+                return self._samples(question, scope, meter)
             case RollupsQuestion():
                 return rollups(self._source, question, scope, meter, self._registry.retention, self.cache)
             case BucketsQuestion():
@@ -359,6 +360,27 @@ class Executor:
                 return series.last(self._store, question, scope, meter)
             case _:
                 raise TypeError(f"no question about series: {question!r}")
+
+    def _samples(self, question: SamplesQuestion, scope: Scope, meter: Meter) -> series.Samples:
+        found = series.samples(self._store, question, scope, meter, self.cache)
+        if not (question.check or question.ends):
+            return found
+        keys = series.keys_of(question.series, self.cache)
+        if question.check:
+            checked_ms = checked_until(question.series, meter, self._registry.retention)
+            found = replace(found, expired=has_expired(self._source, keys, question.range, checked_ms, meter))
+        if question.ends:
+            ends = job_ends(self._registry, question.series, keys, self._clock.now_ms())
+            found = replace(found, ends=ends)
+        return found
+
+    def _samples_in_memory(self, question: SamplesQuestion, scope: Scope) -> series.Samples | None:
+        found = series.samples_in_memory(self._store, question, scope, self._meter(), self.cache)
+        if found is None or not question.ends:
+            return found
+        keys = series.keys_of(question.series, self.cache)
+        ends = cached_job_ends(self._registry, question.series, keys, self._clock.now_ms())
+        return None if ends is None else replace(found, ends=ends)
 
     def _list(self, question: JobFilter, scope: Scope) -> JobPage:
         narrowed = _visible_jobs(question, scope)

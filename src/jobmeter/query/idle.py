@@ -5,6 +5,7 @@ The fleet view and the rule ``gpu_idle_allocated`` use these values too. Unmeasu
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 
 import msgspec
@@ -13,11 +14,17 @@ import numpy as np
 from jobmeter.model.batch import Bools, Float64s, Int64s
 from jobmeter.model.job import JobView
 from jobmeter.model.question import Question
-from jobmeter.model.time import MINUTE, TimeRange
+from jobmeter.model.time import MAX_TIME_MS, MINUTE, TimeRange, ceil_to, floor_to
+from jobmeter.query import selection
+from jobmeter.query.buckets import read
 from jobmeter.query.defaults import default_step, life
 from jobmeter.query.inventory import Inventory
-from jobmeter.query.request import By, JobRef, Line, MetricQuery, Statistic
+from jobmeter.query.meter import Meter
+from jobmeter.query.request import By, JobRef
+from jobmeter.query.selected_series import SelectedSeries
+from jobmeter.query.source import Source
 from jobmeter.query.stretches import sustained
+from jobmeter.registry.base import Registry
 
 ACTIVE = ("gpu.sm.active", "npu.sm.active")
 WORK = ("gpu.utilization", "gpu.sm.active", "npu.utilization", "npu.sm.active")
@@ -25,10 +32,18 @@ WORK = ("gpu.utilization", "gpu.sm.active", "npu.utilization", "npu.sm.active")
 IDLE = 0.01
 HOLD_MS = 15 * MINUTE
 _MOST_STEPS, _FEWEST_STEPS, _POINTS = 1_440, 96, 1_000_000
+_BATCH_POINTS, _BATCH_DEVICES = 1_000_000, 10_000
+_SERIES = 10
+"""Factor on the series limit, because a question about many jobs reads few values of each series."""
 _LEAST_STEP_MS = MINUTE
 
 Device = tuple[str, str]
 """Device: (node, or replica if the node is unknown; name)."""
+Steps = tuple[Int64s, Float64s]
+"""Start of each measured step, ascending, and its highest value."""
+UseByDevice = Mapping[Device, Steps]
+Measure = Callable[[Sequence[JobView], TimeRange, int], Mapping[str, UseByDevice]]
+"""Function that returns the steps of the devices of jobs in a span, by ``owner_of``; see ``measure_devices``."""
 
 
 class IdleQuestion(msgspec.Struct, Question["IdleTime"], frozen=True):
@@ -82,24 +97,111 @@ class IdleTime(msgspec.Struct, frozen=True):
     devices: Sequence[IdleDevice]
 
 
-def idle_time(
-    view: JobView, now_ms: int, lines_of: Callable[[MetricQuery], Iterable[Line]], types: Inventory
-) -> IdleTime:
-    """Answer an ``IdleQuestion``. ``lines_of`` returns the lines of a query about the job; ``types`` has its nodes."""
+class _Life(msgspec.Struct, frozen=True):
+    """Life of a job, the periods in which it had each device, and the length of its steps."""
+
+    view: JobView
+    span: TimeRange
+    allocated: Mapping[Device, Periods]
+    step_ms: int
+
+    @property
+    def steps(self) -> TimeRange:
+        """Life widened to whole steps. So a job has the same values alone and together with others."""
+        end = ceil_to(self.span.end_ms, self.step_ms)
+        return TimeRange(floor_to(self.span.start_ms, self.step_ms), min(end, MAX_TIME_MS))
+
+    @property
+    def points(self) -> int:
+        """Largest number of values of its devices."""
+        return max(len(self.allocated), 1) * (self.steps.length_ms // self.step_ms + 1)
+
+
+def idle_times(
+    views: Iterable[JobView], now_ms: int, measure: Measure, types: Callable[[JobView], Inventory]
+) -> Iterator[IdleTime]:
+    """Answer an ``IdleQuestion`` for each job, in any order, with few questions of the store for many jobs.
+
+    ``types`` returns the nodes of a job.
+    """
+    by_step: dict[int, list[_Life]] = {}
+    for view in views:
+        one = _life(view, now_ms)
+        by_step.setdefault(one.step_ms, []).append(one)
+    for step_ms, lives in by_step.items():
+        for some in _batches(sorted(lives, key=lambda one: one.span.start_ms)):
+            whole = TimeRange(min(one.steps.start_ms for one in some), max(one.steps.end_ms for one in some))
+            used = measure([one.view for one in some], whole, step_ms)
+            for one in some:
+                yield _idle_time(one, used.get(selection.owner_of(one.view.job), {}), types(one.view))
+
+
+def measure_devices(
+    registry: Registry, source: Source, meter: Meter, views: Sequence[JobView], span: TimeRange, step_ms: int
+) -> Mapping[str, UseByDevice]:
+    """Read the highest value of ``WORK`` in each step, by ``owner_of`` the job and by device."""
+    nodes = partial(registry.nodes, frozenset(view.job.project for view in views))
+    most = _SERIES * meter.limits.query_series
+    entries = selection.of_jobs(source.store, views, frozenset(WORK), span, meter.limits, nodes, most, by=By.DEVICE)
+    shape = SelectedSeries(entries)
+    columns = read(shape, source, span, step_ms, meter)
+    bounds = np.searchsorted(columns.index, np.arange(len(shape.entries) + 1)).tolist()
+    found: dict[str, dict[Device, list[slice]]] = {}
+    for at, number in enumerate(shape.member.tolist()):
+        member, rows = shape.members[number], slice(bounds[at], bounds[at + 1])
+        if member.device and rows.start < rows.stop:
+            key = (shape.nodes[number] or member.replica, member.device)
+            found.setdefault(member.job, {}).setdefault(key, []).append(rows)
+    return {
+        job: {key: _highest([(columns.time[one], columns.maximum[one]) for one in rows]) for key, rows in own.items()}
+        for job, own in found.items()
+    }
+
+
+def _highest(parts: Sequence[Steps]) -> Steps:
+    """Combine steps of one device to the highest value of each time, ascending."""
+    if len(parts) == 1:
+        return parts[0]
+    time, at = np.unique(np.concatenate([time for time, _ in parts]), return_inverse=True)
+    value = np.full(len(time), -np.inf)
+    np.maximum.at(value, at, np.concatenate([value for _, value in parts]))
+    return time, value
+
+
+def _life(view: JobView, now_ms: int) -> _Life:
     span = life(view.job, now_ms)
     allocated = _allocated(view, span)
     steps = int(np.clip(_POINTS // max(len(allocated), 1), _FEWEST_STEPS, _MOST_STEPS))
-    step_ms = max(default_step(span, steps), _LEAST_STEP_MS)
-    ref = JobRef(view.job.id, view.job.project)
-    lines = lines_of(
-        MetricQuery(subject=ref, metrics=WORK, range=span, step_ms=step_ms, by=By.DEVICE, statistic=Statistic.MAX)
-    )
-    measured = dict(_measured(lines))
+    return _Life(view, span, allocated, max(default_step(span, steps), _LEAST_STEP_MS))
+
+
+def _batches(lives: Iterable[_Life]) -> Iterator[list[_Life]]:
+    """Split jobs into batches of at most ``_BATCH_POINTS`` values and ``_BATCH_DEVICES`` devices, or of one job."""
+    batch: list[_Life] = []
+    points = devices = 0
+    for one in lives:
+        points, devices = points + one.points, devices + len(one.allocated)
+        if batch and (points > _BATCH_POINTS or devices > _BATCH_DEVICES):
+            yield batch
+            batch, points, devices = [], one.points, len(one.allocated)
+        batch.append(one)
+    if batch:
+        yield batch
+
+
+def _idle_time(one: _Life, used: UseByDevice, types: Inventory) -> IdleTime:
+    measured = {key: inside for key, steps in used.items() if len((inside := _between(steps, one.steps))[0])}
     devices = [
-        _device(key, allocated.get(key), measured.get(key), span, step_ms, _type(view, types, key))
-        for key in sorted({*allocated, *measured})
+        _device(key, one.allocated.get(key), measured.get(key), one.span, one.step_ms, _type(one.view, types, key))
+        for key in sorted({*one.allocated, *measured})
     ]
-    return IdleTime(view, span, step_ms, devices)
+    return IdleTime(one.view, one.span, one.step_ms, devices)
+
+
+def _between(steps: Steps, span: TimeRange) -> Steps:
+    time, value = steps
+    rows = slice(*np.searchsorted(time, (span.start_ms, span.end_ms)).tolist())
+    return time[rows], value[rows]
 
 
 def _allocated(view: JobView, span: TimeRange) -> Mapping[Device, Periods]:
@@ -132,23 +234,10 @@ def _inside(periods: Iterable[TimeRange], others: Periods) -> Iterator[TimeRange
             yield common
 
 
-def _measured(lines: Iterable[Line]) -> Iterator[tuple[Device, tuple[Int64s, Float64s]]]:
-    """Return the steps of each device, ascending, with the highest value of any line."""
-    found: dict[Device, list[Line]] = {}
-    for line in lines:
-        if line.device and len(line.time):
-            found.setdefault((line.node or line.replica, line.device), []).append(line)
-    for key, same in found.items():
-        time, at = np.unique(np.concatenate([line.time for line in same]), return_inverse=True)
-        value = np.full(len(time), -np.inf)
-        np.maximum.at(value, at, np.concatenate([line.value for line in same]))
-        yield key, (time, value)
-
-
 def _device(
     key: Device,
     allocated: Periods | None,
-    measured: tuple[Int64s, Float64s] | None,
+    measured: Steps | None,
     span: TimeRange,
     step_ms: int,
     name: str,

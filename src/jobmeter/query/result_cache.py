@@ -48,7 +48,10 @@ class ResultCache:
     def get(
         self, layout: Layout, part_key: Hashable, span: TimeRange, revision: Hashable, make: Callable[[], CachedPart]
     ) -> CachedPart:
-        """Return the values of a span of whole steps; ``part_key`` is everything else that they depend on."""
+        """Return the values of a span of whole steps, from the cache where possible; ``make`` computes the others.
+
+        ``part_key`` names everything else that the values depend on.
+        """
         name, validator = (ResultCache, id(layout), part_key), (layout, revision)
         part: CachedPart | None = self._cache.get(name, validator)
         if part is not None:

@@ -118,10 +118,12 @@ def of_jobs(
     limits: Limits,
     nodes: NodesNamed,
     most: int,
+    by: By = By.JOB,
 ) -> list[SeriesPart]:
     """Find the entries of some metrics of many jobs, with members under ``owner_of``, in two store queries.
 
-    ``nodes`` returns nodes of their projects by name. ``most`` limits the number of series.
+    ``nodes`` returns nodes of their projects by name. ``most`` limits the number of series. ``by`` is the kind of the
+    lines; see ``join_restarts``.
     """
     keys = {job_key(view.job.project, view.job.id): view for view in views}
     own: dict[int, list[Series]] = {key: [] for key in keys}
@@ -138,7 +140,7 @@ def of_jobs(
     for key, view in keys.items():
         measured = [SeriesPart(one, _owned(member_of(one), view.job), one.replica) for one in own[key]]
         allocated = _allocated_throughout(view, missing[key], found, span)
-        entries.extend(join_restarts([*measured, *allocated], view, By.JOB).entries)
+        entries.extend(join_restarts([*measured, *allocated], view, by).entries)
     return entries
 
 

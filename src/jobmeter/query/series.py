@@ -9,12 +9,13 @@ from typing import TypeVar
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from jobmeter.access.principal import Scope
 from jobmeter.errors import LimitExceededError, NotFoundError
 from jobmeter.model.batch import BucketColumns, References, SampleColumns, SeriesKeys
 from jobmeter.model.question import Question
-from jobmeter.model.series import NamePart, Series, job_key
+from jobmeter.model.series import SPECIAL, NamePart, Series, job_key
 from jobmeter.model.time import DAY, SECOND, TimeRange, floor_to
 from jobmeter.query.meter import Meter
 from jobmeter.query.source import RAW_IS_QUICK, Source, buckets, expected
@@ -82,32 +83,38 @@ class SeriesQuestion(msgspec.Struct, Question[FoundSeries], frozen=True, kw_only
 
 
 class NamesQuestion(msgspec.Struct, Question[list[str]], frozen=True, kw_only=True):
-    """Question for values of ``part`` in any series: the first ``limit`` names that begin with ``prefix``, sorted."""
+    """Question for values of ``part`` in any series: the first ``limit`` names that begin with ``prefix``, sorted.
+
+    ``special``: names of series that have nothing but special values count too.
+    """
 
     of_job = True
 
     part: NamePart
     prefix: str = ""
     limit: int = 25
+    special: bool = False
 
 
 class Samples(msgspec.Struct, frozen=True, eq=False):
     """Raw samples; ``columns.index`` is a position among the series of the query.
 
-    ``expired``: the range has roll-ups of samples that have expired.
+    ``expired``: the range has roll-ups of samples that have expired. ``ends``: the end of the job of each series in
+    epoch ms, ``NEVER`` for a job that runs and for a series of no job; empty if no job has ended.
     """
 
     columns: SampleColumns
     milliseconds: int = 0
     expired: bool = False
+    ends: tuple[int, ...] = ()
 
 
 class SamplesQuestion(msgspec.Struct, Question[Samples], frozen=True, kw_only=True):
     """Question for every sample of those series in the range.
 
-    ``check``: compare them with the roll-ups, so that the answer says if samples have expired. ``brief`` is the most
-    samples for which the caller needs little time, so that the event loop may answer from memory; None: a worker
-    answers.
+    ``check``: compare them with the roll-ups, so that the answer says if samples have expired. ``ends``: add the ends
+    of the jobs. ``brief`` is the most samples for which the caller needs little time, so that the event loop may answer
+    from memory; None: a worker answers.
     """
 
     of_job = True
@@ -115,6 +122,7 @@ class SamplesQuestion(msgspec.Struct, Question[Samples], frozen=True, kw_only=Tr
     series: tuple[Series, ...]
     range: TimeRange
     check: bool = False
+    ends: bool = False
     brief: int | None = None
 
 
@@ -202,8 +210,15 @@ def _selected(
 def names(store: Store, question: NamesQuestion, scope: Scope) -> list[str]:
     """Answer a ``NamesQuestion``."""
     jobs = None if scope.job is None else _own(scope)
-    selector = SeriesSelector(projects=scope.projects, jobs=jobs, limit=question.limit)
-    return store.names(selector, question.part, question.prefix)
+    part, limit = question.part, question.limit
+    hidden = question.special and part is NamePart.METRIC
+    every = question.special and not hidden
+    selector = SeriesSelector(projects=scope.projects, jobs=jobs, special=every, limit=limit)
+    found = store.names(selector, part, question.prefix)
+    if hidden:
+        special = store.names(replace(selector, special=True), part, SPECIAL + question.prefix)
+        found = sorted({*found, *(name.removeprefix(SPECIAL) for name in special)})
+    return found[:limit]
 
 
 def keys_of(series: tuple[Series, ...], cache: Cache) -> SeriesKeys:

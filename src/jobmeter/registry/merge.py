@@ -6,11 +6,11 @@ from typing import Any
 import msgspec
 
 from jobmeter.errors import LimitExceededError
+from jobmeter.model.extra import bounded
 from jobmeter.model.job import LOST, Checkpoint, JobState
-from jobmeter.model.record import MAX_CHECKPOINT_BYTES, MAX_CHECKPOINTS, MAX_EXTRA_BYTES, Lease
+from jobmeter.model.record import MAX_CHECKPOINT_BYTES, MAX_CHECKPOINTS, Lease
 from jobmeter.model.time import SECOND
 
-Extra = dict[str, dict[str, Any]]
 _OUTCOMES = frozenset(state.value for state in JobState if state.outcome)
 _LIVE = frozenset({JobState.QUEUED.value, JobState.RUNNING.value})
 _ENDS = ("end", "exit_code")
@@ -114,38 +114,6 @@ def _implied(after: Mapping[str, Any], given: Mapping[str, Any]) -> str | None:
     return (JobState.UNKNOWN if code is None else JobState.FAILED if code else JobState.SUCCEEDED).value
 
 
-def merged_extra(stored: str | None, given: Iterable[Extra]) -> str:
-    """Return ``extra`` as JSON: each key of each dialect set to its last value, or removed by None.
-
-    ``KEY/KEY`` is a key of an object inside, as in ``Condition``; ``~1`` in a key stands for a slash, ``~0`` for ``~``.
-    Raises LimitExceededError if it becomes too long.
-    """
-    merged: Extra = msgspec.json.decode(stored) if stored else {}
-    for one in given:
-        for dialect, values in one.items():
-            for path, value in values.items():
-                _put(merged.setdefault(dialect, {}), path, value)
-    bounded_values = {
-        dialect: values_given
-        for dialect, values in merged.items()
-        if (values_given := {name: value for name, value in values.items() if value is not None})
-    }
-    return _bounded(bounded_values, "extra", MAX_EXTRA_BYTES)
-
-
-def _put(values: dict[str, Any], path: str, value: object) -> None:
-    *outer, last = (name.replace("~1", "/").replace("~0", "~") for name in path.split("/"))
-    for name in outer:
-        inner = values.get(name)
-        if not isinstance(inner, dict):
-            inner = values[name] = {}
-        values = inner
-    if value is None and outer:
-        values.pop(last, None)
-    else:
-        values[last] = value
-
-
 def merged_checkpoints(stored: str | None, given: Iterable[Checkpoint]) -> str:
     """Return the checkpoints as JSON; a given checkpoint replaces the stored one of the same id.
 
@@ -155,17 +123,10 @@ def merged_checkpoints(stored: str | None, given: Iterable[Checkpoint]) -> str:
     merged.update({one.id: one for one in given})
     if len(merged) > MAX_CHECKPOINTS:
         raise LimitExceededError(f"a job may have {MAX_CHECKPOINTS} checkpoints", "checkpoints")
-    return _bounded(list(merged.values()), "checkpoints", MAX_CHECKPOINT_BYTES)
+    return bounded(list(merged.values()), "checkpoints", MAX_CHECKPOINT_BYTES)
 
 
 def _later(start: int | None, stored: Mapping[str, Any]) -> bool:
     ends = (stored[name] for name in ("end", "last_sample", "start"))
     last = next((time for time in ends if time is not None), None)
     return start is not None and last is not None and start > last
-
-
-def _bounded(value: object, field: str, most: int) -> str:
-    encoded = msgspec.json.encode(value)
-    if len(encoded) > most:
-        raise LimitExceededError(f"{field} may have {most} bytes as JSON, with this record {len(encoded)}", field)
-    return encoded.decode()

@@ -8,6 +8,7 @@ import msgspec
 import sqlalchemy as sa
 
 from jobmeter.errors import InvalidRequestError
+from jobmeter.model.extra import Extra, merged_extra
 from jobmeter.model.job import AllocationSource, Checkpoint, JobState
 from jobmeter.model.record import JobRecord, ReplicaRecord, record_time, replicas_of
 from jobmeter.model.time import iso
@@ -38,7 +39,7 @@ class PreparedJob(msgspec.Struct, frozen=True):
     replicas: tuple[tuple[ReplicaRecord, dict[str, Any]], ...]
     allocations: tuple[tuple[str, str, str, str, Interval], ...]
     checkpoints: tuple[Checkpoint, ...] | None
-    extra: merge.Extra | None
+    extra: Extra | None
 
 
 def prepare(project: str, record: JobRecord) -> PreparedJob:
@@ -113,7 +114,7 @@ def _merge_documents(
     Each job's are read and written once, whatever the number of records.
     """
     checkpoints: defaultdict[str, list[Checkpoint]] = defaultdict(list)
-    extra: defaultdict[str, list[merge.Extra]] = defaultdict(list)
+    extra: defaultdict[str, list[Extra]] = defaultdict(list)
     for entry in entries:
         if entry.checkpoints is not None:
             checkpoints[entry.record.job_id].extend(entry.checkpoints)
@@ -122,7 +123,7 @@ def _merge_documents(
     for job, fresh in checkpoints.items():
         changes[job]["new_checkpoints"] = merge.merged_checkpoints(stored[job]["checkpoints"], fresh)
     for job, given in extra.items():
-        changes[job]["new_extra"] = merge.merged_extra(stored[job]["extra"], given)
+        changes[job]["new_extra"] = merged_extra(stored[job]["extra"], given)
 
 
 def _is_news(entry: PreparedJob, state: JobState, before: JobState | None) -> bool:

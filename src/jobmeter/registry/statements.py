@@ -99,9 +99,11 @@ class RowUpdates(msgspec.Struct, frozen=True):
         if not changes:
             return
         # NULL stands for a value that is not given: a text without one is empty.
-        texts = {name for name in self.names.values() if not self.table.c[name].nullable}
-        named = ({self.names[name]: value for name, value in change.items()} for change in changes)
-        rows = [{**fixed, **row, **{name: "" for name in texts if row[name] is None}} for row in named]
+        names = [(given, name, None if self.table.c[name].nullable else "") for given, name in self.names.items()]
+        rows = [
+            {**fixed, **{name: empty if (value := change[given]) is None else value for given, name, empty in names}}
+            for change in changes
+        ]
         connection.execute(sa.insert(self.table), rows)
 
 
@@ -124,11 +126,6 @@ def update_each(
         frozenset(f"new_{name}" for name in plain),
         {**{f"key_{name}": name for name in keys}, **{f"new_{name}": name for name in columns}},
     )
-
-
-def one_of(element: sa.ColumnElement[Any], values: Iterable[str]) -> sa.ColumnElement[bool]:
-    """Return an IN with literal words, in the form that executemany accepts."""
-    return sa.or_(*(element == sa.literal_column(f"'{value}'") for value in values))
 
 
 def within(column: sa.Column[Any], names: Collection[str] | None) -> sa.ColumnElement[bool]:

@@ -174,7 +174,7 @@ class _Worker(threading.Thread):
         self._stopped = self._woken = False
 
     def run(self) -> None:
-        """Run the pump."""
+        """Ship waiting lines, step by step, until ``stop``."""
         while not self._stopped:
             seconds, failing = self._step()
             with self._changed:

@@ -1,4 +1,4 @@
-"""The interface of a telemetry engine. ``jobmeter.testing.store.StoreTests`` is the same contract as tests."""
+"""The interface of a telemetry engine. `tests/store_contract/store.py` states the same contract as tests."""
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from enum import IntEnum
@@ -22,6 +22,7 @@ from jobmeter.model.retention import Retention
 from jobmeter.model.series import NamePart, Series, job_key, node_key
 from jobmeter.model.shipper import OutboxRow
 from jobmeter.model.span import Span, TracePage
+from jobmeter.model.special import is_special
 from jobmeter.model.time import HOUR, MINUTE, TimeRange
 from jobmeter.model.trace_filter import SpanFilter, TraceFilter
 from jobmeter.store.damage import DamagedPart
@@ -39,7 +40,8 @@ class SeriesSelector(msgspec.Struct, frozen=True, kw_only=True):
 
     ``projects`` None means every project: the caller has checked access (``jobmeter.access``). ``jobs`` are job keys
     (``NO_JOB`` for node series); ``nodes`` are (cluster, node) pairs. ``since`` leaves out series whose last write was
-    before that time, in epoch ms; an engine may return more.
+    before that time, in epoch ms; an engine may return more. ``special``: without ``metrics``, the series of special
+    values are selected too.
     """
 
     projects: frozenset[str] | None = None
@@ -47,6 +49,7 @@ class SeriesSelector(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[tuple[str, str], ...] | None = None
     metrics: frozenset[str] | None = None
     since: int | None = None
+    special: bool = False
     limit: int = 1_000_000
 
     def by_names(self) -> Callable[[Series], bool]:
@@ -54,12 +57,12 @@ class SeriesSelector(msgspec.Struct, frozen=True, kw_only=True):
 
         It ignores job and times.
         """
-        metrics, projects = self.metrics, self.projects
+        metrics, projects, plain = self.metrics, self.projects, not self.special
         nodes = None if self.nodes is None else frozenset(self.nodes)
 
         def matches(series: Series) -> bool:
             return (
-                (metrics is None or series.metric in metrics)
+                (not (plain and is_special(series.metric)) if metrics is None else series.metric in metrics)
                 and (projects is None or series.project in projects)
                 and (nodes is None or (series.cluster, series.node) in nodes)
             )
@@ -214,7 +217,8 @@ class LogStore(Protocol):
     def read(self, selector: LogSelector, budget: ReadBudget) -> LogPage:
         """Return one page of the lines of a job or a node.
 
-        Only the budget's seconds count; its rows count in searches for words, with LimitExceededError (``range``).
+        The budget limits the seconds of every read. Its rows limit searches for words, which raise LimitExceededError
+        (``range``).
         Memory stays bounded by the page, whatever the offset. Raises LimitExceededError (field ``limit``) if the page
         has more than ``PAGE_BYTES`` of text.
         """

@@ -1,1 +1,1 @@
-"""Contract tests that every engine, dialect and collector inherits."""
+"""Contract tests for dialects and collectors, which plug-in packages inherit too."""

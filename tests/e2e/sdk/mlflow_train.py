@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import sys
 import threading
 from collections.abc import Callable
@@ -93,6 +94,31 @@ def values(run):
     return {"status": client.get_run(run).info.status, "loss": [[one.step, one.value] for one in found]}
 
 
+def outages(count):
+    """Log in every way that a training has: nested, resumed and from a fork; a line for each step, at last the runs."""
+    client = MlflowClient()
+    with mlflow.start_run(run_name="outer", log_system_metrics=True) as run:
+        mlflow.log_params({"lr": 0.1})
+        for step in range(count):
+            mlflow.log_metric("loss", step / 7, step=step)
+            print(step, flush=True)
+            PAUSE.wait(0.02)
+        with mlflow.start_run(nested=True) as inner:
+            mlflow.log_metrics({"loss": 1.0})
+    with mlflow.start_run(run_id=run.info.run_id):
+        mlflow.set_tag("again", "yes")
+        mlflow.log_metric("loss", -1.0, step=count)
+    child = os.fork()
+    if not child:
+        MlflowClient().log_metric(run.info.run_id, "forked", 2.0)
+        os._exit(0)
+    os.waitpid(child, 0)
+    found = client.search_runs(["0"], "metrics.loss = -1.0")
+    assert [one.info.run_id for one in found] == [run.info.run_id]
+    assert len(client.get_metric_history(run.info.run_id, "loss")) == count + 1
+    return [run.info.run_id, inner.info.run_id]
+
+
 def joined():
     with mlflow.start_run(log_system_metrics=True) as run:
         for step in range(3):
@@ -101,7 +127,13 @@ def joined():
     return run.info.run_id
 
 
-VERBS: dict[str, Callable[..., Any]] = {"everything": everything, "steps": steps, "values": values, "joined": joined}
+VERBS: dict[str, Callable[..., Any]] = {
+    "everything": everything,
+    "steps": steps,
+    "values": values,
+    "joined": joined,
+    "outages": outages,
+}
 
 if __name__ == "__main__":
     mlflow.set_system_metrics_sampling_interval(0.1)

@@ -57,7 +57,7 @@ def received(monkeypatch):
 def test_everybody_stores_the_same(received):
     line = Line(1, 0, 2)
     targets = [stream.Target(Post(port, "/in", {}), NativeTemplate) for port in received]
-    stream._serve(targets, PARTS, cast("Any", line))
+    stream.serve(targets, PARTS, cast("Any", line))
     assert len(line.replies) == 4
     stored = [_samples(bodies) for bodies in received.values()]
     assert stored[0] == stored[1] == stored[2]

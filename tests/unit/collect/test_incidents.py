@@ -1,12 +1,14 @@
 """What samples and kernel lines show as events: each once, with its meaning."""
 
 import os
+from functools import partial
 
 import pytest
 
 from jobmeter.collect.base import NodeIdentity, Owner
 from jobmeter.collect.incidents import MOST, IncidentWatch, RunIncidents
 from jobmeter.collect.kernel import MOST_EVENTS, KernelWatch, NodeKills, event_of_line
+from jobmeter.collect.syslog.kernel import KernelLog, KernelReader
 from jobmeter.model.event import EventSource, Level
 from jobmeter.model.record import EventRecord, Records, check_event
 from jobmeter.model.sample import Sample
@@ -102,11 +104,15 @@ def test_other_lines_are_none(line):
     assert event_of_line(line, NOW, PLACE) is None
 
 
+def kernel_watch(path, *more):
+    return KernelWatch(PLACE, KernelReader(partial(KernelLog, path)), *more)
+
+
 def test_the_kernels_log_is_read_from_now_on(tmp_path):
     # A FIFO gives a whole record with each read of its size, as /dev/kmsg does.
     path = tmp_path / "kmsg"
     os.mkfifo(path)
-    watch = KernelWatch(PLACE, path)
+    watch = kernel_watch(path)
     with path.open("wb", buffering=0) as kernel:
         kernel.write(b"3,1,2,-;NVRM: Xid (PCI:0000:3b:00): 48, pid=1\n SUBSYSTEM=pci\n")
         assert [event.reason for event in watch.records(NOW).events] == ["Xid"]
@@ -116,7 +122,7 @@ def test_the_kernels_log_is_read_from_now_on(tmp_path):
 def test_an_event_of_the_kernel_has_the_time_of_its_line(tmp_path):
     path = tmp_path / "kmsg"
     os.mkfifo(path)
-    watch = KernelWatch(PLACE, path, lambda: 500 * SECOND * 1_000_000)
+    watch = kernel_watch(path, lambda: 500 * SECOND * 1_000_000)
     with path.open("wb", buffering=0) as kernel:
         kernel.write(b"3,1,420000000,-;NVRM: Xid (PCI:0000:3b:00): 48, pid=1\n")
         assert [event.time for event in watch.records(NOW).events] == [NOW - 80 * SECOND]
@@ -227,5 +233,5 @@ def test_other_incidents_of_a_run_do_not_wait():
 
 
 def test_no_kernel_log_is_no_failure(tmp_path):
-    assert KernelWatch(PLACE, tmp_path / "none").records(NOW).events == []
+    assert kernel_watch(tmp_path / "none").records(NOW).events == []
     assert MOST_EVENTS > 0

@@ -157,6 +157,24 @@ def test_a_device_of_a_neighbour_is_no_finding_of_the_job():
     assert found(job([xid_line(5_000)], (), [(ADDRESS, "gpu2")], before), "xid") == []
 
 
+@pytest.mark.parametrize(
+    ("instance", "device", "replicas"),
+    [
+        (" GPU-I:03", "gpu2:3", ["worker-2"]),
+        (" GPU-I:05 GPU-CI:01", "gpu2:5:1", ["worker-3"]),
+        (" GPU-I:05", "gpu2:5", ["worker-3"]),
+        (" GPU-I:04", None, []),
+        (" GPU-I:05 GPU-CI:02", None, []),
+        ("", "gpu2", ["worker-2", "worker-3"]),
+    ],
+)
+def test_an_xid_of_a_mig_instance_is_the_instance_s_and_one_of_its_gpu_is_every_instance_s(instance, device, replicas):
+    ours = (("worker-2", "gpu2:3", 0, None), ("worker-3", "gpu2:5:1", 0, None))
+    line = xid_line(5_000, code=94, address=f"{ADDRESS}{instance}")
+    shown = found(job([line], [event_of(line)], [(ADDRESS, "gpu2")], ours), "xid")
+    assert [(one.subject.name, one.replicas) for one in shown] == ([(f"{NODE}/{device}", replicas)] if device else [])
+
+
 def test_an_address_that_no_agent_said_is_a_finding_of_the_node_with_its_ranks():
     [one] = found(job([xid_line(5_000)], (), [("0000:1b:00", "gpu0")], OURS), "xid")
     assert (one.subject.kind, one.subject.name) == ("node", NODE)

@@ -15,6 +15,7 @@ from tests.prometheus import label, part, request_1, request_2, sample, varint
 
 from jobmeter.errors import JobmeterError
 from jobmeter.kernel import remote_write
+from jobmeter.model.special import STALE
 from jobmeter.wire.remote_write import decode
 from jobmeter.wire.remote_write.symbols import Symbols
 
@@ -22,7 +23,7 @@ SYMBOLS = Symbols()
 
 MOST = 1_000_000
 texts = st.text(max_size=12)
-numbers = st.one_of(st.floats(), st.just(0.0), st.just(struct.unpack("<d", struct.pack("<Q", decode.STALE))[0]))
+numbers = st.one_of(st.floats(), st.just(0.0), st.just(struct.unpack("<d", struct.pack("<Q", STALE))[0]))
 times = st.one_of(st.integers(-(2**63), 2**63 - 1), st.integers(0, 2**42))
 requests = st.lists(
     st.tuples(
@@ -51,8 +52,8 @@ def outcome(read, data):
     except JobmeterError as error:
         return type(error), getattr(error, "field", ""), error.message
     columns = written.index.tolist(), written.time.tolist(), written.value.tobytes()
-    counts = written.stale, written.not_finite, written.histograms
-    return list(written.keys), [labels_of(written, at) for at in range(len(written.keys))], columns, counts
+    labels = [labels_of(written, at) for at in range(len(written.keys))]
+    return list(written.keys), labels, columns, written.histograms
 
 
 def labels_of(written, at):

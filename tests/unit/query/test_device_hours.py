@@ -7,16 +7,22 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.fakes import NOW, FakeRegistry
+from tests.fakes import NOW, FakeRegistry, SetClock
+from tests.memory_store import MemoryStore
 
 from jobmeter.access.principal import Scope
-from jobmeter.errors import LimitExceededError, NotFoundError
+from jobmeter.errors import LimitExceededError
+from jobmeter.model.batch import SampleBatch
 from jobmeter.model.job import Allocation, Job, JobState, JobView
+from jobmeter.model.series import Series
 from jobmeter.model.time import DAY, HOUR, MINUTE, TimeRange
 from jobmeter.query.device_hours import MOST_BUCKETS, MOST_GROUPS, DeviceHoursQuestion, HoursBy, device_hours
-from jobmeter.query.idle import idle_time
+from jobmeter.query.execute import Executor
+from jobmeter.query.idle import IdleQuestion, idle_times
 from jobmeter.query.inventory import Inventory
-from jobmeter.query.request import Line
+from jobmeter.query.request import JobRef
+from jobmeter.query.selection import owner_of
+from jobmeter.settings import Limits
 
 FIRST = NOW - 10 * DAY
 MINUTES = st.integers(0, 10 * 24 * 60)
@@ -47,7 +53,7 @@ def view_of(name, start, end, *periods, project="p", user="u"):
 
 @st.composite
 def jobs(draw):
-    """A job, and its lines: some devices have no samples, some samples are outside of its allocations."""
+    """A job, and the steps of its devices: some have no samples, some samples are outside of its allocations."""
     start, end = sorted((draw(MINUTES), draw(MINUTES)))
     periods = draw(
         st.lists(st.tuples(st.sampled_from(DEVICES), MINUTES, MINUTES).map(lambda one: (one[0], *sorted(one[1:]))))
@@ -60,26 +66,26 @@ def jobs(draw):
         project=draw(st.sampled_from("pq")),
         user=draw(st.sampled_from(["", "u", "v"])),
     )
-    lines = []
+    steps = {}
     for device in draw(st.sets(st.sampled_from(DEVICES))):
         count, first = draw(st.integers(1, 200)), draw(MINUTES)
         time = moment(first) + np.arange(count) * draw(st.sampled_from([1, 5, 30])) * MINUTE
         busy = draw(st.sets(st.integers(0, count - 1), max_size=5))
         value = np.array([float(at in busy) for at in range(count)])
-        lines.append(Line("gpu.utilization", "1", "w", "n", device, time, value, None))
-    return view, lines
+        steps["n", device] = time, value
+    return view, steps
 
 
 def answered(found, span, every_ms, by=HoursBy.PROJECT, scope=None):
     registry = FakeRegistry()
     registry.views = {(view.job.project, view.job.id): view for view, _ in found}
     question = DeviceHoursQuestion(range=span, every_ms=every_ms, by=by)
-    return device_hours(registry, question, scope or Scope(None), NOW, lambda ref: idle_of(found, ref))
+    return device_hours(registry, question, scope or Scope(None), NOW, lambda views: idle_of(found, views))
 
 
-def idle_of(found, ref):
-    view, lines = next(one for one in found if one[0].job.id == ref.id)
-    return idle_time(view, NOW, lambda _: lines, Inventory(()))
+def idle_of(found, views):
+    steps = {owner_of(view.job): own for view, own in found}
+    return idle_times(views, NOW, lambda *_: steps, lambda _: Inventory(()))
 
 
 def totals(answer, buckets=slice(None)):
@@ -116,8 +122,8 @@ def test_each_bucket_has_the_total_of_its_range_and_all_add_up_to_the_whole(foun
 def test_a_range_that_covers_every_job_has_the_time_of_each(found):
     expected: Any = defaultdict(lambda: np.zeros(3, np.int64))
     for view, _ in found:
-        devices = idle_of(found, view.job).devices if view.allocations else []
-        for one in devices:
+        (idle,) = idle_of(found, [view])
+        for one in idle.devices if view.allocations else []:
             assert one.idle_ms <= one.measured_ms <= one.allocated_ms
             expected[view.job.project] += (one.allocated_ms, one.measured_ms, one.idle_ms)
     answer = answered(found, TimeRange(FIRST, NOW + DAY), DAY)
@@ -132,7 +138,7 @@ def test_allocated_time_equals_a_count_minute_by_minute(periods, life):
     view = view_of("j", *life, *((device, *sorted(times)) for device, *times in periods))
     own = range(*life)
     minutes = {(device, minute) for device, *times in periods for minute in range(*sorted(times)) if minute in own}
-    answer = answered([(view, [])], TimeRange(FIRST, NOW), HOUR)
+    answer = answered([(view, {})], TimeRange(FIRST, NOW), HOUR)
     expected = np.zeros(len(answer.bounds) - 1, np.int64)
     for _, minute in minutes:
         expected[np.searchsorted(answer.bounds, moment(minute), side="right") - 1] += MINUTE
@@ -160,7 +166,7 @@ def test_more_buckets_than_the_limit_are_refused():
 
 def test_groups_beyond_the_limit_are_summed_and_counted():
     found: list[Any] = [
-        (view_of(f"j{at}", 0, 600, ("gpu0", 0, 60 + at), user=f"u{at}"), []) for at in range(MOST_GROUPS + 3)
+        (view_of(f"j{at}", 0, 600, ("gpu0", 0, 60 + at), user=f"u{at}"), {}) for at in range(MOST_GROUPS + 3)
     ]
     answer = answered(found, TimeRange(FIRST, NOW), DAY, HoursBy.USER)
     assert [one.name for one in answer.groups] == [f"u{at}" for at in range(MOST_GROUPS + 2, 2, -1)]
@@ -169,12 +175,36 @@ def test_groups_beyond_the_limit_are_summed_and_counted():
 
 
 def test_a_job_outside_the_scope_or_deleted_since_is_left_out(monkeypatch):
-    found: list[Any] = [(view_of(f"j{name}", 0, 600, ("gpu0", 0, 60), project=name), []) for name in "pq"]
+    found: list[Any] = [(view_of(f"j{name}", 0, 600, ("gpu0", 0, 60), project=name), {}) for name in "pq"]
     span = TimeRange(FIRST, NOW)
     assert totals(answered(found, span, DAY, scope=Scope(frozenset({"p"})))) == {"p": (HOUR, 0, 0)}
+    # Views of jobs that lived before the range are read again, in full.
+    monkeypatch.setattr(FakeRegistry, "job_views", lambda *_: [])
+    assert answered(found, TimeRange(FIRST + HOUR // 2, NOW), DAY).groups == []
 
-    def deleted(_found, ref):
-        raise NotFoundError(f"there is no job {ref.id!r}", "job", ref.id)
 
-    monkeypatch.setattr("tests.unit.query.test_device_hours.idle_of", deleted)
-    assert answered(found, span, DAY).groups == []
+@given(
+    found=st.lists(jobs(), max_size=5),
+    labelled=st.sets(st.sampled_from(DEVICES)),
+    points=st.sampled_from([1, 500, 1_000_000]),
+)
+def test_many_jobs_have_the_times_that_each_has_alone(found, labelled, points):
+    """The samples of some devices carry their job; those of the others belong to it by its allocations alone."""
+    registry, store = FakeRegistry(), MemoryStore()
+    registry.views = {(view.job.project, view.job.id): view for view, _ in found}
+    for view, steps in found:
+        for (node, device), (time, value) in steps.items():
+            own = {"job": view.job.id, "replica": "w"} if device in labelled else {}
+            series = Series("gpu.utilization", project=view.job.project, node=node, device=device, **own)
+            store.append(SampleBatch([series], np.zeros(len(time), np.uint32), time, value))
+    executor, everyone = Executor(store, registry, SetClock(NOW), Limits()), Scope(None)
+    expected: Any = defaultdict(lambda: np.zeros(3, np.int64))
+    for view, _ in found:
+        alone = executor.run(IdleQuestion(JobRef(view.job.id, view.job.project)), everyone)
+        for one in alone.devices if view.allocations else []:
+            expected[view.job.project] += (one.allocated_ms, one.measured_ms, one.idle_ms)
+    question = DeviceHoursQuestion(range=TimeRange(FIRST - DAY, NOW + DAY), every_ms=DAY)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("jobmeter.query.idle._BATCH_POINTS", points)
+        answer = executor.run(question, everyone)
+    assert totals(answer) == {name: tuple(times) for name, times in expected.items() if times[0]}

@@ -19,6 +19,7 @@ from hypothesis.stateful import (
 )
 from tests.fakes import NOW, FakeRegistry, SetClock, running_job
 from tests.memory_store import MemoryStore
+from tests.store_contract.samples import FOREVER, batch_of
 
 from jobmeter.access.principal import Scope
 from jobmeter.model.batch import BucketColumns, SampleColumns
@@ -36,7 +37,6 @@ from jobmeter.query.series import BucketsQuestion, SamplesQuestion
 from jobmeter.settings import Limits
 from jobmeter.store.cache import Cache
 from jobmeter.store.window.store import WindowedStore
-from jobmeter.testing.samples import FOREVER, batch_of
 
 ALL = Scope(None)
 METRICS = ("gpu.utilization", "network.receive", "memory.utilization")

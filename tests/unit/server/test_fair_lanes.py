@@ -3,6 +3,7 @@
 import asyncio
 import random
 import threading
+from contextlib import closing
 from functools import partial
 from unittest import mock
 
@@ -248,12 +249,12 @@ def _reading(turns, lane, key, rows, released):
     return _ask(turns, lane, key, work), started
 
 
-def test_long_questions_of_many_keys_leave_threads_to_short_ones(lane):
+def test_long_questions_of_many_keys_leave_threads_to_short_ones():
     turns = Admission(SystemClock(), Budget())
     released, free = threading.Event(), threading.Event()
     free.set()
 
-    async def main():
+    async def main(lane):
         answers = [_reading(turns, lane, f"key-{number % 8}", 1_000_000, released) for number in range(200)]
         # Each was let in, found to be long, and waits without a thread: all but those that run.
         await until(lambda: lane.busy == LONG and turns.long.waiting == 200 - LONG)
@@ -264,10 +265,8 @@ def test_long_questions_of_many_keys_leave_threads_to_short_ones(lane):
         released.set()
         await asyncio.gather(*(one for one, _ in answers))
 
-    lane_threads = LONG + 1
-    lane._pool._max_workers = lane_threads
-    lane.most = 300
-    asyncio.run(main())
+    with closing(Lane("test", LONG + 1, 300)) as lane:
+        asyncio.run(main(lane))
 
 
 def test_a_long_question_is_charged_once_and_its_time_is_without_the_waiting():

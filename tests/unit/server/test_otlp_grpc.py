@@ -12,6 +12,7 @@ from tests.fakes import NOW
 from tests.memory_store import MemoryStore
 from tests.otlp import Request, add, metric, request
 from tests.serving import serving
+from tests.store_contract.samples import FOREVER
 
 from jobmeter.dialects.otlp import OTLP
 from jobmeter.dialects.otlp.forms import BODY_BYTES
@@ -19,7 +20,6 @@ from jobmeter.errors import ConfigurationError, ThrottledError, UnavailableError
 from jobmeter.model.series import Series
 from jobmeter.server.otlp_grpc import GrpcServer, _Exports
 from jobmeter.store.base import SeriesSelector
-from jobmeter.testing.samples import FOREVER
 
 LOCAL = "127.0.0.1"
 NS = NOW * 1_000_000

@@ -176,3 +176,14 @@ def test_samples_of_spans():
 )
 def test_roles(rule, others, role):
     assert role_of(rule, [rule, *others]) is role
+
+
+def test_the_series_of_a_job_end_when_the_job_ends(filled):
+    now = filled.clock.now_ms()
+    points = [(now - at, 7.0) for at in range(10 * MINUTE, 12 * MINUTE, 15 * SECOND)]
+    assert filled.ingest(frames.samples([frames.row("app.loss", points, job) for job in ("run", "bad")])).status == 200
+    found = ask(filled, "jobmeter_app_loss", start=(now - 12 * MINUTE) / 1000, end=now / 1000, step="1")
+    # Both have the same samples: the sample of the job that still runs counts for five minutes.
+    last = {one["metric"]["job_id"]: round(one["values"][-1][0] * 1000) - now for one in found}
+    assert last == {"run": -5 * MINUTE - SECOND, "bad": -10 * MINUTE}
+    assert len(ask(filled, "last_over_time(jobmeter_app_loss[15m])")) == 2

@@ -8,6 +8,7 @@ import pytest
 from tests.fakes import NOW
 from tests.memory_store import MemoryStore
 from tests.serving import serving
+from tests.store_contract.samples import FOREVER
 from tests.waiting import wait_until
 
 from jobmeter.errors import UnavailableError
@@ -15,7 +16,6 @@ from jobmeter.model.series import Series
 from jobmeter.server.address import bind
 from jobmeter.server.telnet import TelnetServer
 from jobmeter.store.base import SeriesSelector
-from jobmeter.testing.samples import FOREVER
 
 T = NOW // 1000
 LOCAL = "127.0.0.1"

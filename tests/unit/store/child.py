@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+from tests.store_contract.samples import FOREVER, batch_of, brute_buckets, read_all, stored_buckets
 
 from jobmeter.errors import JobmeterError, UnavailableError
 from jobmeter.model.batch import SampleBatch, SeriesKeys
@@ -26,7 +27,6 @@ from jobmeter.store.clickhouse.record import RecordWriter
 from jobmeter.store.clickhouse.rows import DAYS
 from jobmeter.store.registry import open_store
 from jobmeter.store.window.store import WindowedStore
-from jobmeter.testing.samples import FOREVER, batch_of, brute_buckets, read_all, stored_buckets
 
 if TYPE_CHECKING:
     from jobmeter.store.clickhouse import ClickHouseStore

@@ -5,12 +5,12 @@ import math
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.store_contract.samples import FOREVER, batch_of, brute_buckets, read_all, stored_buckets
+from tests.store_contract.slot import Slot
 from tests.unit.store.clickhouse.test_engine import ask
 
 from jobmeter.model.time import HOUR, MINUTE, TimeRange
 from jobmeter.store.base import Tier
-from jobmeter.testing.samples import FOREVER, batch_of, brute_buckets, read_all, stored_buckets
-from jobmeter.testing.slot import Slot
 
 KINDS = {
     "decimals": st.integers(-(10**6), 10**6).map(lambda number: number / 100),

@@ -2,6 +2,9 @@
 
 import pytest
 from clickhouse_connect.driver.exceptions import ClickHouseError
+from tests.store_contract.samples import FOREVER, batch_of
+from tests.store_contract.store import StoreTests
+from tests.store_contract.system_logs import system_line
 
 from jobmeter.errors import LimitExceededError, UnavailableError
 from jobmeter.model.batch import SeriesKeys
@@ -12,9 +15,6 @@ from jobmeter.store.base import LogSelector, ReadBudget, SeriesSelector, Store
 from jobmeter.store.clickhouse import maintenance
 from jobmeter.store.clickhouse.catalog import Catalog
 from jobmeter.store.clickhouse.journal import JournalLimits
-from jobmeter.testing.samples import FOREVER, batch_of
-from jobmeter.testing.store import StoreTests
-from jobmeter.testing.system_logs import system_line
 
 
 class TestEmbedded(StoreTests):

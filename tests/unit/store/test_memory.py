@@ -2,9 +2,9 @@
 
 import pytest
 from tests.memory_store import MemoryStore
+from tests.store_contract.store import StoreTests
 
 from jobmeter.store.base import Store
-from jobmeter.testing.store import StoreTests
 
 
 class TestMemory(StoreTests):

@@ -3,11 +3,11 @@
 import threading
 
 import pytest
+from tests.store_contract.samples import FOREVER, batch_of
 
 from jobmeter.errors import UnavailableError
 from jobmeter.model.series import Series
 from jobmeter.model.time import HOUR, parse_time
-from jobmeter.testing.samples import FOREVER, batch_of
 
 START = parse_time("2026-01-01")
 ONE = Series("gpu.power", job="one", replica="worker-0")

@@ -6,6 +6,8 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
+from tests.store_contract.samples import FOREVER
+from tests.store_contract.slot import Slot
 
 from jobmeter.model.batch import SampleBatch, SeriesKeys
 from jobmeter.model.time import DAY, HOUR, MINUTE, SystemClock, TimeRange, parse_time
@@ -16,8 +18,6 @@ from jobmeter.settings import Limits
 from jobmeter.store.cache import Cache
 from jobmeter.store.clickhouse.journal import JournalLimits
 from jobmeter.store.window.store import WindowedStore
-from jobmeter.testing.samples import FOREVER
-from jobmeter.testing.slot import Slot
 
 START = parse_time("2026-10-30")
 DAYS, STEP, SERIES = 4, MINUTE, 8  # over the end of a month: days and months have parts of their own

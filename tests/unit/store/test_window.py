@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from tests.memory_store import MemoryStore
+from tests.store_contract.samples import FOREVER, batch_of, read_all
+from tests.store_contract.store import StoreTests
 
 from jobmeter.errors import LimitExceededError, QueryTimeoutError, UnavailableError
 from jobmeter.model.batch import SampleBatch, SampleColumns, SeriesKeys
@@ -19,8 +21,6 @@ from jobmeter.store.cache import Cache
 from jobmeter.store.window import store as window_store
 from jobmeter.store.window.store import WindowedStore
 from jobmeter.store.window.window import Window
-from jobmeter.testing.samples import FOREVER, batch_of, read_all
-from jobmeter.testing.store import StoreTests
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,7 @@ export type FleetDevice = Schemas["FleetDeviceBody"];
 
 /**
  * What a device does: `unknown` is one of a job that nobody measured lately, `free` one that a job could have now, and
- * `away` one that no job has and none could have, as its node is down or was never heard of, or as it is lost itself.
+ * `away` one that no job has and none could have, as its node is down or never reported, or as it is lost itself.
  */
 export type Doing = "busy" | "idle" | "free" | "away" | "unknown";
 

@@ -40,7 +40,7 @@ function Idle({ fleet }: { fleet: Fleet }) {
   const aside = found.length > 0 && <b class="wasted">{`${all.idle} of ${taken} devices${total}`}</b>;
   const unmeasured = all.unmeasured ? `${all.unmeasured} of ${taken} devices that jobs have were not measured in the last 5 minutes. Of the others none is idle.` : "";
   const used = taken ? "Every device that a job has was used in the last 15 minutes." : "No job has a device now.";
-  const nothing = all.devices ? unmeasured || used : "No device was heard of yet: an agent on each node tells of them.";
+  const nothing = all.devices ? unmeasured || used : "No device was reported yet: an agent on each node reports them.";
   return (
     <Section id="idle" title="Allocated and idle" aside={aside}>
       {!found.length && <p class="hint">{nothing}</p>}

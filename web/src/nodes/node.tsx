@@ -63,7 +63,7 @@ export function NodePage({ name, query }: { name: string; query: URLSearchParams
   );
 }
 
-/** A node that is heard of may have faults all the same. */
+/** A node that reports may have faults all the same. */
 function NodeState({ state, faults }: { state: string; faults: number }) {
   const bad = state === "down" || faults > 0;
   const word = bad ? "state-failed" : state === "up" ? "state-succeeded" : "";
@@ -135,13 +135,13 @@ function Faults({ node }: { node: FleetNode }) {
 }
 
 const FEW_JOBS = 4;
-const WORDS = { busy: "in use", idle: "idle", free: "free", away: "node not heard of", unknown: "not measured" } as const;
+const WORDS = { busy: "in use", idle: "idle", free: "free", away: "node is down", unknown: "not measured" } as const;
 
 function Devices({ fleet, node }: { fleet: Fleet; node: FleetNode }) {
   const all = <a href={href([], { node: node.name })}>All jobs that ran here</a>;
   return (
     <Section id="devices" title="Devices and jobs" aside={all}>
-      {node.devices.length === 0 && <p class="hint">No device of this node was heard of. What runs on its CPUs is among its jobs.</p>}
+      {node.devices.length === 0 && <p class="hint">No device of this node was reported. What runs on its CPUs is among its jobs.</p>}
       {node.devices.length > 0 && (
         <div class="wide" tabIndex={0} role="region" aria-label="Devices">
           <table class="devices">

@@ -104,7 +104,7 @@ const Few = ({ text, children }: { text: string; children: ComponentChildren }) 
 
 function Empty() {
   return (
-    <Notice title="No node was heard of yet.">
+    <Notice title="No node has reported yet.">
       <p>An agent on each node measures it and its devices:</p>
       <pre>jobmeter agent --server {location.origin} --key TOKEN</pre>
       <p>

@@ -39,8 +39,8 @@ def public_key(private: int) -> PublicKey:
     return _plain(low)
 
 
-def verify(key: PublicKey, r: int, s: int, message: bytes, signer: bytes = _DEFAULT_ID) -> bool:
-    """True if (r, s) is the key holder's signature of the message, made in the name of ``signer``."""
+def verify(key: PublicKey, r: int, s: int, message: bytes) -> bool:
+    """True if (r, s) is the key holder's signature of the message."""
     t = (r + s) % N
     if not (0 < r < N and 0 < s < N and t):
         return False
@@ -48,14 +48,14 @@ def verify(key: PublicKey, r: int, s: int, message: bytes, signer: bytes = _DEFA
     if not point[2]:
         return False
     x = _plain(point).x
-    hashes = (hashlib.new("sm3", preamble + message).digest() for preamble in _preambles(key, signer))
+    hashes = (hashlib.new("sm3", preamble + message).digest() for preamble in _preambles(key))
     return any((int.from_bytes(hashed, "big") + x) % N == r for hashed in hashes)
 
 
-def _preambles(key: PublicKey, signer: bytes) -> set[bytes]:
+def _preambles(key: PublicKey) -> set[bytes]:
     """Hash preambles: by the standard, and as in Huawei's Python SDK, which drops leading zero bytes of numbers."""
     numbers = (A, B, _X, _Y, key.x, key.y)
-    begin = (8 * len(signer)).to_bytes(2, "big") + signer
+    begin = (8 * len(_DEFAULT_ID)).to_bytes(2, "big") + _DEFAULT_ID
     whole = b"".join(number.to_bytes(32, "big") for number in numbers)
     short = b"".join(number.to_bytes((number.bit_length() + 7) // 8, "big") for number in numbers)
     return {hashlib.new("sm3", begin + coordinates).digest() for coordinates in (whole, short)}

@@ -17,6 +17,7 @@ from jobmeter.model.event import (
     GPU_BACK,
     GPU_LOST,
     GPU_NOT_PERMITTED,
+    XID,
     Level,
 )
 from jobmeter.model.record import EventRecord, Records
@@ -129,11 +130,15 @@ class DeviceStates:
     def _report_faults(
         self, now_ms: int, named: Mapping[str, Accelerator], owners: Mapping[int, Sequence[Owner]]
     ) -> None:
-        """Report the events of the drivers."""
+        """Report the events of the drivers.
+
+        The agent's XIDs are the node's, as the kernel's lines are: the server knows whose the device was.
+        """
         for name, device in named.items():
             mine = owners.get(device.index, ())
             for event in device.events():
-                self._report(now_ms, event.reason, event.level, f"{name} {event.text}", mine, name)
+                whose = () if event.reason == XID and not self._alone else mine
+                self._report(now_ms - event.age_ms, event.reason, event.level, f"{name} {event.text}", whose, name)
 
     def released(self, now_ms: int, seconds: int, *, closed: bool) -> None:
         """Report that the driver is released on request. ``closed``: all of its files are closed."""

@@ -9,7 +9,7 @@ from jobmeter.collect.backoff import Backoff
 from jobmeter.collect.call_thread import CallThread
 from jobmeter.model.device import DeviceState
 from jobmeter.model.event import Level
-from jobmeter.model.time import Clock
+from jobmeter.model.time import SECOND, Clock
 
 if TYPE_CHECKING:
     from jobmeter.collect.accelerators.visible import Partition
@@ -46,7 +46,7 @@ class ThreadedDevice:
         self._began = 0.0
         self._late, self._late_since, self._missed = 0, 0.0, False
         self._state = DeviceState.MEASURED
-        self._events: deque[DeviceEvent] = deque(maxlen=_MOST_EVENTS)
+        self._events: deque[tuple[float, DeviceEvent]] = deque(maxlen=_MOST_EVENTS)
 
     @property
     def state(self) -> DeviceState:
@@ -88,12 +88,13 @@ class ThreadedDevice:
         return self._calls.result()
 
     def report(self, reason: str, level: Level, text: str) -> None:
-        """Add an event of the device. Beyond the bound the oldest events are dropped."""
-        self._events.append(DeviceEvent(reason, level, text))
+        """Add an event of the device, from any thread. Beyond the bound the oldest events are dropped."""
+        self._events.append((self._clock.monotonic(), DeviceEvent(reason, level, text)))
 
     def events(self) -> list[DeviceEvent]:
         """Return the events since the last call."""
-        return [self._events.popleft() for _ in range(len(self._events))]
+        now, found = self._clock.monotonic(), [self._events.popleft() for _ in range(len(self._events))]
+        return [event._replace(age_ms=int((now - at) * SECOND)) for at, event in found]
 
     def answered(self) -> None:
         """Note that a call has succeeded."""

@@ -42,11 +42,15 @@ class DeviceProcess(NamedTuple):
 
 
 class DeviceEvent(NamedTuple):
-    """Event that a driver reports about a device: a reason and a level, and a text that follows the device's name."""
+    """Event that a driver reports about a device: a reason and a level, and a text that follows the device's name.
+
+    ``age_ms`` is the time since the report in milliseconds.
+    """
 
     reason: str
     level: Level
     text: str
+    age_ms: int = 0
 
 
 class Device(Protocol):

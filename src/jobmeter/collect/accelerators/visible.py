@@ -13,7 +13,8 @@ _ORDINAL = re.compile(r"\s*([+-]?[0-9]+)", re.ASCII)
 class Partition(NamedTuple):
     """Place of a partition: the number and the UUID of its whole device, its instance and its place within that.
 
-    ``ordinal`` is its number among the partitions of the device.
+    ``ordinal`` is its number among the partitions of the device. ``plugin_id`` is its id in a device plug-in of
+    Kubernetes, empty if that follows from the others.
     """
 
     parent: int
@@ -21,6 +22,7 @@ class Partition(NamedTuple):
     instance: int
     place: int
     ordinal: int
+    plugin_id: str = ""
 
 
 class Numbered(Protocol):

@@ -169,6 +169,7 @@ class Attachment:
             figures=self._figures,
             undelivered="" if delivered else self._delivery.last_error or "no answer",
             set_aside=self._delivery.set_aside,
+            lost=self._delivery.lost,
             counted_by=counted_by("process", self._collectors.jobs),
             remaining=frozenset() if self._detached else remaining,
         )

@@ -1,6 +1,7 @@
 """The figures of a job's summary, computed from its samples as they are taken, in bounded memory."""
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from jobmeter.collect.base import Samples
@@ -128,6 +129,11 @@ class _Counter:
     latest: float
     rated_ms: int
     rated: float
+
+
+def traffic_beside(samples: Samples, collect: Callable[[int], Samples]) -> Samples:
+    """Collect the machine's traffic at the time of the newest sample; empty for a command that ended unmeasured."""
+    return collect(samples[-1].time_ms) if samples else []
 
 
 class RunFigures:

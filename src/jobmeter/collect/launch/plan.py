@@ -32,7 +32,7 @@ class LaunchPlan:
     ``attempt`` numbers the runs of a job id, 0 for the first; a later one sets the job's name only where it
     is ``named``. ``logs`` says whether its output is stored as log lines, ``pass_key`` whether the command finds
     ``JOBMETER_KEY`` in its environment. ``lease_owner`` is the random name by which this run renews the job's lease.
-    ``node`` is the machine. ``tracking`` are the variables with which MLflow logs to the job. ``programs`` says where
+    ``node`` is the machine. ``tracking`` says whether MLflow logs to the job. ``programs`` says where
     programs report.
     """
 
@@ -48,7 +48,7 @@ class LaunchPlan:
     pass_key: bool = False
     lease_owner: str = ""
     node: str = ""
-    tracking: Mapping[str, str] = field(default_factory=dict)
+    tracking: bool = False
     programs: ProgramSettings = field(default_factory=ProgramSettings)
 
     @property
@@ -84,7 +84,7 @@ def environments(plan: LaunchPlan, base: Mapping[str, str]) -> list[dict[str, st
     Where MLflow logs to a server, its runs get the job's tags.
     """
     closed = SECRET_VARIABLES - {KEY_VARIABLE} if plan.pass_key else SECRET_VARIABLES
-    own = {**{name: value for name, value in base.items() if name not in closed}, **plan.tracking}
+    own = {name: value for name, value in base.items() if name not in closed}
     common = {**own, "JOBMETER_JOB_ID": plan.job, "JOBMETER_ATTEMPT": str(plan.attempt), "JOBMETER_MEASURED": "run"}
     if plan.replicas == 1:
         return [{**common, "JOBMETER_REPLICA": plan.names[0], **_run_context(plan, plan.names[0], own)}]

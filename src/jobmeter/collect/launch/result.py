@@ -1,6 +1,7 @@
 """Result of a run."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from jobmeter.collect.jobs import JobsCollector
 from jobmeter.collect.launch.figures import RunFigures
@@ -14,6 +15,7 @@ class Result:
 
     ``undelivered`` is the reason why samples wait in the spool, empty if everything was acknowledged.
 
+    ``lost`` counts samples that were dropped or that the server refused, by reason.
     ``lines`` of output were passed on to the server, ``lines_dropped`` were not; both are absent if output is not
     stored. ``set_aside`` describes data refused by the server, empty without any. ``counted_by`` tells how CPU time and
     memory were measured, empty if they were not. ``remaining`` are processes of the command that outlive it.
@@ -29,6 +31,7 @@ class Result:
     lines: int | None = None
     lines_dropped: int | None = None
     set_aside: str = ""
+    lost: Mapping[str, int] = field(default_factory=dict)
     counted_by: str = ""
     remaining: frozenset[int] = frozenset()
 

@@ -17,7 +17,7 @@ from jobmeter.collect.host.network import NetworkCollector
 from jobmeter.collect.incidents import RunIncidents
 from jobmeter.collect.launch.children import ChildExit, Children
 from jobmeter.collect.launch.family import Family
-from jobmeter.collect.launch.figures import RunFigures
+from jobmeter.collect.launch.figures import RunFigures, traffic_beside
 from jobmeter.collect.launch.groups import OwnGroups
 from jobmeter.collect.launch.lease import RunLease
 from jobmeter.collect.launch.logs import LogSender
@@ -25,7 +25,9 @@ from jobmeter.collect.launch.memory import OomWatch
 from jobmeter.collect.launch.output import CommandOutput
 from jobmeter.collect.launch.plan import LaunchPlan, environments
 from jobmeter.collect.launch.records import JobRecorder, ReplicaLife, end_state, exit_status
+from jobmeter.collect.launch.relay import MlflowRelay
 from jobmeter.collect.launch.result import Result, counted_by
+from jobmeter.collect.launch.tracked_runs import TrackedRuns
 from jobmeter.collect.loop import Loop
 from jobmeter.collect.measurement import Measurement, turn_seconds
 from jobmeter.collect.outbox import Outbox
@@ -37,6 +39,7 @@ from jobmeter.collect.spool import Spool
 from jobmeter.collect.stacks.collect import GoneRank
 from jobmeter.errors import JobmeterError
 from jobmeter.model.record import Records
+from jobmeter.model.time import SystemClock
 
 _PROC = "/proc"
 _RAMP_MS = (100, 300)
@@ -141,6 +144,7 @@ class JobRun:
         self._oom: OomWatch | None = None
         self._groups: OwnGroups | None = None
         self._recorder: JobRecorder | None = None
+        self._relay: MlflowRelay | None = None
         self._remaining: frozenset[int] = frozenset()
 
     def run(self, environment: Mapping[str, str], interval_ms: int) -> Result:
@@ -173,6 +177,7 @@ class JobRun:
             lines=self._logs.sent if self._logs else None,
             lines_dropped=self._lines_dropped() if self._logs else None,
             set_aside=self._delivery.set_aside,
+            lost=self._delivery.lost,
             counted_by=self._counted_by() if loop else "",
             remaining=self._remaining,
         )
@@ -181,6 +186,15 @@ class JobRun:
         self._oom = OomWatch(self._hierarchies, groups_of(_PROC, os.getpid()) or {})
         self._groups = OwnGroups(self._plan.job, self._plan.names, self._hierarchies)
         self._measurement.programs.open(self._plan.programs, os.getpid(), self._root_member, self._say)
+        if self._plan.tracking:
+            self._guard("receiving runs of MLflow", self._begin_relay, None)
+
+    def _begin_relay(self) -> None:
+        wall = SystemClock()
+        runs = TrackedRuns(self._plan.job, self._place.project, self._delivery.outbox, wall)
+        relay = MlflowRelay(runs, self._delivery, self._plan.user, wall)
+        relay.start()
+        self._relay = relay
 
     def _root_member(self, pid: int) -> Member | None:
         root = self._roots.get(pid)
@@ -226,7 +240,10 @@ class JobRun:
 
     def _start(self, environment: Mapping[str, str], start: int) -> None:
         self._own_peak = read_high_water("/proc", os.getpid()) or 0.0
-        for rank, own in enumerate(environments(self._plan, self._measurement.programs.added_to(environment))):
+        added = self._measurement.programs.added_to(environment)
+        if self._relay:
+            added = self._relay.added_to(added)
+        for rank, own in enumerate(environments(self._plan, added)):
             name = self._plan.names[rank]
             entries = self._groups.entries(name) if self._groups else []
             output = self._output.open(name) if self._output else {}
@@ -297,6 +314,8 @@ class JobRun:
         guard("passing on output", self._finish_output, None)
         poller.stop()
         guard("receiving reports", self._measurement.programs.close, None)
+        if self._relay:
+            guard("receiving runs of MLflow", self._relay.close, None)
         stop.set()
         guard("measuring", lambda: ticking.join(timeout=10.0), None)
         last = guard("measuring", lambda: loop.tick(force=True), None) if loop else None
@@ -352,7 +371,7 @@ class JobRun:
         self._guard("looking for incidents", lambda: self._incidents.watch(samples), None)
         # The machine's traffic is only for the summary: an agent on this node reports it.
         nothing: Samples = []
-        network = self._guard("measuring the network", lambda: self._network.collect(samples[-1].time_ms), nothing)
+        network = self._guard("measuring the network", lambda: traffic_beside(samples, self._network.collect), nothing)
         self._guard("summing up", lambda: self._figures.watch([*samples, *network]), None)
 
     def _connected(self, connect: Callable[[], Requester]) -> Requester:

@@ -6,14 +6,14 @@ import struct
 import zlib
 from collections import defaultdict
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import BoundedSemaphore, Event, Lock, Thread
+from threading import Event, Lock, Thread
 from typing import Any
 
 import msgspec
 
 from jobmeter.collect.budget import MeasuringBudget
 from jobmeter.collect.clock import SampleClock
+from jobmeter.collect.local_http import LOOPBACK, MOST_BODY, LocalHandler, LocalServer
 from jobmeter.collect.reports.ports import PortOwners
 from jobmeter.collect.reports.receiver import ProgramReports, ReportSource
 from jobmeter.collect.reports.reporter import ReportedPoint
@@ -23,9 +23,6 @@ from jobmeter.errors import InvalidRequestError
 from jobmeter.model.time import NS_PER_MS
 from jobmeter.wire.otlp import points
 
-LOOPBACK = "127.0.0.1"
-MOST_BODY = 4 * 2**20
-"""Most bytes of a request, decompressed too."""
 _MOST_CONNECTIONS = 64
 _LONGEST_DATAGRAM = 65_536
 _REQUEST_SECONDS = 10
@@ -107,49 +104,28 @@ class StatsdPort:
             pause = self._budget.end()
 
 
-class _MetricsServer(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 64
-
+class _MetricsServer(LocalServer):
     def __init__(self, port: int, take: Callable[[tuple[str, int], bytes, bool], tuple[int, str]]) -> None:
         self.take = take
-        self._places = BoundedSemaphore(_MOST_CONNECTIONS)
-        super().__init__((LOOPBACK, port), _MetricsHandler)
-
-    def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - as in the base class
-        if self._places.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - as in the base class
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._places.release()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401, ARG002 - as in the base class
-        _log.debug("a request of OpenTelemetry failed", exc_info=True)
+        super().__init__(port, _MetricsHandler, _MOST_CONNECTIONS)
 
 
-class _MetricsHandler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server_version = "jobmeter"
+class _MetricsHandler(LocalHandler):
     timeout = _REQUEST_SECONDS
     server: _MetricsServer
 
-    def do_POST(self) -> None:
+    def respond(self) -> None:
+        """Take one message."""
         kind = self.headers.get_content_type()
-        if self.path.partition("?")[0] != _PATH:
+        if self.command != "POST" or self.path.partition("?")[0] != _PATH:
             self._answer(404, kind, f"only {_PATH} is served here")
             return
-        length = self.headers.get("Content-Length", "")
-        if not length.isdigit() or int(length) > MOST_BODY:
-            self.close_connection = True
+        sent = self.body()
+        if sent is None:
             self._answer(413, kind, f"a request needs Content-Length, of at most {MOST_BODY} bytes")
             return
         try:
-            body = _decompressed(self.rfile.read(int(length)), self.headers.get("Content-Encoding", ""))
+            body = _decompressed(sent, self.headers.get("Content-Encoding", ""))
         except (zlib.error, InvalidRequestError) as error:
             self._answer(400, kind, str(error))
             return
@@ -168,14 +144,7 @@ class _MetricsHandler(BaseHTTPRequestHandler):
             body = bytes((0x12, len(text))) + text if problem else b""  # google.rpc.Status.message
         else:
             kind, body = "application/json", b'{"message":%b}' % msgspec.json.encode(problem) if problem else b"{}"
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as in the base class
-        _log.debug(format, *args)
+        self.answer(status, kind, body)
 
 
 class OtlpPort:
@@ -201,7 +170,7 @@ class OtlpPort:
     @property
     def environment(self) -> dict[str, str]:
         """Variables by which an OpenTelemetry SDK finds the port."""
-        endpoint = f"http://{LOOPBACK}:{self._server.server_address[1]}{_PATH}"
+        endpoint = self._server.url + _PATH
         return {
             "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": endpoint,
             "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL": "http/protobuf",

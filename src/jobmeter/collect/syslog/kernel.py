@@ -5,9 +5,11 @@ Format: https://www.kernel.org/doc/Documentation/ABI/testing/dev-kmsg.
 
 import os
 import re
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 
 from jobmeter.collect.files import boot_id
 from jobmeter.collect.syslog.base import LogReading, Position, SystemLogEntry
@@ -16,6 +18,8 @@ from jobmeter.model.syslog import facility_name
 DEVICE = Path("/dev/kmsg")
 _RECORD_BYTES = 16_384
 _RECORDS = 2_000
+_KEPT = 1_000
+"""Newest records that stay in memory for the other consumers."""
 _DRIFT_NS = 1_000_000_000
 """Change of the wall clock in nanoseconds from which times are computed again."""
 _ESCAPE = re.compile(rb"\\x([0-9a-f]{2})")
@@ -53,10 +57,6 @@ class KernelLog:
         """Raise OSError if it is not readable."""
         self._descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
 
-    def skip(self) -> None:
-        """Skip the existing records. Raises OSError if that is not possible."""
-        os.lseek(self._descriptor, 0, os.SEEK_END)
-
     def read(self) -> bytes | None:
         """Return the next record; None without one yet.
 
@@ -70,6 +70,75 @@ class KernelLog:
     def close(self) -> None:
         """Close the device."""
         os.close(self._descriptor)
+
+
+class KernelReader:
+    """Only reader of the kernel's log in the agent, for several consumers. For any thread.
+
+    A consumer names the last record that it has. The newest records stay in memory; for older ones the device is opened
+    again and read from its oldest record. An idle log costs one call of the kernel for each question.
+    """
+
+    def __init__(self, connect: Callable[[], KernelLog] = KernelLog) -> None:
+        self._connect = connect
+        self._lock = Lock()
+        self._device: KernelLog | None = None
+        self._kept: deque[KernelRecord] = deque()
+        self._floor = -1
+        """Every record above this number that was read is in memory."""
+
+    def after(self, last: int, most: int) -> list[KernelRecord]:
+        """Return the oldest ``most`` records after number ``last``. Raises OSError if the device cannot be read."""
+        with self._lock:
+            if self._device is None or last < self._floor:
+                self._open(last)
+            has_more = bool(self._kept) and self._kept[-1].sequence > last
+            found = [record for record in self._kept if record.sequence > last][:most] if has_more else []
+            while len(found) < most and (record := self._next()) is not None:
+                if record.sequence <= self._floor:
+                    continue
+                if len(self._kept) >= _KEPT:
+                    self._floor = self._kept.popleft().sequence
+                self._kept.append(record)
+                if record.sequence > last:
+                    found.append(record)
+            return found
+
+    def newest(self) -> int:
+        """Return the number of the newest record, -1 without any. Raises OSError if the device cannot be read."""
+        last = -1
+        while records := self.after(last, _RECORDS):
+            last = records[-1].sequence
+        return last
+
+    def close(self) -> None:
+        """Close the device. The next question opens it again."""
+        with self._lock:
+            if self._device is not None:
+                self._device.close()
+                self._device = None
+
+    def _open(self, last: int) -> None:
+        """Open the device, to read the records after ``last``."""
+        if self._device is not None:
+            self._device.close()
+            self._device = None
+        self._device = self._connect()
+        self._kept.clear()
+        self._floor = last
+
+    def _next(self) -> KernelRecord | None:
+        while self._device is not None:
+            try:
+                data = self._device.read()
+            except BrokenPipeError:
+                continue  # the next record's number tells how many are missing
+            if not data:
+                return None
+            record = parse_record(data)
+            if record is not None:
+                return record
+        return None
 
 
 class KernelSource:
@@ -87,15 +156,13 @@ class KernelSource:
         now_ns: Callable[[], int],
         since_boot_ns: Callable[[], int],
         *,
-        connect: Callable[[], KernelLog] = KernelLog,
+        reader: KernelReader | None = None,
         boot: Callable[[], str] = boot_id,
     ) -> None:
         self._now_ns = now_ns
         self._since_boot_ns = since_boot_ns
-        self._connect = connect
+        self._reader = reader or KernelReader()
         self._boot = boot()
-        self._device: KernelLog | None = None
-        self._last = -1
 
     def read(self, position: Position | None, until: Position | None = None) -> LogReading | None:
         """Return the next lines."""
@@ -103,58 +170,29 @@ class KernelSource:
             if until is not None:
                 return None  # the records of an earlier start are gone
             return LogReading([], {"boot": self._boot, "sequence": -1, "anchor": self._anchor()}, more=True)
-        if self._device is None or self._last != int(position["sequence"]):
-            self.close()
-            self._device = self._connect()
         last, anchor = int(position["sequence"]), int(position["anchor"])
         most = None if until is None else int(until["sequence"])
+        records = self._reader.after(last, _RECORDS)
         entries: list[SystemLogEntry] = []
-        for _ in range(_RECORDS):
-            record = self._next()
-            if record is None:
-                break
-            if record.sequence <= last:
-                continue
+        for record in records:
             if most is not None and record.sequence > most:
-                self.close()  # records after ``until`` are read again
                 break
             if record.sequence > last + 1 and last >= 0:
                 entries.append(_missing(record, record.sequence - last - 1, anchor))
             entries.append(_entry(record, anchor))
             last = record.sequence
-        else:
-            return self._reading(entries, last, anchor, until, more=True)
-        return self._reading(entries, last, anchor, until, more=False) if entries else None
-
-    def close(self) -> None:
-        """Close the device."""
-        if self._device is not None:
-            self._device.close()
-            self._device = None
-
-    def _reading(
-        self, entries: list[SystemLogEntry], last: int, anchor: int, until: Position | None, *, more: bool
-    ) -> LogReading:
-        self._last = last
         if until is not None:
-            self.close()
-            return LogReading(entries, until, more)
+            return LogReading(entries, until, more=False) if entries else None
+        if not entries:
+            return None
         now = self._anchor()
         anchor = now if abs(now - anchor) > _DRIFT_NS else anchor
-        return LogReading(entries, {"boot": self._boot, "sequence": last, "anchor": anchor}, more)
+        end = {"boot": self._boot, "sequence": last, "anchor": anchor}
+        return LogReading(entries, end, more=len(records) == _RECORDS)
 
-    def _next(self) -> KernelRecord | None:
-        while self._device is not None:
-            try:
-                data = self._device.read()
-            except BrokenPipeError:
-                continue  # the next record's number tells how many are missing
-            if data is None:
-                return None
-            record = parse_record(data)
-            if record is not None:
-                return record
-        return None
+    def close(self) -> None:
+        """Close the device, also for its other consumers."""
+        self._reader.close()
 
     def _anchor(self) -> int:
         """Return the start of the kernel, by the current wall clock."""

@@ -9,7 +9,7 @@ from jobmeter.collect.base import NodeIdentity, Owner
 from jobmeter.collect.clock import SampleClock, elapsed_ns
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.syslog.journal import JournalSource, has_journal
-from jobmeter.collect.syslog.kernel import DEVICE, KernelLog, KernelSource
+from jobmeter.collect.syslog.kernel import DEVICE, KernelReader, KernelSource
 from jobmeter.collect.syslog.opening import allow_open_files
 from jobmeter.collect.syslog.reader import LogSettings, SystemLogReader
 from jobmeter.collect.syslog.successors import MOST_WAITING_IN_ALL
@@ -31,13 +31,17 @@ def system_logs(
     *,
     owner_of: Callable[[int], Owner | None],
     state: Path | None,
+    kernel: KernelReader,
 ) -> SystemLogReader | None:
-    """Create the reader of the configured system logs that this machine has; None without any."""
+    """Create the reader of the configured system logs that this machine has; None without any.
+
+    ``kernel`` is the agent's reader of the kernel's log.
+    """
     if settings is None:
         return None
     sources: list[SystemLogSource] = []
-    if settings.kernel and _can_open_kernel_log():
-        sources.append(KernelSource(lambda: clock.now_ms() * NS_PER_MS, elapsed_ns))
+    if settings.kernel and _can_read(kernel):
+        sources.append(KernelSource(lambda: clock.now_ms() * NS_PER_MS, elapsed_ns, reader=kernel))
     if settings.journal and has_journal():
         sources.append(JournalSource(kernel=settings.kernel and not sources))
     if not sources and not settings.files:
@@ -57,10 +61,10 @@ def system_logs(
     )
 
 
-def _can_open_kernel_log() -> bool:
+def _can_read(kernel: KernelReader) -> bool:
     """True if the device opens: its mode is not reliable if ``kernel.dmesg_restrict`` is set."""
     try:
-        KernelLog(DEVICE).close()
+        kernel.newest()
     except OSError as error:
         _log.info("%s cannot be read (%s): kernel lines are read from the journal instead, if present", DEVICE, error)
         return False

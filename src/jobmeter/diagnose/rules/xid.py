@@ -24,7 +24,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:  # noqa: ARG001 
     reports: dict[tuple[Subject, XidReport], list[IncidentReport]] = {}
     for node, xid, report in _reports(case):
         address = pci_address(xid.device)
-        subject = case.subject_at(node, [address])
+        subject = _subject(case, node, address, xid)
         if subject.kind == "node" or _is_of_job(case, subject, report.time):
             key = subject, XidReport(xid.code, address if subject.kind == "node" else "")
             reports.setdefault(key, []).append(report)
@@ -40,11 +40,23 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:  # noqa: ARG001 
         yield replace(one, advice=meaning.advice, sentence=f"{name}: XID {xid.code}{which}: {meaning.text}")
 
 
+def _subject(case: Case, node: str, address: str, xid: XidReport) -> Subject:
+    """Return the MIG instance that a report names, else the device."""
+    whole = case.subject_at(node, [address])
+    if whole.kind == "node" or xid.instance is None:
+        return whole
+    return replace(whole, name=f"{whole.name}:{xid.instance}{f':{xid.place}' if xid.place else ''}")
+
+
 def _is_of_job(case: Case, subject: Subject, time: int) -> bool:
-    """False for a device of a neighbour: the job had others of the node then."""
+    """Return False for a device of a neighbour: the job had others of the node then.
+
+    An error of a device is one of each of its instances.
+    """
     node, _, device = subject.name.partition("/")
     had_some = any(one.node == node for one in case.view.allocations)
-    return not had_some or bool(case.owner_of(node, device, time))
+    whole = device.partition(":")[0]
+    return not had_some or bool(case.replicas_of(subject, time) or case.owner_of(node, whole, time))
 
 
 def _reports(case: Case) -> Iterator[tuple[str, XidReport, IncidentReport]]:

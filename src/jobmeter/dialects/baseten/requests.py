@@ -87,13 +87,13 @@ path_operation = Operations(rate=_RATE)
 """Declares an operation whose parameters are in the path; a body is not read."""
 
 
-class ProjectRequest(Request, frozen=True, kw_only=True):
+class BasetenProjectRequest(Request, frozen=True, kw_only=True):
     """A request about a project."""
 
     training_project_id: Annotated[str, Meta(description="The project: its name.")]
 
 
-class JobRequest(ProjectRequest, frozen=True, kw_only=True):
+class BasetenJobRequest(BasetenProjectRequest, frozen=True, kw_only=True):
     """A request about a job."""
 
     training_job_id: Annotated[str, Meta(description="The job.")]

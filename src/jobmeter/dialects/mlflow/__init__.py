@@ -3,11 +3,12 @@
 from jobmeter.access.signatures import BASIC, BEARER, TRACE
 from jobmeter.dialects.base.path_dialect import PathDialect
 from jobmeter.dialects.base.request import operations_of
-from jobmeter.dialects.mlflow import errors, names
+from jobmeter.dialects.mlflow import errors
 from jobmeter.dialects.mlflow.gaps import GAPS
+from jobmeter.wire.mlflow.names import NAME, owns
 
 MLFLOW = PathDialect(
-    name=names.NAME,
+    name=NAME,
     title="MLflow tracking API, 3.17",
     schemes=(TRACE, BEARER, BASIC),
     operations=operations_of(f"{__name__}.operations"),
@@ -15,5 +16,5 @@ MLFLOW = PathDialect(
     render=errors.render,
     wrong_method="This path takes {allowed}, not {method}.",
     wrong_path="Jobmeter has no {path}: it records runs, their parameters, tags and metrics.",
-    owns=names.owns,
+    owns=owns,
 )

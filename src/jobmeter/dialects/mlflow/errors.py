@@ -9,8 +9,8 @@ import msgspec
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Answer, Context
 from jobmeter.dialects.base.errors import Headers, headers_of, http_status
-from jobmeter.dialects.mlflow.names import ARTIFACTS
 from jobmeter.errors import ConflictError, JobmeterError, NotFoundError
+from jobmeter.wire.mlflow.names import ARTIFACTS
 
 _CODES = {
     400: "INVALID_PARAMETER_VALUE",

@@ -19,22 +19,6 @@ R = TypeVar("R", bound=Request)
 _FIELD = re.compile(r"`\$\.(\w+)")
 
 
-class KeyValue(msgspec.Struct, frozen=True):
-    """Parameter or tag."""
-
-    key: str
-    value: str = ""
-
-
-class MetricValue(msgspec.Struct, frozen=True):
-    """Value of a metric. ``timestamp`` in epoch milliseconds; ``value`` is text if JSON has no such number."""
-
-    key: str
-    value: float | str
-    timestamp: int
-    step: int = 0
-
-
 class _Reader(ParameterReader):
     def request(self, shape: type[R], slots: Sequence[ParameterSlot]) -> Callable[[Call, Context], R]:  # noqa: ARG002
         """Return the function that converts all parameters at once, as the JSON of protocol buffers."""
@@ -88,12 +72,3 @@ class RunRequest(Request, frozen=True, kw_only=True):
 def answer(body: Any) -> Answer:  # noqa: ANN401 - a JSON object
     """Return a successful answer."""
     return Answer(200, msgspec.json.encode(body))
-
-
-def offset_of(token: str) -> int:
-    """Return the position that a page token names. Raises InvalidRequestError for a token not from an answer."""
-    if not token:
-        return 0
-    if not (token.isascii() and token.isdigit() and len(token) < 10):
-        raise InvalidRequestError("Invalid page token: take it from next_page_token of an answer.", "page_token")
-    return int(token)

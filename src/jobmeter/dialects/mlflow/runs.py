@@ -1,69 +1,14 @@
-"""Runs: their form in a job's record, and their body.
+"""Runs of the server: find the record that has one."""
 
-``extra.mlflow.runs`` of a job has its runs by id, ``extra.mlflow.experiments`` the experiments of these runs. A run
-that names a job joins it; any other run is a job with the run's id.
-"""
-
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator
 from typing import Any
 
-import msgspec
-
 from jobmeter.dialects.base import Context, ask
-from jobmeter.dialects.mlflow.names import NAME, RUN_NAME, place_of
 from jobmeter.errors import NotFoundError
-from jobmeter.model.job import Job
 from jobmeter.model.question import Question
 from jobmeter.query.request import HeadQuestion, JobRef
-
-ACTIVE, DELETED = "active", "deleted"
-
-
-class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Run as recorded. Times in epoch milliseconds. ``job`` and ``project`` name the record that has it."""
-
-    id: str = ""
-    project: str = ""
-    job: str = ""
-    experiment: str
-    status: str
-    user: str = ""
-    start: int
-    end: int | None = None
-    deleted: bool = False
-    local: bool = False
-    """True if the client stores artifacts in its folder, as without a server."""
-    replica: str = ""
-    node: str = ""
-    attempt: int = 0
-    """Place of its measurements, empty or 0 if unknown. It stays, whatever tags are set later."""
-    tags: dict[str, str] = {}
-    params: dict[str, str] = {}
-
-    @property
-    def name(self) -> str:
-        """The run's name."""
-        return self.tags.get(RUN_NAME, "")
-
-    @property
-    def artifact_uri(self) -> str:
-        """The address at which the client stores files; the server's own address refuses them."""
-        return f"mlruns/{self.experiment}/{self.id}/artifacts" if self.local else f"mlflow-artifacts:/{self.id}"
-
-
-def path(*names: str) -> str:
-    """Return the key in ``extra`` of a value inside objects; see ``JobRecord``."""
-    return "/".join(name.replace("~", "~0").replace("/", "~1") for name in names)
-
-
-def runs_of(job: Job) -> Iterator[Run]:
-    """Yield the runs in a job's record. Ignores an entry that somebody else wrote in another form."""
-    given = job.extra.get(NAME, {}).get("runs")
-    for run, fields in given.items() if isinstance(given, dict) else ():
-        try:
-            yield msgspec.convert({**fields, "id": run, "project": job.project, "job": job.id}, Run)
-        except (msgspec.ValidationError, TypeError):
-            continue
+from jobmeter.wire.mlflow.names import place_of
+from jobmeter.wire.mlflow.runs import Run, runs_of
 
 
 def find(run: str, context: Context) -> Generator[Question[Any], Any, Run]:
@@ -80,32 +25,3 @@ def find(run: str, context: Context) -> Generator[Question[Any], Any, Run]:
     if found is None:
         raise missing
     return found
-
-
-def info(run: Run) -> dict[str, Any]:
-    """Return MLflow's ``RunInfo``."""
-    return {
-        "run_id": run.id,
-        "run_uuid": run.id,
-        "run_name": run.name,
-        "experiment_id": run.experiment,
-        "user_id": run.user,
-        "status": run.status,
-        "start_time": run.start,
-        **({} if run.end is None else {"end_time": run.end}),
-        "artifact_uri": run.artifact_uri,
-        "lifecycle_stage": DELETED if run.deleted else ACTIVE,
-    }
-
-
-def body(run: Run, metrics: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return MLflow's ``Run`` with the newest value of each metric."""
-    return {
-        "info": info(run),
-        "data": {"metrics": metrics, "params": _pairs(run.params), "tags": _pairs(run.tags)},
-        "inputs": {},
-    }
-
-
-def _pairs(texts: Mapping[str, str]) -> list[dict[str, str]]:
-    return [{"key": key, "value": texts[key]} for key in sorted(texts)]

@@ -66,7 +66,7 @@ class _Reader(ParameterReader):
         return number
 
     def choice(self, slot: ParameterSlot, value: Any, choice: Choice) -> Any:  # noqa: ANN401
-        """Return the meaning of a word."""
+        """Return the value that a word stands for. An unknown word of a body is refused with all valid words."""
         if slot.where == "body" and self.text(slot, value).casefold() not in choice.folded:
             raise self._error(slot, f"{value[:64]!r} is neither {' nor '.join(choice.meanings)}")
         return super().choice(slot, value, choice)
@@ -97,7 +97,7 @@ operation = Operations(_Reader())
 """Declares an operation."""
 
 
-class ProjectRequest(Request, frozen=True, kw_only=True):
+class ModelArtsProjectRequest(Request, frozen=True, kw_only=True):
     """A request about a project."""
 
     project_id: Annotated[str, Meta(description="The project, which must be that of the key.")]
@@ -114,7 +114,7 @@ class ProjectRequest(Request, frozen=True, kw_only=True):
             raise _mismatch(self.project_id, DEFAULT_PROJECT) from error
 
 
-class JobRequest(ProjectRequest, frozen=True, kw_only=True):
+class ModelArtsJobRequest(ModelArtsProjectRequest, frozen=True, kw_only=True):
     """A request about a job."""
 
     training_job_id: Annotated[str, Meta(description="The job.")]
@@ -125,7 +125,7 @@ class JobRequest(ProjectRequest, frozen=True, kw_only=True):
         return JobRef(self.training_job_id, self.project)
 
 
-class TaskRequest(JobRequest, frozen=True, kw_only=True):
+class TaskRequest(ModelArtsJobRequest, frozen=True, kw_only=True):
     """A request about a task."""
 
     task_id: Annotated[str, Meta(description="The task (our replica), `worker-0`.")]

@@ -81,7 +81,7 @@ class QueryBody(msgspec.Struct, frozen=True):
     useCalendar: Flag = False  # noqa: N815
 
 
-class QueryRequest(PostRequest, frozen=True, kw_only=True):
+class OpenTsdbQueryRequest(PostRequest, frozen=True, kw_only=True):
     """The parameters of ``/api/query``."""
 
     start: Annotated[str, Meta(description=f"Required: {_TIME}")] = ""
@@ -125,7 +125,7 @@ class QueryRequest(PostRequest, frozen=True, kw_only=True):
         return value is not None and value.strip().lower() != "false"
 
 
-def from_body(request: QueryRequest) -> OpenTsdbQuery:
+def from_body(request: OpenTsdbQueryRequest) -> OpenTsdbQuery:
     """Parse the query of a POST. Raises InvalidRequestError."""
     body = request.content(QueryBody)
     if truth(body.delete):
@@ -142,7 +142,7 @@ def from_body(request: QueryRequest) -> OpenTsdbQuery:
     )
 
 
-def from_string(request: QueryRequest) -> OpenTsdbQuery:
+def from_string(request: OpenTsdbQueryRequest) -> OpenTsdbQuery:
     """Parse the query of a GET. Raises InvalidRequestError."""
     zone = zone_of(request.tz or request.timezone)
     if request.flag("delete"):

@@ -22,10 +22,10 @@ from jobmeter.model.event import Event, EventType
 from jobmeter.model.finding import FindingRole, Severity, read_message
 from jobmeter.model.job import Job, JobState
 from jobmeter.model.question import Question
+from jobmeter.model.special import STALE
 from jobmeter.model.time import MINUTE, SECOND
 from jobmeter.promql.labels import Labels, make_labels
 from jobmeter.promql.nodes import NAME
-from jobmeter.promql.values import STALE
 from jobmeter.query.facts import (
     KEEP_MS,
     DiskFacts,

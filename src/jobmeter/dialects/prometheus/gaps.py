@@ -8,11 +8,6 @@ GAPS = (
     ),
     Gap("Exemplars", "They are passed over: traces have a store of their own, not points of a series."),
     Gap("Metadata (type, help, unit)", "It is ignored: the catalogue defines metrics."),
-    Gap(
-        "Stale markers as ends of series",
-        "They are passed over and counted: a series ends where its samples end.",
-        GapStatus.NOT_YET,
-    ),
     Gap("`start_timestamp`, `created_timestamp`", "They are ignored: a counter that falls was reset."),
     Gap("Other encodings than snappy", "The protocol has no other; vmagent falls back to it after 415."),
     Gap(

@@ -14,7 +14,7 @@ import msgspec
 
 from jobmeter.errors import InvalidRequestError
 from jobmeter.ingest.exporters import RULES
-from jobmeter.ingest.exporters.resolve import EXTERNAL, resolve
+from jobmeter.ingest.exporters.resolve import EXTERNAL, resolve, sent_label
 from jobmeter.ingest.rule import RuleTarget, TranslationRule
 from jobmeter.model.catalog import CATALOG, Kind, Metric
 from jobmeter.model.series import Series
@@ -38,15 +38,18 @@ _UNITS = {
     "1": "ratio",
 }
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_:]")
-_SCRAPE_JOB = "scrape_job"
 
 
 class Exposed(msgspec.Struct, frozen=True):
-    """A series under a name of Prometheus: its values are ours divided by ``divisor``."""
+    """A series under a name of Prometheus: its values are ours divided by ``divisor``.
+
+    ``special`` is the series of its special values, if there is any.
+    """
 
     labels: Labels
     series: Series
     divisor: float = 1.0
+    special: Series | None = None
 
 
 def _plain(text: str) -> str:
@@ -95,18 +98,18 @@ def stored_names(name: str, programs: Iterable[str] = ()) -> frozenset[str]:
     return frozenset(found)
 
 
-def exposed(series: Series, name: str = "") -> Iterator[Exposed]:
-    """Yield a series under the wanted name, or without one under its own name alone."""
+def exposed(series: Series, name: str = "", special: Series | None = None) -> Iterator[Exposed]:
+    """Yield a series under the wanted name, or without one under its own name alone; ``special`` as in ``Exposed``."""
     if series.metric.startswith(EXTERNAL):
-        yield _external(series)
+        yield Exposed(_external(series), series, special=special)
         return
     own = own_name(series.metric)
     if name in {"", own}:
-        yield Exposed(make_labels([(NAME, own), *_identity(series).items()]), series)
+        yield Exposed(make_labels([(NAME, own), *_identity(series).items()]), series, special=special)
     for rule in RULES.get(name, ()):
         labels = _inverted(rule, series)
         if labels is not None:
-            yield Exposed(make_labels([(NAME, name), *labels.items()]), series, rule.factor)
+            yield Exposed(make_labels([(NAME, name), *labels.items()]), series, rule.factor, special)
 
 
 def names_of(metric: str) -> list[str]:
@@ -144,16 +147,16 @@ def _identity(series: Series) -> dict[str, str]:
     return found
 
 
-def _external(series: Series) -> Exposed:
-    """Return a series of another system as it was sent, where its labels say all that is known of it."""
+def _external(series: Series) -> Labels:
+    """Return the labels of a series of another system as they were sent, where they say all that is known of it."""
     name = series.metric.removeprefix(EXTERNAL)
-    sent = {("job" if label == _SCRAPE_JOB else label): value for label, value in series.labels}
+    sent = {sent_label(label): value for label, value in series.labels}
     try:
         whole = resolve([(NAME, name), *sent.items()], series.project).series == series
     except InvalidRequestError:
         whole = False
     labels = sent if whole else _identity(series)
-    return Exposed(make_labels([(NAME, name), *labels.items()]), series)
+    return make_labels([(NAME, name), *labels.items()])
 
 
 def _inverted(rule: TranslationRule, series: Series) -> dict[str, str] | None:

@@ -1,6 +1,6 @@
 """The series and samples of selectors, by questions: stored series, and series made of facts."""
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -9,9 +9,10 @@ import numpy as np
 from jobmeter.dialects.base import ask
 from jobmeter.dialects.prometheus.facts import FACTS, MOST_SAMPLES, FactSpan, find_facts, samples_of
 from jobmeter.dialects.prometheus.names import APP, JOB, PREFIX, PROJECT, Exposed, exposed, names_of, stored_names
-from jobmeter.model.batch import Float64s, Int64s
+from jobmeter.model.batch import NEVER, Float64s, Int64s
 from jobmeter.model.question import Question
-from jobmeter.model.series import NamePart, Series, job_key
+from jobmeter.model.series import SPECIAL, NamePart, Series, job_key
+from jobmeter.model.special import STALE, STALE_CODE, decode_special, is_special, plain_of
 from jobmeter.model.time import MAX_TIME_MS, TimeRange
 from jobmeter.promql.labels import Labels, value_of, with_label
 from jobmeter.promql.nodes import NAME, Matcher, Node, VectorMatch, VectorSelector
@@ -87,10 +88,11 @@ def _find(matchers: Matchers, since_ms: int | None, project: str | None, of_owne
     if not metrics:
         return []
     jobs = _jobs(matchers, project)
-    answer = yield from ask(SeriesQuestion(metrics=metrics, jobs=jobs, since_ms=since_ms, brief=brief))
+    wanted = metrics | {SPECIAL + one for one in metrics}
+    answer = yield from ask(SeriesQuestion(metrics=wanted, jobs=jobs, since_ms=since_ms, brief=brief))
 
     def rows(series: Sequence[Series]) -> list[Row]:
-        found: list[Row] = [row for one in series for row in exposed(one, name)]
+        found: list[Row] = [row for one, special in _paired(series) for row in exposed(one, name, special)]
         if of_owners:
             found = list({one.labels: one for one in map(_of_owner, found)}.values())
         return _ordered(_matching(matchers, found))
@@ -98,6 +100,15 @@ def _find(matchers: Matchers, since_ms: int | None, project: str | None, of_owne
     size = sum(_MATCHER_BYTES + len(one.label) + len(one.value) for one in matchers)
     selected: Sequence[Row] = answer.derived((Exposed, tuple(matchers), of_owners), rows, size)
     return selected
+
+
+def _paired(series: Sequence[Series]) -> Iterator[tuple[Series, Series | None]]:
+    """Yield each series of plain values with the series of its special values, though one of the two may be absent."""
+    special = {plain_of(one): one for one in series if is_special(one.metric)}
+    for one in series:
+        if not is_special(one.metric):
+            yield one, special.pop(one, None)
+    yield from special.items()
 
 
 def _of_owner(row: Row) -> Row:
@@ -114,7 +125,7 @@ def _metrics(matchers: Matchers, name: str) -> Generator[Question[Any], Any, fro
         if name.startswith(PREFIX + APP[:-1]):
             programs = yield from ask(NamesQuestion(part=NamePart.METRIC, prefix=APP, limit=MOST_NAMES))
         return stored_names(name, programs)
-    stored = yield from ask(NamesQuestion(part=NamePart.METRIC, limit=MOST_NAMES))
+    stored = yield from ask(NamesQuestion(part=NamePart.METRIC, limit=MOST_NAMES, special=True))
     shown = [names_of(one)[0] for one in stored]
     wanted = [one for one in matchers if one.label == NAME]
     kept = np.ones(len(stored), bool)
@@ -176,7 +187,8 @@ def prefetch(
         rows = yield from find(one.selector.alternatives, since_ms, project, of_owners=of_owners, brief=brief)
         stored = [row for row in rows if isinstance(row, Exposed)]
         begin, end = max(one.start_ms + 1, 0), min(one.end_ms + 1, MAX_TIME_MS)
-        if one.cuts and len(stored) == len(rows) > 0 and end - begin > RAW_IS_QUICK:
+        rolled = one.cuts and len(stored) == len(rows) > 0 and end - begin > RAW_IS_QUICK
+        if rolled and not (yield from _have_odd_values(stored, TimeRange(begin, end))):
             found[one.selector] = yield from _read_rolled(stored, TimeRange(begin, end), one)
         else:
             few = brief and nodes * len(rows) * (_ROW_VALUES + len(times) * _POINT_VALUES) <= _BRIEF
@@ -228,17 +240,61 @@ def _read_stored(
         return WindowSamples([], np.empty(0, np.int64), np.empty(0), np.zeros(1, np.int64))
     series: dict[Series, int] = {}
     places = np.array([series.setdefault(row.series, len(series)) for row in rows])
-    question = SamplesQuestion(series=tuple(series), range=TimeRange(begin, end), check=check, brief=brief)
+    special = {row.special: series[row.series] for row in rows if row.special is not None}
+    every = (*series, *special)
+    question = SamplesQuestion(series=every, range=TimeRange(begin, end), check=check, ends=True, brief=brief)
     answer = yield from ask(question)
     columns = answer.columns
     index = columns.index.astype(np.int64)
-    order = np.lexsort((columns.time, index))
-    kept, starts, taken = _rows_of(index[order], places)
+    is_code = index >= len(series)
+    if is_code.any():
+        index[is_code] = np.array(list(special.values()))[index[is_code] - len(series)]
+        order = np.lexsort((is_code, columns.time, index))
+        index, times = index[order], columns.time[order]
+        # A plain value stands in place of a special value at the same time.
+        once = np.append(True, (index[1:] != index[:-1]) | (times[1:] != times[:-1]))
+        order, index = order[once], index[once]
+    else:
+        order = np.lexsort((columns.time, index))
+        index = index[order]
+    kept, starts, taken = _rows_of(index, places)
     taken = order[taken]
     divisors = np.repeat(np.array([row.divisor for row in rows])[kept], np.diff(starts))
     values = _in_their_units(columns.value[taken], divisors)
+    is_code = is_code[taken]
+    if is_code.any():
+        values[is_code] = decode_special(columns.value[taken][is_code])
     labels = [rows[at].labels for at in kept.tolist()]
-    return WindowSamples(labels, columns.time[taken], values, starts, expired=answer.expired)
+    found = WindowSamples(labels, columns.time[taken], values, starts, expired=answer.expired)
+    return _with_ends(found, np.array(answer.ends)[places[kept]], end_ms) if answer.ends else found
+
+
+def _with_ends(samples: WindowSamples, ends: Int64s, end_ms: int) -> WindowSamples:
+    """Add a stale marker at the end of the job of each series, behind its last sample; ``ends`` as ``Samples.ends``."""
+    last = samples.starts[1:] - 1
+    at = np.maximum(ends, samples.times[last] + 1)
+    ended = (ends != NEVER) & (at <= end_ms)
+    if not ended.any():
+        return samples
+    places = samples.starts[1:][ended]
+    return msgspec.structs.replace(
+        samples,
+        times=np.insert(samples.times, places, at[ended]),
+        values=np.insert(samples.values.view(np.int64), places, STALE).view(np.float64),
+        starts=samples.starts + np.concatenate(([0], np.cumsum(ended))),
+    )
+
+
+def _have_odd_values(rows: Sequence[Exposed], span: TimeRange) -> Generator[Question[Any], Any, bool]:
+    """Return True if the rows have NaN or infinities in the range, which no statistics of the plain values have.
+
+    Functions of ranges pass over stale markers.
+    """
+    special = tuple(dict.fromkeys(row.special for row in rows if row.special is not None))
+    if not special:
+        return False
+    answer = yield from ask(SamplesQuestion(series=special, range=span))
+    return bool((answer.columns.value != STALE_CODE).any())
 
 
 def _rows_of(index: Int64s, places: Int64s) -> tuple[Int64s, Int64s, Int64s]:

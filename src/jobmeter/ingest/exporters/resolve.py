@@ -1,5 +1,6 @@
 """Resolves Prometheus labels to a series: its owner, its metric and its unit."""
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from jobmeter.ingest.exporters import RULES
 from jobmeter.ingest.rule import RuleTarget, TranslationRule
 from jobmeter.model.catalog import find
 from jobmeter.model.series import Series, check_job_id, check_series, is_name
+from jobmeter.model.special import special_of
 
 NAME = "__name__"
 EXTERNAL = "external."
@@ -44,8 +46,9 @@ _WORKER = re.compile(
     r"(?P<job>.+)-(?P<role>master|worker|launcher|chief|ps|evaluator|scheduler|server|head)-(?P<index>\d+)"
 )
 _PORT = re.compile(r":\d{1,5}")
-_NAMED_HERE = {"job": "scrape_job"}
-"""A label of Prometheus whose name has another meaning in Jobmeter."""
+_SCRAPE = "scrape_"
+_JOB = re.compile(f"(?:{_SCRAPE})*job")
+"""The label ``job`` of Prometheus, whose name has another meaning in Jobmeter, and labels of its stored names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,22 @@ def resolve(labels: Sequence[tuple[str, str]], project: str) -> ResolvedSeries:
     if mapped is None or (not mapped.node and rule is not None and rule.subject in _OF_NODES):
         rule, mapped = None, _external(name, named, project)
     return bounded(mapped, name, 1.0 if rule is None else rule.factor)
+
+
+def resolve_special(labels: Sequence[tuple[str, str]], project: str) -> ResolvedSeries:
+    """Resolve labels to the series of the special values. Raises InvalidRequestError naming the invalid field."""
+    series = check_series(special_of(resolve(labels, project).series))
+    return ResolvedSeries(series, 1.0, -math.inf, math.inf)
+
+
+def stored_label(name: str) -> str:
+    """Return the name under which a sent label is stored."""
+    return _SCRAPE + name if _JOB.fullmatch(name) else name
+
+
+def sent_label(name: str) -> str:
+    """Return the name under which a stored label was sent."""
+    return name.removeprefix(_SCRAPE) if _JOB.fullmatch(name) else name
 
 
 def bounded(series: Series, name: str, factor: float = 1.0) -> ResolvedSeries:
@@ -103,7 +122,7 @@ def _first(named: Mapping[str, str], names: Sequence[str]) -> str:
 
 
 def _external(name: str, named: Mapping[str, str], project: str) -> Series:
-    labels = {_NAMED_HERE.get(label, label): value for label, value in named.items() if label != NAME}
+    labels = {stored_label(label): value for label, value in named.items() if label != NAME}
     subject = RuleTarget.FLINK if name.startswith("flink_") else RuleTarget.POD
     job, replica = _owner(subject, named)
     # The address of a pod's own target is that of the pod or of its reporter, never that of a machine.

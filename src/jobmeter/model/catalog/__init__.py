@@ -2,7 +2,7 @@
 
 Collectors, the pipeline, the planner, dialects, the reference page and the dashboard all read it. ``app.<name>``
 (values reported by programs) is open: any name below it is a gauge without a unit. Metrics from other systems are
-stored under their own names below ``external.``, with the same rule.
+stored under their own names below ``external.``, with the same rule. So are special values; see ``model.special``.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,8 +10,9 @@ from types import MappingProxyType
 
 from jobmeter.model.catalog import accelerator, agent, flink, host, replica
 from jobmeter.model.catalog.metric import Aggregate, Display, Kind, Metric, MetricGroup, MetricScope, NumberFormat
+from jobmeter.model.series import SPECIAL
 
-OPEN_PREFIXES = ("app.", "external.")
+OPEN_PREFIXES = ("app.", "external.", SPECIAL)
 
 METRICS: tuple[Metric, ...] = (
     *replica.METRICS,

@@ -1,6 +1,6 @@
 """A column with mostly distinct texts: found, sorted and searched without an object for each."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,15 +48,19 @@ class NameColumn:
 
     def add(self, texts: Iterable[str]) -> dict[str, int]:
         """Return the number of each text; new texts are added."""
-        found, fresh = {}, []
-        for text in set(texts):
-            number = self.number(text)
+        found: dict[str, int] = {}
+        fresh: dict[str, int] = {}
+        for text in sorted(set(texts)):
+            number = self._near.get(text)
             if number is None:
-                fresh.append(text)
-            else:
-                found[text] = number
+                place, number = self._find(text)
+                if number is None:
+                    fresh[text] = place
+                    continue
+                self._remember(text, number)
+            found[text] = number
         if fresh:
-            found.update(self._insert(sorted(fresh)))
+            found.update(self._insert(fresh))
         return found
 
     def number(self, text: str) -> int | None:
@@ -64,12 +68,9 @@ class NameColumn:
         codes = self._near.get(text)
         if codes is not None:
             return codes
-        encoded = text.encode("utf-8", "surrogatepass")
-        place = self._place(encoded)
-        if place == len(self._order) or self._texts[int(self._order[place])] != encoded:
-            return None
-        number = int(self._order[place])
-        self._remember(text, number)
+        _, number = self._find(text)
+        if number is not None:
+            self._remember(text, number)
         return number
 
     def set(self, row: int, number: int) -> None:
@@ -121,8 +122,9 @@ class NameColumn:
             self._folded.append(folded.encode())
         return self._texts.append(text.encode())
 
-    def _insert(self, texts: Sequence[str]) -> dict[str, int]:
-        places = np.array([self._place(text.encode()) for text in texts], np.int64)
+    def _insert(self, fresh: Mapping[str, int]) -> dict[str, int]:
+        """Add texts, in order, each with the number of texts that sort before it."""
+        texts, places = list(fresh), np.array(list(fresh.values()), np.int64)
         numbers = [self._append(text) for text in texts]
         room = self._rank(places, numbers)
         self._order = np.insert(self._order, places, np.array(numbers, np.int32))
@@ -152,8 +154,14 @@ class NameColumn:
         step = min(_STEP, _TOP // (len(self) + 1))
         self._ranks.first(len(self))[self._order] = np.arange(1, len(self) + 1, dtype=np.int64) * step
 
+    def _find(self, text: str) -> tuple[int, int | None]:
+        """Return how many texts sort before this one, and its number; None for a text that no row ever had."""
+        encoded = text.encode("utf-8", "surrogatepass")
+        place = self._place(encoded)
+        number = int(self._order[place]) if place < len(self._order) else None
+        return place, None if number is None or self._texts[number] != encoded else number
+
     def _place(self, text: bytes) -> int:
-        """Count the texts that sort before this one."""
         low, high = 0, len(self._order)
         while low < high:
             middle = (low + high) // 2

@@ -6,13 +6,13 @@ from jobmeter.access.links import create_link, end_link, open_link
 from jobmeter.access.share import DEFAULT_LIFE_SECONDS
 from jobmeter.access.trace import issue
 from jobmeter.dialects.base import ShareQuestion
-from jobmeter.dialects.mlflow.names import check_joinable
 from jobmeter.model.answers import Shared
 from jobmeter.model.job import Job
 from jobmeter.query.administration import LinksQuestion
 from jobmeter.query.request import HeadQuestion
 from jobmeter.server.native.bodies import Deleted, copied
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, tagged
+from jobmeter.wire.mlflow.names import check_joinable
 
 
 class NewLink(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

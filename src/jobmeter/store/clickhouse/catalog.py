@@ -11,7 +11,7 @@ import numpy as np
 from jobmeter.errors import JobmeterError, LimitExceededError
 from jobmeter.model.batch import Bools, Int64s, SampleBatch, SeriesKeys, Uint64s
 from jobmeter.model.retention import Retention
-from jobmeter.model.series import NamePart, Series
+from jobmeter.model.series import SPECIAL, NamePart, Series
 from jobmeter.model.time import DAY, Clock
 from jobmeter.store.base import SeriesPage, SeriesPlace, SeriesSelector, names_of
 from jobmeter.store.clickhouse.descriptors import Descriptors, select, series_of_row
@@ -278,6 +278,9 @@ def _questions(selector: SeriesSelector) -> Iterator[tuple[str, dict[str, Any]]]
     for parts in product(*(pieces(values, most) for _, _, values, most in given)):
         conditions = [f"{column} IN {{list{n}:{kind}}}" for n, (column, kind, _, _) in enumerate(given)]
         parameters: dict[str, Any] = {f"list{n}": list(part) for n, part in enumerate(parts)}
+        if selector.metrics is None and not selector.special:
+            conditions.append("NOT startsWith(metric, {special:String})")
+            parameters["special"] = SPECIAL
         if selector.since is not None:
             conditions.append("last_day >= {day:UInt32}")
             parameters["day"] = selector.since // DAY

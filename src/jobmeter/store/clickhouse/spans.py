@@ -62,7 +62,7 @@ class SpanTable:
         return TracePage(found, int(self._query(*total_sql(selector), meter, budget)[0][0]))
 
     def read(self, selector: SpanFilter, budget: ReadBudget) -> list[Span]:
-        """Return one page."""
+        """Return one page of spans, each span once."""
         meter, limit = ReadMeter.of(budget), selector.limit
         while selector.traces and selector.limit:
             rows = self._query(*spans_sql(selector, limit + 1), meter, budget)

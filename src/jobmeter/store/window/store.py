@@ -366,4 +366,5 @@ def _since(time_ms: int) -> int:
 
 def _name_of(selector: SeriesSelector) -> Hashable:
     since = None if selector.since is None else _since(selector.since)
-    return selector.jobs, selector.metrics, since, selector.projects, selector.nodes, selector.limit
+    names = selector.metrics, selector.projects, selector.nodes, selector.special
+    return selector.jobs, names, since, selector.limit

@@ -19,8 +19,6 @@ from jobmeter.wire.remote_write.reference import RequestFields, label, read
 from jobmeter.wire.remote_write.symbols import Symbols, references
 
 MOST_PARTS = 1_000_000
-STALE = 0x7FF0000000000002
-"""The bits of the NaN that ends a series."""
 _SERIES_1, _SYMBOL, _SERIES_2 = 0x0A, 0x22, 0x2A
 _HISTOGRAMS_1, _HISTOGRAMS_2 = 0x22, 0x1A
 
@@ -32,8 +30,8 @@ class WrittenSeries(msgspec.Struct, frozen=True, eq=False):
 
     ``keys``: bytes that encode the labels of each series, the same in every request of the same version. ``labels``
     reads the labels of one series, by its position; it raises InvalidRequestError (field ``labels``). ``index``
-    uint32[n] is the series of each sample, with its finite ``value`` float64[n] and its ``time`` int64[n] ms. ``stale``
-    counts markers of a series' end, ``not_finite`` other values that are not finite, ``histograms`` native histograms.
+    uint32[n] is the series of each sample, with its ``value`` float64[n] and its ``time`` int64[n] ms. ``histograms``
+    counts native histograms.
     """
 
     keys: Sequence[bytes]
@@ -41,8 +39,6 @@ class WrittenSeries(msgspec.Struct, frozen=True, eq=False):
     index: Uint32s
     time: Int64s
     value: Float64s
-    stale: int
-    not_finite: int
     histograms: int
 
 
@@ -110,8 +106,7 @@ def _of_symbols(symbols: Sequence[bytes], refs: NDArray[Any], edges: Int64s) -> 
 
 
 def _scanned(found: ScannedWrite, keys: Texts, labels: Callable[[int], Labels]) -> WrittenSeries:
-    counts = found.stale, found.not_finite, found.histograms
-    return WrittenSeries(keys, labels, found.index, found.time, found.value, *counts)
+    return WrittenSeries(keys, labels, found.index, found.time, found.value, found.histograms)
 
 
 def _columns(
@@ -119,13 +114,7 @@ def _columns(
 ) -> WrittenSeries:
     index, time = np.array(found.index, np.uint32), np.array(found.time, np.int64)
     value = np.array(found.value, np.float64)
-    finite = np.isfinite(value)
-    stale = odd = 0
-    if not finite.all():
-        stale = int(np.count_nonzero(value.view(np.uint64) == STALE))
-        odd = int(np.count_nonzero(~finite)) - stale
-        index, time, value = index[finite], time[finite], value[finite]
-    return WrittenSeries(keys, labels, index, time, value, stale, odd, found.others[histograms])
+    return WrittenSeries(keys, labels, index, time, value, found.others[histograms])
 
 
 def _texts(pairs: Iterable[tuple[bytes, bytes]]) -> Labels:

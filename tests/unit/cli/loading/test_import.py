@@ -1,6 +1,7 @@
 """``jobmeter import`` against a server that remembers what it was sent."""
 
 import json
+import re
 import threading
 from typing import Any
 
@@ -60,6 +61,12 @@ def test_several_files_records_and_a_project(taken, run, tmp_path):
     # Two requests are under way at any time: which one arrives first is not told.
     assert sorted(one[:2] for one in taken if len(one) == 2) == [("k", "p"), ("l", "own")]
     assert [one[0] for one in taken if len(one) == 3] == ["j0"]
+
+
+def test_records_alone_are_reported_with_their_own_rate(taken, run, tmp_path):
+    (tmp_path / "jobs.jsonl").write_text('{"job_id": "k"}\n{"job_id": "l"}\n')
+    shown = run("import", str(tmp_path / "jobs.jsonl")).stdout
+    assert re.fullmatch(r"imported 2 job records of 2 jobs in \w+ \([\d,]+ records/s\)\n", shown), shown
 
 
 def test_standard_input(taken, run):

@@ -106,7 +106,9 @@ class Node:
         }
 
     def events(self):
-        events = [event for source in self.jobs.sources for event in source.records(0).events]
+        events = [
+            event for source in (*self.jobs.sources, *self.jobs.device_events) for event in source.records(0).events
+        ]
         for event in events:
             check_event(event)
         return [(event.reason, event.subject, event.message) for event in events]

@@ -63,10 +63,11 @@ class Node:
         self.nvml = PynvmlLibrary(proc_root=proc)
         driver.readers.append(self.nvml.close)
         self.now_ms = NOW
+        self.allocated = [PrologAllocations(self.files, self.members)]
         self.collector = nvidia_collector(
             self.nvml,
             self,
-            allocated=[PrologAllocations(self.files, self.members)],
+            allocated=self.allocated,
             groups=DeviceGroups(Hierarchies(proc, str(root)), lambda: VENDOR.device_numbers),
         )
 
@@ -280,6 +281,6 @@ class Kubelet:
 def test_two_that_give_devices_and_name_different_jobs(node):
     node.task(100, "21")
     node.give(_0="21")
-    node.collector._allocated = [Kubelet(), *node.collector._allocated]
+    node.allocated.insert(0, Kubelet())
     message = "The prolog gave it gpu0, which the kubelet gave to worker-0 of pod-1."
     assert node.messages() == [("21", "device gpu0", message)]

@@ -8,7 +8,7 @@ import pytest
 
 from jobmeter.cli.run_summary import sparkline
 from jobmeter.collect.base import NodeIdentity, Owner
-from jobmeter.collect.launch.figures import Figure, RunFigures, StepFigures
+from jobmeter.collect.launch.figures import Figure, RunFigures, StepFigures, traffic_beside
 from jobmeter.collect.launch.plan import LaunchPlan, environments, job_name, new_job_id
 from jobmeter.collect.launch.records import JobRecorder, ReplicaLife, exit_status
 from jobmeter.model.job import JobState
@@ -176,6 +176,12 @@ def test_the_figures_of_a_summary():
     assert figures.total("cpu.time") == pytest.approx(5.02)
     assert figures.by_name["memory"].peak == 40
     assert figures.memory_peak == 99
+
+
+def test_the_traffic_of_the_machine_is_read_beside_samples_alone():
+    sample = Sample(PLACE.of_node("node.network.receive"), 7_000, 1.0)
+    assert traffic_beside([sample], lambda time_ms: [sample._replace(time_ms=time_ms)]) == [sample]
+    assert traffic_beside([], lambda _: [sample]) == []
 
 
 def test_a_counter_counts_from_its_first_sample_unless_its_start_is_recorded():

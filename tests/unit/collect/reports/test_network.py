@@ -14,7 +14,8 @@ from tests.waiting import wait_until
 
 from jobmeter.collect.budget import MeasuringBudget
 from jobmeter.collect.clock import SampleClock
-from jobmeter.collect.reports.network import MOST_BODY, OtlpPort, StatsdPort
+from jobmeter.collect.local_http import MOST_BODY
+from jobmeter.collect.reports.network import OtlpPort, StatsdPort
 from jobmeter.collect.reports.ports import PortOwners
 from jobmeter.model.time import SystemClock
 

@@ -165,11 +165,11 @@ def test_files_that_were_removed_before_they_were_opened_are_counted(node, logs,
 
 def test_a_file_that_was_opened_and_then_removed_is_read_to_its_end(node, logs):
     append(logs / "app.log", "one")
-    node.reader._watch.notice()  # as the agent's thread does at the kernel's event
+    node.watch.notice()  # as the agent's thread does at the kernel's event
     append(logs / "app.log", "two")
     (logs / "app.log").unlink()
     append(logs / "app.log", "three")
-    node.reader._watch.notice()
+    node.watch.notice()
     (logs / "app.log").unlink()
     assert node.texts(40) == ["one", "two", "three"]
     assert node.watch.lost == 0
@@ -295,7 +295,7 @@ def test_the_agent_s_thread_reads_files_whose_names_last_for_a_moment(node, logs
 
     def arrived(count):
         got.extend(line.text for line in lines_in(node.outbox))
-        return sum(not text.startswith("[jobmeter") for text in got) + reader._watch.lost >= count
+        return sum(not text.startswith("[jobmeter") for text in got) + node.watch.lost >= count
 
     reader.start()
     try:
@@ -307,7 +307,7 @@ def test_the_agent_s_thread_reads_files_whose_names_last_for_a_moment(node, logs
         reader.stop()
     texts = [text for text in got if not text.startswith("[jobmeter")]
     assert sorted(map(int, texts)) == list(range(300))
-    assert reader._watch.lost == 0
+    assert node.watch.lost == 0
 
 
 class World:

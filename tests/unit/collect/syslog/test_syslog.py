@@ -4,13 +4,18 @@ import os
 import random
 import shutil
 from typing import Any
+from unittest import mock
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.unit.collect.log_node import START, Node, append, lines_in
 
-from jobmeter.collect.base import Owner
+from jobmeter.collect.base import NodeIdentity, Owner
+from jobmeter.collect.kernel import KernelWatch
+from jobmeter.collect.syslog import kernel
 from jobmeter.collect.syslog import watch as watches
-from jobmeter.collect.syslog.kernel import KernelLog, KernelSource, parse_record
+from jobmeter.collect.syslog.kernel import KernelLog, KernelReader, KernelSource, parse_record
 from jobmeter.collect.syslog.lines import LineCutter
 
 
@@ -225,6 +230,7 @@ class Ring:
     def __init__(self):
         self.records = []
         self.first = 0
+        self.opened = self.open = 0
 
     def log(self, text, priority=6, micros=None):
         number = self.first + len(self.records)
@@ -234,12 +240,14 @@ class Ring:
         self.records, self.first = self.records[count:], self.first + count
 
     def connect(self):
+        self.opened += 1
         return RingDevice(self)
 
 
 class RingDevice(KernelLog):
     def __init__(self, ring):
         self._ring, self._at = ring, ring.first
+        ring.open += 1
 
     def read(self):
         if self._at < self._ring.first:
@@ -251,7 +259,7 @@ class RingDevice(KernelLog):
         return self._ring.records[self._at - 1 - self._ring.first]
 
     def close(self):
-        pass
+        self._ring.open -= 1
 
 
 @pytest.fixture
@@ -264,7 +272,7 @@ def kernel_node(tmp_path, ring, boots=("boot-1",), **options):
     current = [next(boot)]
 
     def make():
-        return KernelSource(lambda: START, lambda: 10**12, connect=ring.connect, boot=lambda: current[0])
+        return KernelSource(lambda: START, lambda: 10**12, reader=KernelReader(ring.connect), boot=lambda: current[0])
 
     node = Node(tmp_path, sources=[make], **options)
     return node, lambda: current.__setitem__(0, next(boot))
@@ -306,6 +314,45 @@ def test_records_that_were_overwritten_are_counted(tmp_path, ring):
     texts = node.texts()
     assert "9 records of the kernel are missing" in texts[0]
     assert texts[1:] == [str(at) for at in range(10, 20)]
+
+
+@given(st.lists(st.tuples(st.sampled_from(["log", "overwrite", 0, 1, 2]), st.integers(1, 30)), max_size=30))
+def test_each_consumer_of_the_kernel_s_log_gets_each_record_once_by_one_open_device(steps):
+    ring = Ring()
+    with mock.patch.object(kernel, "_KEPT", 5):
+        reader = KernelReader(ring.connect)
+        read = [[-1], [-1], [-1]]
+        for step, count in steps:
+            if step == "log":
+                for _ in range(count):
+                    ring.log("x")
+            elif step == "overwrite":
+                ring.overwrite(min(count, len(ring.records)))
+            else:
+                at, last = read[step], read[step][-1]
+                found = [record.sequence for record in reader.after(last, count)]
+                assert found == sorted(set(found))
+                assert all(number > last for number in found)
+                there = range(max(ring.first, last + 1), ring.first + len(ring.records))
+                assert [number for number in found if number in there] == [*there][: sum(n in there for n in found)]
+                assert len(found) == count or [*there] == found[len(found) - len(there) :]
+                at += found
+            assert ring.open <= 1
+
+
+def test_the_watch_for_events_reads_on_while_the_lines_wait_for_room(tmp_path, ring):
+    ring.log("NVRM: Xid (PCI:0000:3b:00): 13, before the agent")
+    reader = KernelReader(ring.connect)
+    watch = KernelWatch(NodeIdentity("n1"), reader)
+    source = KernelSource(lambda: START, lambda: 10**12, reader=reader, boot=lambda: "b")
+    ring.log("NVRM: Xid (PCI:0000:3b:00): 79, gone")
+    assert [one.message[:35] for one in watch.records(START).events] == ["NVRM: Xid (PCI:0000:3b:00): 79, gone"[:35]]
+    begin = source.read(None)
+    lines = source.read(begin.end if begin else None)
+    assert lines is not None
+    assert [entry.text[-6:] for entry in lines.entries] == [" agent", ", gone"]
+    assert watch.records(START).events == []
+    assert (ring.opened, ring.open) == (1, 1)
 
 
 @pytest.mark.parametrize(

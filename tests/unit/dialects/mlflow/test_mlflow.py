@@ -13,34 +13,25 @@ from tests.stored_series import stored_result
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Context, RecordJobs, WriteSamples, drive
 from jobmeter.dialects.mlflow import MLFLOW
-from jobmeter.dialects.mlflow.filters import parse, parse_order, sort
-from jobmeter.dialects.mlflow.metrics import SPECIAL, LoggedPoint, history, newest, spread, value_series, write
-from jobmeter.dialects.mlflow.names import (
-    MAX_RUN_ID,
-    escape,
-    experiment_id,
-    experiment_name,
-    key_of,
-    metric_of,
-    place_of,
-    run_id,
-)
-from jobmeter.dialects.mlflow.requests import MetricValue
-from jobmeter.dialects.mlflow.runs import Run
+from jobmeter.dialects.mlflow.metrics import history, newest, write
 from jobmeter.errors import ForbiddenError, InvalidRequestError, LimitExceededError, NotFoundError
 from jobmeter.ingest.receipt import Receipt
 from jobmeter.model.batch import SampleColumns
+from jobmeter.model.extra import merged_extra
 from jobmeter.model.job import Job, JobPage
-from jobmeter.model.series import check_job_id, check_series
+from jobmeter.model.series import check_series
 from jobmeter.query.request import HeadQuestion
 from jobmeter.query.series import FoundSeries, LastQuestion, Samples, SamplesQuestion, SeriesQuestion
-from jobmeter.registry.merge import merged_extra
 from jobmeter.testing.dialect import REQUEST_ID, DialectTests
+from jobmeter.wire.mlflow.filters import parse, parse_order, sort
+from jobmeter.wire.mlflow.names import (
+    place_of,
+)
+from jobmeter.wire.mlflow.runs import Run
+from jobmeter.wire.mlflow.values import SPECIAL, LoggedPoint, MetricValue, spread
 
 NOW = 1_795_188_836_000
 RUN = Run(id="r1", project="lab", job="r1", experiment="0", status="RUNNING", start=NOW)
-KEYS = st.text(st.characters(categories=("L", "N"), include_characters="_-./ :"), min_size=1, max_size=250)
-JOB_IDS = st.text(st.characters(categories=("L", "N", "P", "S", "Zs")), min_size=1, max_size=60)
 
 
 class TestMlflow(DialectTests):
@@ -134,50 +125,6 @@ class Server:
 
 def as_array(values, kind):
     return np.array(values, kind)
-
-
-# Names.
-
-
-@given(KEYS)
-def test_a_metrics_name_comes_back_from_ours(key):
-    metric, label = metric_of(key)
-    assert key_of(metric, label) == key
-    check_series(value_series(RUN, key))
-
-
-@given(st.lists(KEYS, min_size=2, max_size=2, unique=True))
-def test_two_names_are_two_series(keys):
-    assert value_series(RUN, keys[0]) != value_series(RUN, keys[1])
-
-
-@given(st.text(st.characters(exclude_categories=["C"]), min_size=1, max_size=500))
-def test_an_experiments_name_comes_back_from_its_id(name):
-    try:
-        found = experiment_id(name)
-    except InvalidRequestError:
-        assert not name.strip() or not name.isprintable()
-    else:
-        assert experiment_name(found) == name
-
-
-@given(st.text(max_size=40))
-def test_another_text_is_no_id_of_an_experiment(text):
-    name = experiment_name(text)
-    assert name is None or experiment_id(name) == text
-
-
-@given(JOB_IDS, st.text("0123456789abcdef", min_size=32, max_size=32))
-def test_the_id_of_a_run_names_its_job(job, unique):
-    try:
-        check_job_id(job)
-    except InvalidRequestError:
-        return
-    run = run_id(job, unique)
-    assert re.fullmatch(r"[a-zA-Z0-9][\w\-]{0,255}", run), "the client refuses any other id"
-    assert len(run) <= MAX_RUN_ID
-    fits = len(escape(job)) <= 240
-    assert place_of(run) == ((job, True) if fits else (unique, False))
 
 
 # Values.

@@ -181,3 +181,15 @@ def test_numbers_are_written_as_prometheus_writes_them():
 def test_the_cases_say_where_they_come_from():
     for file in TestPrometheus.cases.glob("*.json"):
         assert json.loads(file.read_text())["source"].startswith("https://")
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["job", "scrape_job", "scrape_scrape_job", "instance", "pod", "node", "job_id", "le", "_x"]),
+        st.text(st.characters(codec="ascii", categories=["L", "N", "P"]), min_size=1, max_size=12),
+    )
+)
+def test_a_series_of_remote_write_keeps_its_name_and_all_its_labels(labels):
+    sent = {"__name__": "app_requests_total", **labels}
+    (found,) = exposed(resolve(list(sent.items()), "lab").series)
+    assert dict(found.labels) == sent

@@ -26,12 +26,12 @@ from jobmeter.access.keys import CreatedKey, create_key
 from jobmeter.access.policy import attached
 from jobmeter.dialects.alibaba.foas.instances import instance_id
 from jobmeter.dialects.base import Dialect, Operation
-from jobmeter.dialects.mlflow.names import run_id
 from jobmeter.dialects.registry import dialects
 from jobmeter.model.job import Job
 from jobmeter.server.native.endpoint import Endpoint
 from jobmeter.server.native.router import ENDPOINTS
 from jobmeter.server.tasks import Tasks
+from jobmeter.wire.mlflow.names import run_id
 
 MINUTE, HOUR = 60_000, 3_600_000
 MARK = "strictly-private"

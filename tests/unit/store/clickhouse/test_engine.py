@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.store_contract.samples import FOREVER, batch_of, brute_buckets, read_all, stored_buckets
+from tests.store_contract.slot import Slot
 
 from jobmeter.errors import QueryTimeoutError, UnavailableError
 from jobmeter.model.batch import SampleBatch, SeriesKeys
@@ -21,8 +23,6 @@ from jobmeter.store.clickhouse.journal import JournalLimits
 from jobmeter.store.clickhouse.logs import _order
 from jobmeter.store.clickhouse.migrations import MIGRATIONS
 from jobmeter.store.clickhouse.native import encode
-from jobmeter.testing.samples import FOREVER, batch_of, brute_buckets, read_all, stored_buckets
-from jobmeter.testing.slot import Slot
 
 
 def ask(store, sql):

@@ -170,15 +170,14 @@ def test_a_process_that_dies_loses_nothing(tmp_path, engine):
 
 def test_rows_that_are_inserted_again_replace_nothing_newer(tmp_path, engine):
     """The process dies between the insert and the end of its segment."""
-    journal = open_journal(tmp_path, engine)
-    journal.append([rows_of([(1, 10, 1.0)])])
     left = tmp_path / "left"
 
     def insert(group):
         engine(group)
         shutil.copytree(tmp_path / "journal", left / "journal")
 
-    journal._insert = insert
+    journal = open_journal(tmp_path, insert)
+    journal.append([rows_of([(1, 10, 1.0)])])
     journal.flush()
     journal.append([rows_of([(1, 10, 2.0)])])
     die(journal)

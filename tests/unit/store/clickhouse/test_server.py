@@ -8,6 +8,9 @@ from typing import cast
 
 import pytest
 from tests.clickhouse import CLUSTER, each_node, node, shards
+from tests.store_contract.samples import FOREVER, batch_of
+from tests.store_contract.slot import Slot
+from tests.store_contract.store import StoreTests
 
 from jobmeter.errors import UnavailableError
 from jobmeter.model.series import Series
@@ -16,9 +19,6 @@ from jobmeter.store.base import SeriesSelector, Store
 from jobmeter.store.clickhouse import membership, parse_dsn
 from jobmeter.store.clickhouse.pool import connect
 from jobmeter.store.registry import open_store
-from jobmeter.testing.samples import FOREVER, batch_of
-from jobmeter.testing.slot import Slot
-from jobmeter.testing.store import StoreTests
 
 START = parse_time("2026-01-01")
 ONE = Series("gpu.power", job="one", replica="worker-0")

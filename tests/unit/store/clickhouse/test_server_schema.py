@@ -4,6 +4,7 @@ from contextlib import contextmanager
 
 import pytest
 from tests.clickhouse import CLUSTER, Node, each_node, node, shards
+from tests.store_contract.samples import FOREVER, batch_of, brute_buckets, read_all, stored_buckets
 
 from jobmeter.model.series import Series
 from jobmeter.model.time import HOUR, MINUTE, SystemClock, TimeRange, parse_time
@@ -12,7 +13,6 @@ from jobmeter.store.clickhouse import migrate, parse_dsn, pool
 from jobmeter.store.clickhouse.migrations import MIGRATIONS
 from jobmeter.store.clickhouse.rows import DAYS
 from jobmeter.store.registry import open_store
-from jobmeter.testing.samples import FOREVER, batch_of, brute_buckets, read_all, stored_buckets
 
 START = parse_time("2026-01-01")
 SPAN = TimeRange(START, START + 10 * HOUR)

@@ -4,6 +4,7 @@ import random
 
 import pytest
 from tests.memory_store import MemoryStore
+from tests.store_contract.samples import FOREVER, batch_of
 
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.series import NO_JOB, Series, job_key
@@ -11,7 +12,6 @@ from jobmeter.store.base import SeriesSelector
 from jobmeter.store.cache import Cache
 from jobmeter.store.window import revisions
 from jobmeter.store.window.store import WindowedStore
-from jobmeter.testing.samples import FOREVER, batch_of
 
 KEYS = [job_key("default", f"job-{number}") for number in range(3)]
 

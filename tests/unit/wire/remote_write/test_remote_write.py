@@ -11,7 +11,8 @@ from tests.prometheus import label, part, request_1, request_2, sample, series_1
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.memory import unlimited
-from jobmeter.wire.remote_write.decode import STALE, decode_1, decode_2
+from jobmeter.model.special import STALE
+from jobmeter.wire.remote_write.decode import decode_1, decode_2
 from jobmeter.wire.remote_write.snappy import unpack
 from jobmeter.wire.remote_write.symbols import Symbols
 
@@ -122,11 +123,11 @@ def test_many_samples_of_a_series_are_read():
     assert rows(decode_1(request_1(request))) == decoded_by_the_library(request)
 
 
-def test_ends_of_series_and_what_is_no_number_are_counted_apart():
+def test_ends_of_series_and_values_that_are_no_numbers_are_read_with_all_their_bits():
     series = [(STALE_NAN, 1), (math.nan, 2), (math.inf, 3), (-math.inf, 4), (2.0, 5)]
-    written = decode_1(request_1([([("__name__", "up")], series)]))
-    assert (written.stale, written.not_finite) == (1, 3)
-    assert written.time.tolist() == [5]
+    request = [([("__name__", "up")], series)]
+    assert rows(decode_1(request_1(request))) == decoded_by_the_library(request)
+    assert rows(decode_2(request_2(request))) == decoded_by_the_library(request)
 
 
 def test_histograms_are_counted_and_exemplars_and_metadata_passed_over():

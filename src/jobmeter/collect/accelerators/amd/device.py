@@ -3,12 +3,14 @@
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from threading import Lock
 from typing import NamedTuple
 
 from jobmeter.collect import files
 from jobmeter.collect.accelerators.amd.tables import LONGEST, UnknownTableError, Value, parse_table
+from jobmeter.collect.accelerators.amd.topology import ComputeNode, compute_nodes
 from jobmeter.collect.accelerators.threaded import ThreadedDevice
 from jobmeter.collect.accelerators.vendor import DeviceLostError, DeviceProcess, NotSupportedError
 from jobmeter.collect.machine import Machine
@@ -18,6 +20,8 @@ from jobmeter.model.time import Clock
 UUID_PREFIX = "GPU-"
 _MOST_PROCESSES = 10_000
 _LONGEST_TEXT = 4_096
+_TABLE_SECONDS = 0.5
+"""Age up to which a table serves all partitions of a GPU."""
 _ERRORS = re.compile(r"^(ue|ce|de):\s*([0-9]+)\s*$", re.MULTILINE)
 _LIMITS: Mapping[Value, str] = {
     Value.PROCHOT: "gpu.throttle.power.brake",
@@ -44,8 +48,14 @@ class AmdDevice(ThreadedDevice):
     def __init__(self, index: int, clock: Clock, card: Card, machine: Machine) -> None:
         super().__init__(index, clock, "amd ")
         self.pci = card.pci
-        self._folder = card.folder
+        self.folder = card.folder
+        """Folder of its PCI device in /sys."""
+        self.compute_nodes: Sequence[ComputeNode] = ()
+        """Devices of the compute driver: several for a GPU in partitions."""
+        self._machine = machine
         self._kfd = Path(machine.sys, "class/kfd/kfd")
+        self._reading = Lock()
+        self._raw: tuple[float, bytes] | None = None
         self._modules = Path(machine.sys, "module")
         self._open = False
         self._sensors: dict[str, str] = {}
@@ -71,22 +81,32 @@ class AmdDevice(ThreadedDevice):
         self.uuid = f"{UUID_PREFIX}{unique}" if unique.strip("0") else serial or f"amd:{self.pci}"
         self.name = self.text("product_name") or f"AMD {self.text('device')}".strip()
         self.minor = next(
-            (int(path.name[7:]) for path in self._folder.glob("drm/renderD*") if path.name[7:].isdigit()), None
+            (int(path.name[7:]) for path in self.folder.glob("drm/renderD*") if path.name[7:].isdigit()), None
         )
         partitions = (self.text("current_compute_partition"), self.text("current_memory_partition"))
         details: dict[str, str | int | None] = {
             "vendor": "amd",
             "serial": serial,
             "driver": files.read_text(str(self._modules / "amdgpu/version")),
-            "memory": self.number("mem_info_vram_total"),
+            "memory": files.read_number(str(self.folder / "mem_info_vram_total")),
             "partition": "/".join(filter(None, partitions)),
         }
         self.details = {name: value for name, value in details.items() if value}
-        self._sensors = _sensors(self._folder)
-        self._compute = tuple(_compute_ids(self._kfd / "topology/nodes", self.pci))
+        self._sensors = _sensors(self.folder)
+        self.look_for_partitions()
         self._limits, self._limited, self._errors = {}, {}, {}
         self._open = True
         self.answered()
+
+    def look_for_partitions(self) -> None:
+        """Read its devices of the compute driver, which change with the mode of its partitions."""
+        self.compute_nodes = compute_nodes(self._machine, self.pci)
+        self._compute = tuple(node.identity for node in self.compute_nodes)
+
+    @property
+    def is_partitioned(self) -> bool:
+        """True for a GPU in several partitions: they compute."""
+        return len(self.compute_nodes) > 1
 
     def detach(self) -> None:
         """Forget its files."""
@@ -94,12 +114,14 @@ class AmdDevice(ThreadedDevice):
 
     def text(self, name: str) -> str:
         """Return the text of a file; empty if the device does not give it."""
-        found = files.read(str(self._folder / name), _LONGEST_TEXT) or b""
+        found = files.read(str(self.folder / name), _LONGEST_TEXT) or b""
         return found.decode(errors="replace").strip()
 
     def number(self, name: str) -> int | None:
-        """Return the number in a file; None if the device does not give it."""
-        return files.read_number(str(self._folder / name))
+        """Return the number in a file; None if the device does not give it. Partitions have the memory of their GPU."""
+        if self.is_partitioned and name.startswith("mem_info_vram"):
+            return None
+        return files.read_number(str(self.folder / name))
 
     def sensor(self, name: str) -> int | None:
         """Return the reading of a sensor in the units of hwmon: ``temperature edge``, ``power``, ``clock sclk``."""
@@ -108,7 +130,7 @@ class AmdDevice(ThreadedDevice):
 
     def table(self) -> Mapping[Value, Sequence[float]]:
         """Return the values of the firmware's table; empty without a known one."""
-        data = files.read(str(self._folder / "gpu_metrics"), LONGEST)
+        data = self.raw_table()
         if not data:
             return {}
         try:
@@ -118,6 +140,15 @@ class AmdDevice(ThreadedDevice):
                 self._unknown = str(error)
                 _log.warning("%s: %s: its values are left out", self.pci, error)
             return {}
+
+    def raw_table(self) -> bytes | None:
+        """Return the firmware's table as it is; None without one. For any thread: partitions share a reading."""
+        with self._reading:
+            now = self._clock.monotonic()
+            if self._raw is None or not 0 <= now - self._raw[0] < _TABLE_SECONDS:
+                data = files.read(str(self.folder / "gpu_metrics"), LONGEST)
+                self._raw = (now, data) if data else None
+            return self._raw and self._raw[1]
 
     def limited(self, table: Mapping[Value, Sequence[float]]) -> Mapping[str, float]:
         """Return the seconds for which each limit slowed the device since the first call, by metric.
@@ -148,7 +179,7 @@ class AmdDevice(ThreadedDevice):
         """
         now = {
             path.name: found
-            for path in sorted(self._folder.glob("ras/*_err_count"))
+            for path in sorted(self.folder.glob("ras/*_err_count"))
             if (found := {kind: int(count) for kind, count in _ERRORS.findall(self.text(f"ras/{path.name}"))})
         }
         if not now:
@@ -162,6 +193,8 @@ class AmdDevice(ThreadedDevice):
     def processes(self) -> Sequence[DeviceProcess]:
         """Return the processes of the compute driver that have memory on the device."""
         self._present()
+        if self.is_partitioned:
+            raise NotSupportedError("its partitions have its processes", lasting=True)
         if not self._compute:
             raise NotSupportedError("the compute driver does not know it", lasting=True)
         found = []
@@ -206,15 +239,3 @@ def _sensors(folder: Path) -> dict[str, str]:
         if paths:
             found[name] = str(paths[0])
     return found
-
-
-def _compute_ids(nodes: Path, pci: str) -> Iterator[str]:
-    """Yield the numbers of the compute driver for the device at an address, one for each of its partitions."""
-    domain, bus, slot = (int(part, 16) for part in pci.split(":"))
-    for folder in sorted(nodes.glob("[0-9]*")):
-        known = files.read_pairs(str(folder / "properties")) or {}
-        place = known.get(b"location_id", 0) & 0xFFF8  # the partition is in the bits outside
-        if known.get(b"simd_count") and (known.get(b"domain", 0), place) == (domain, bus << 8 | slot << 3):
-            identity = files.read_number(str(folder / "gpu_id"))
-            if identity:
-                yield str(identity)

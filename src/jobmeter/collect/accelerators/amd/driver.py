@@ -5,6 +5,7 @@ from pathlib import Path
 
 from jobmeter.collect import files
 from jobmeter.collect.accelerators.amd.device import AmdDevice, Card
+from jobmeter.collect.accelerators.amd.partition import AmdPartition
 from jobmeter.collect.accelerators.vendor import DeviceProblem
 from jobmeter.collect.machine import Machine
 from jobmeter.model.device import pci_address
@@ -28,9 +29,10 @@ class AmdDriver:
         self._machine = machine
         self._patience = patience
         self._devices: list[AmdDevice] = []
+        self._partitions: list[AmdPartition] = []
 
     def devices(self, now_ms: int | None = None) -> Sequence[AmdDevice]:
-        """Return the GPUs, including those that have disappeared since the agent started."""
+        """Return the GPUs, including those that have disappeared since the start, each before its partitions."""
         known = {device.pci: device for device in self._devices}
         cards = {card.pci: card for card in find_cards(self._machine)}
         if cards.keys() - known.keys():
@@ -50,15 +52,39 @@ class AmdDriver:
                 device.finish(deadline - self._clock.monotonic())
             except TimeoutError:
                 continue
-        return list(self._devices)
+        self._find_partitions(deadline, now_ms)
+        return [
+            one for device in self._devices for one in (device, *(p for p in self._partitions if p.parent is device))
+        ]
+
+    def _find_partitions(self, deadline: float, now_ms: int | None) -> None:
+        """List the partitions of every GPU. Those of a GPU that does not answer stay."""
+        asked = [one for one in self._devices if one.attached and one.begin(one.look_for_partitions)]
+        for device in asked:
+            try:
+                device.finish(deadline - self._clock.monotonic())
+            except TimeoutError:
+                continue
+        before = {(one.parent, one.place, one.node): one for one in self._partitions}
+        self._partitions = []
+        for device in self._devices:
+            for place, node in enumerate(device.compute_nodes if device.is_partitioned else ()):
+                found = before.pop((device, place, node), None)
+                self._partitions.append(found or AmdPartition(device, place, node, self._clock, self._machine))
+        for one in self._partitions:
+            one.adopt()
+            one.next_look(now_ms)
+        for gone in before.values():
+            gone.close()
 
     def close(self) -> bool:
         """Forget the files of the devices: none of them is open between two readings."""
-        for device in self._devices:
+        devices = [*self._devices, *self._partitions]
+        for device in devices:
             device.close()
             if not device.busy:
                 device.detach()
-        return not any(device.busy for device in self._devices)
+        return not any(device.busy for device in devices)
 
 
 def find_cards(machine: Machine) -> list[Card]:

@@ -125,6 +125,11 @@ LAYOUTS: Mapping[tuple[int, int, int], _Layout] = MappingProxyType(
     }
 )
 """Layout of each table by format, content and length."""
+_PARTITIONS: Mapping[tuple[int, int, int], tuple[int, int]] = MappingProxyType(
+    {(1, 6, 1664): (312, 168), (1, 7, 2208): (344, 232), (1, 8, 3872): (344, 440)}
+)
+"""Offset of the first partition, and the bytes of each, by format, content and length."""
+_MOST_PARTITIONS, _DIES, _MOST_PERCENT = 8, 8, 100
 _ATTRIBUTES: Mapping[int, Value] = MappingProxyType(
     {
         0: Value.HOTSPOT,
@@ -160,6 +165,17 @@ def parse_table(data: bytes) -> dict[Value, list[float]]:
         raise UnknownTableError(f"gpu_metrics of version {form}.{content} with {size} bytes; the file has {len(data)}")
     places = ((name, _numbers(data, place.offset, place.kind, place.members), place) for name, place in layout.items())
     return {name: [number * place.scale for number in found] for name, found, place in places if found}
+
+
+def partition_busy(data: bytes, place: int) -> float | None:
+    """Return the utilization of a partition in percent: the mean of its dies. None if the table does not have it."""
+    size, form, content = _HEADER.unpack_from(data) if len(data) >= _HEADER.size else (0, 0, 0)
+    layout = _PARTITIONS.get((form, content, size))
+    if layout is None or len(data) < size or not 0 <= place < _MOST_PARTITIONS:
+        return None
+    first, each = layout
+    found = [number for number in _numbers(data, first + each * place, "I", _DIES) if number <= _MOST_PERCENT]
+    return sum(found) / len(found) if found else None
 
 
 def _numbers(data: bytes, offset: int, kind: str, count: int) -> Sequence[int]:

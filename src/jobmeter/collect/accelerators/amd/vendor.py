@@ -1,13 +1,13 @@
 """AMD as a vendor of accelerators."""
 
-from functools import partial
+from collections.abc import Sequence
 from types import MappingProxyType
 
 from jobmeter.collect.accelerators.amd.device import UUID_PREFIX, AmdDevice
 from jobmeter.collect.accelerators.amd.driver import AmdDriver
 from jobmeter.collect.accelerators.amd.measures import MEASURES, SLOW_MEASURES
 from jobmeter.collect.accelerators.vendor import DeviceHealth, Driver, Vendor
-from jobmeter.collect.accelerators.visible import VisibleVariable, ordered_devices
+from jobmeter.collect.accelerators.visible import Numbered, VisibleVariable, ordered_devices
 from jobmeter.collect.machine import Machine
 from jobmeter.model.device import DeviceState, pci_address
 from jobmeter.model.time import Clock
@@ -40,7 +40,12 @@ def _uuid_of_id(text: str) -> str:
     return pci_address(text) or text
 
 
-_listed = partial(ordered_devices, uuid_prefix=UUID_PREFIX)
+def _listed(text: str, devices: Sequence[Numbered]) -> list[int]:
+    """Return the devices in a list of ROCr, which counts the partitions of a GPU in its place."""
+    divided = {device.part.parent for device in devices if device.part is not None}
+    computing = [device for device in devices if device.part is not None or device.index not in divided]
+    return ordered_devices(text, computing, uuid_prefix=UUID_PREFIX)
+
 
 VENDOR = Vendor(
     name="amd",
@@ -60,6 +65,7 @@ VENDOR = Vendor(
     unit_devices=(),  # its files in /sys are enough
     domain="amd.com",
     uuid_of_id=_uuid_of_id,
+    id_of_part=lambda part: part.plugin_id,
     # https://rocm.docs.amd.com/en/latest/conceptual/gpu-isolation.html: HIP counts within ROCr's devices.
     variables=(
         VisibleVariable("HIP_VISIBLE_DEVICES", _listed, relative=True, within="ROCR_VISIBLE_DEVICES"),

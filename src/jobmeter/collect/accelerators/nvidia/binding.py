@@ -9,6 +9,7 @@ from typing import Any
 from jobmeter.collect.accelerators.nvidia import codes
 from jobmeter.collect.accelerators.nvidia.codes import Failure, failure_of
 from jobmeter.collect.accelerators.nvidia.device import MigInstance, PynvmlDevice, Session, text_of
+from jobmeter.collect.accelerators.nvidia.event_watch import EventWatch
 from jobmeter.collect.accelerators.nvidia.instance import MigDevice
 from jobmeter.collect.accelerators.nvidia.kernel_list import kernel_devices
 from jobmeter.collect.accelerators.nvidia.loader import LIBRARY, LibraryLoader
@@ -34,7 +35,7 @@ class PynvmlLibrary:
 
     The library is opened again when it ends, and when no device can be read. A lost device only needs a new handle, so
     that the others continue with their GPM samples. Every call that may block runs in a thread: one for the library,
-    one for each device.
+    one for its events, one for each device.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class PynvmlLibrary:
         self._session: Session | None = None
         self._devices: list[PynvmlDevice] = []
         self._instances: dict[MigInstance, MigDevice] = {}
+        self._events = EventWatch()
         self._retry, self._reopen = Backoff(), Backoff()
         self._problem: Failure | None = None
 
@@ -81,6 +83,7 @@ class PynvmlLibrary:
         if self._session is not None:
             self._attach(self._session, deadline)
             self._find_instances(self._session, deadline)
+            self._events.follow(self._session, self._devices)
         return self._all()
 
     def _all(self) -> list[PynvmlDevice]:
@@ -94,8 +97,10 @@ class PynvmlLibrary:
         if self._began is not None:
             self._finish_open(0.0)
         session = self._session
-        if self._calls.busy or (session is not None and not self._is_quiet(session)):
+        is_quiet = self._events.stop(self.patience)
+        if self._calls.busy or not is_quiet or (session is not None and not self._is_quiet(session)):
             return False
+        self._events.close()
         if session is not None:
             self._session = None
             self._shut_down(session, self.patience)
@@ -112,12 +117,9 @@ class PynvmlLibrary:
 
     def _is_over(self, session: Session) -> bool:
         """True if the library has to be opened again and no call of it is running."""
-        if not self._is_quiet(session):
-            return False
-        if session.failure is not None:
-            return True
         # If no device answers, a restart loses nothing and may find them again.
-        return not any(device.attached for device in self._devices) and self._reopen.due
+        useless = not any(device.attached for device in self._devices) and self._reopen.due
+        return (session.failure is not None or useless) and self._events.stop() and self._is_quiet(session)
 
     def _restart(self, session: Session, deadline: float) -> None:
         """Close the session, and open the next one when it is due."""

@@ -41,7 +41,7 @@ STATUS = Statuses(
 )
 
 
-class PageRequest(AlibabaRequest, frozen=True, kw_only=True):
+class EasPageRequest(AlibabaRequest, frozen=True, kw_only=True):
     """A request for a page of a list, in descending order by default."""
 
     page_number: Annotated[int, Meta(ge=1, le=10**6, description="From 1.")] = 1

@@ -53,19 +53,19 @@ INSTANCE_PATH = f"{JOB_PATH}/instances/{{instanceId}}"
 LARGEST_ID = 2**63 - 1
 
 
-class ProjectRequest(AlibabaRequest, frozen=True, kw_only=True, rename="camel"):
+class FlinkProjectRequest(AlibabaRequest, frozen=True, kw_only=True, rename="camel"):
     """A request about a project."""
 
     project_name: Annotated[str, Meta(description="The project; `_` stands for `-`.")]
 
 
-class JobRequest(ProjectRequest, frozen=True, kw_only=True):
+class FlinkJobRequest(FlinkProjectRequest, frozen=True, kw_only=True):
     """A request about a job."""
 
     job_name: Annotated[str, Meta(description="The id of a job, or its name.")]
 
 
-class InstanceRequest(JobRequest, frozen=True, kw_only=True):
+class InstanceRequest(FlinkJobRequest, frozen=True, kw_only=True):
     """A request about an instance."""
 
     instance_id: Annotated[
@@ -82,7 +82,7 @@ class InstanceRequest(JobRequest, frozen=True, kw_only=True):
         return instance_of(self.project_name, self.job_name, self.instance_id)
 
 
-class PageRequest(ProjectRequest, frozen=True, kw_only=True):
+class FlinkPageRequest(FlinkProjectRequest, frozen=True, kw_only=True):
     """A request for a page of a list."""
 
     page_index: Annotated[int, Meta(ge=1, le=10**9, description="From 1.")] = 1

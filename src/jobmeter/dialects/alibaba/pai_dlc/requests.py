@@ -24,7 +24,7 @@ def job_view(job: str) -> Lookup[JobView]:
     return (yield from ask(JobQuestion(JobRef(job))))
 
 
-class JobRequest(AlibabaRequest, frozen=True, kw_only=True):
+class DlcJobRequest(AlibabaRequest, frozen=True, kw_only=True):
     """A request about a job."""
 
     job_id: Annotated[str, Meta(description="The job.")]
@@ -39,7 +39,7 @@ class JobRequest(AlibabaRequest, frozen=True, kw_only=True):
         return job_view(self.job_id)
 
 
-class PodRequest(JobRequest, frozen=True, kw_only=True):
+class PodRequest(DlcJobRequest, frozen=True, kw_only=True):
     """A request about a pod of a job."""
 
     pod_id: Annotated[str, Meta(description="The pod, as GetJob names it.")]

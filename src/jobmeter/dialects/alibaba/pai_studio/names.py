@@ -45,7 +45,7 @@ _MODEL = re.compile(r"[A-Z]{1,2}\d{1,4}[A-Z]{0,2}")
 _TYPES: Mapping[str, str] = MappingProxyType({"TFJob": "TensorFlow"})
 
 
-class PageRequest(AlibabaRequest, frozen=True, kw_only=True):
+class StudioPageRequest(AlibabaRequest, frozen=True, kw_only=True):
     """A request for a page of a list."""
 
     page_number: Annotated[int, Meta(ge=1, le=10**6, description="From 1.")] = 1

@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from jobmeter.dialects.base import Steps, ask
 from jobmeter.dialects.baseten.bodies import created, view_body
-from jobmeter.dialects.baseten.requests import JOB_PATH, JobRequest, answer, operation
+from jobmeter.dialects.baseten.requests import JOB_PATH, BasetenJobRequest, answer, operation
 from jobmeter.model.job import Checkpoint, Job
 from jobmeter.model.time import iso
 from jobmeter.query.request import JobQuestion
@@ -19,7 +19,7 @@ MOST_FILES = 1_000
 
 
 @operation(f"GET {JOB_PATH}/checkpoints", "jobs:read", name="get_training_projects_jobs_checkpoints", by_resource=True)
-class ListCheckpoints(JobRequest, frozen=True, kw_only=True):
+class ListCheckpoints(BasetenJobRequest, frozen=True, kw_only=True):
     """The job and the checkpoints that its records report, oldest first. An unknown size is 0."""
 
     def _steps(self) -> Steps:
@@ -34,7 +34,7 @@ class ListCheckpoints(JobRequest, frozen=True, kw_only=True):
     name="get_training_projects_jobs_checkpoint_files",
     by_resource=True,
 )
-class ListCheckpointFiles(JobRequest, frozen=True, kw_only=True):
+class ListCheckpointFiles(BasetenJobRequest, frozen=True, kw_only=True):
     """The addresses in the records of checkpoints, checkpoint after checkpoint.
 
     They are returned as they were reported, not signed. The size of one file among several is unknown and 0.

@@ -12,7 +12,7 @@ from jobmeter.dialects.base.request import Choice
 from jobmeter.dialects.baseten.bodies import view_body
 from jobmeter.dialects.baseten.names import NAME
 from jobmeter.dialects.baseten.operations.projects import project
-from jobmeter.dialects.baseten.requests import JOB_PATH, JobRequest, answer, operation, path_operation
+from jobmeter.dialects.baseten.requests import JOB_PATH, BasetenJobRequest, answer, operation, path_operation
 from jobmeter.errors import ConflictError
 from jobmeter.model.job import JobState
 from jobmeter.model.record import JobRecord, Records
@@ -22,7 +22,7 @@ MOST_PRIORITY = 2**31 - 1
 
 
 @operation(f"GET {JOB_PATH}", "jobs:read", name="get_training_projects_jobs_training_job_id", by_resource=True)
-class GetTrainingJob(JobRequest, frozen=True, kw_only=True):
+class GetTrainingJob(BasetenJobRequest, frozen=True, kw_only=True):
     """The job and its project.
 
     `instance_type` comes from the job's record, else from its limits and allocations; unknown fields are null if null
@@ -37,7 +37,7 @@ class GetTrainingJob(JobRequest, frozen=True, kw_only=True):
 
 
 @operation(f"PATCH {JOB_PATH}", "jobs:write", name="patch_training_projects_jobs")
-class UpdateTrainingJob(JobRequest, frozen=True, kw_only=True):
+class UpdateTrainingJob(BasetenJobRequest, frozen=True, kw_only=True):
     """Stores the fields in `extra.baseten` of the job's record, while the job is pending."""
 
     priority: Annotated[int | None, Meta(ge=-MOST_PRIORITY, le=MOST_PRIORITY, description="A whole number.")] = None
@@ -57,7 +57,7 @@ class UpdateTrainingJob(JobRequest, frozen=True, kw_only=True):
 
 
 @path_operation(f"DELETE {JOB_PATH}", "jobs:delete", name="delete_training_projects_jobs")
-class DeleteJobWithData(JobRequest, frozen=True, kw_only=True):
+class DeleteJobWithData(BasetenJobRequest, frozen=True, kw_only=True):
     """Deletes the job, its samples, its logs and its events. Needs an administrator's key."""
 
     def _steps(self) -> Steps:
@@ -66,7 +66,7 @@ class DeleteJobWithData(JobRequest, frozen=True, kw_only=True):
 
 
 @path_operation(f"POST {JOB_PATH}/stop", "jobs:write", name="post_training_projects_jobs_stop")
-class MarkJobStopped(JobRequest, frozen=True, kw_only=True):
+class MarkJobStopped(BasetenJobRequest, frozen=True, kw_only=True):
     """Marks the job as stopped.
 
     Jobmeter does not end processes: the system that runs the job does. A job that has ended is refused with `CONFLICT`.
@@ -79,7 +79,7 @@ class MarkJobStopped(JobRequest, frozen=True, kw_only=True):
 
 
 @operation(f"GET {JOB_PATH}/auth_codes", "jobs:read", name="get_training_projects_jobs_auth_codes", by_resource=True)
-class ListAuthCodes(JobRequest, frozen=True, kw_only=True):
+class ListAuthCodes(BasetenJobRequest, frozen=True, kw_only=True):
     """`auth_codes` is empty: Jobmeter opens no sessions."""
 
     def _steps(self) -> Steps:
@@ -88,7 +88,7 @@ class ListAuthCodes(JobRequest, frozen=True, kw_only=True):
 
 
 @operation(f"GET {JOB_PATH}/download", "jobs:read", name="get_training_projects_jobs_download", by_resource=True)
-class ListUploads(JobRequest, frozen=True, kw_only=True):
+class ListUploads(BasetenJobRequest, frozen=True, kw_only=True):
     """`artifact_presigned_urls` is empty: Jobmeter stores no uploads."""
 
     def _steps(self) -> Steps:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from jobmeter.dialects.base import Steps, ask
 from jobmeter.dialects.base.request import Choice
-from jobmeter.dialects.baseten.requests import JOB_PATH, JobRequest, answer, operation
+from jobmeter.dialects.baseten.requests import JOB_PATH, BasetenJobRequest, answer, operation
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.event import Level
 from jobmeter.model.log import LogLine
@@ -27,7 +27,7 @@ MOST_IN_A_MILLISECOND = 10_000
 
 @operation(f"GET {JOB_PATH}/logs", "jobs:read", name="get_training_projects_jobs_logs", by_resource=True)
 @operation(f"POST {JOB_PATH}/logs", "jobs:read", name="post_training_projects_jobs_logs", by_resource=True)
-class JobLogs(JobRequest, frozen=True, kw_only=True):
+class JobLogs(BasetenJobRequest, frozen=True, kw_only=True):
     """Log lines: `{logs: [{timestamp, message, replica, request_id, level}]}`.
 
     `timestamp` is in nanoseconds since the epoch, as text. A full page of the largest size in ascending order is

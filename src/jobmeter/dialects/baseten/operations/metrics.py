@@ -12,7 +12,7 @@ from msgspec import Meta
 from jobmeter.dialects.base import Steps, ask
 from jobmeter.dialects.baseten.bodies import view_body
 from jobmeter.dialects.baseten.names import CACHE_METRICS, METRICS, NODE_METRICS
-from jobmeter.dialects.baseten.requests import JOB_PATH, JobRequest, answer, operation
+from jobmeter.dialects.baseten.requests import JOB_PATH, BasetenJobRequest, answer, operation
 from jobmeter.model.catalog import CATALOG, MetricScope
 from jobmeter.model.job import Job, JobView
 from jobmeter.model.order import natural
@@ -26,7 +26,7 @@ Points = list[dict[str, Any]]
 
 @operation(f"GET {JOB_PATH}/metrics", "metrics:read", name="get_training_projects_jobs_metrics", by_resource=True)
 @operation(f"POST {JOB_PATH}/metrics", "metrics:read", name="post_training_projects_jobs_metrics", by_resource=True)
-class JobMetrics(JobRequest, frozen=True, kw_only=True):
+class JobMetrics(BasetenJobRequest, frozen=True, kw_only=True):
     """The eight keys of the document: CPU, memory, GPUs and storage of each node, and the cache of the job.
 
     The top level is the leader node (the lowest replica), `per_node_metrics` every node under the replica's name, the

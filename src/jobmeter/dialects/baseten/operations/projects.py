@@ -15,7 +15,7 @@ from jobmeter.dialects.baseten.requests import (
     MOST_JOBS,
     PROJECT_PATH,
     PROJECTS_PATH,
-    ProjectRequest,
+    BasetenProjectRequest,
     answer,
     job_bodies,
     operation,
@@ -69,7 +69,7 @@ class UpsertTrainingProject(Request, frozen=True, kw_only=True):
 
 
 @operation(f"GET {PROJECT_PATH}", "jobs:read", name="get_training_projects_training_project_id", by_resource=True)
-class GetTrainingProject(ProjectRequest, frozen=True, kw_only=True):
+class GetTrainingProject(BasetenProjectRequest, frozen=True, kw_only=True):
     """The project."""
 
     def _steps(self) -> Steps:
@@ -77,7 +77,7 @@ class GetTrainingProject(ProjectRequest, frozen=True, kw_only=True):
 
 
 @operation(f"GET {PROJECT_PATH}/jobs", "jobs:read", name="get_training_projects_jobs", by_resource=True)
-class ListProjectJobs(ProjectRequest, frozen=True, kw_only=True):
+class ListProjectJobs(BasetenProjectRequest, frozen=True, kw_only=True):
     """The project and its newest jobs (at most 1,000), newest first."""
 
     def _steps(self) -> Steps:
@@ -90,7 +90,7 @@ class ListProjectJobs(ProjectRequest, frozen=True, kw_only=True):
 @operation(
     f"GET {PROJECT_PATH}/cache/summary", "jobs:read", name="get_training_projects_cache_summary", by_resource=True
 )
-class GetCacheSummary(ProjectRequest, frozen=True, kw_only=True):
+class GetCacheSummary(BasetenProjectRequest, frozen=True, kw_only=True):
     """`file_summaries` is empty: Jobmeter measures the size of a cache, not its files."""
 
     def _steps(self) -> Steps:

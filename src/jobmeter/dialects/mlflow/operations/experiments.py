@@ -3,18 +3,16 @@
 So an experiment needs no record: every name that MLflow allows is an experiment, and `create` answers its id.
 """
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec import Meta
 
 from jobmeter.dialects.base import Answer, Steps, constant
 from jobmeter.dialects.base.request import Request
-from jobmeter.dialects.mlflow.names import PREFIX, VERSION_PATH, experiment_id, experiment_name
-from jobmeter.dialects.mlflow.requests import KeyValue, answer, operation
-from jobmeter.errors import InvalidRequestError, NotFoundError
-
-VERSION = "3.17.0"
-"""The release of MLflow whose requests are supported."""
+from jobmeter.dialects.mlflow.requests import answer, operation
+from jobmeter.wire.mlflow.experiments import VERSION, check_plain, experiment_body, named
+from jobmeter.wire.mlflow.names import PREFIX, VERSION_PATH, experiment_id
+from jobmeter.wire.mlflow.values import KeyValue
 
 
 @operation(f"GET {VERSION_PATH}", "runs:read")
@@ -34,11 +32,7 @@ class CreateExperiment(Request, frozen=True, kw_only=True):
     tags: Annotated[tuple[KeyValue, ...], Meta(description="Refused: tag the runs.")] = ()
 
     def _steps(self) -> Steps:
-        for field in ("artifact_location", "tags"):
-            if getattr(self, field):
-                raise InvalidRequestError(
-                    f"Jobmeter stores no {field} of an experiment: leave {field} out, and tag the runs.", field
-                )
+        check_plain(self.artifact_location, self.tags)
         return constant(answer({"experiment_id": experiment_id(self.name)}))
 
 
@@ -49,7 +43,7 @@ class GetExperimentByName(Request, frozen=True, kw_only=True):
     experiment_name: Annotated[str, Meta(description="The name.")]
 
     def _steps(self) -> Steps:
-        return constant(answer({"experiment": _experiment(experiment_id(self.experiment_name), self.experiment_name)}))
+        return constant(answer({"experiment": experiment_body(self.experiment_name)}))
 
 
 @operation(f"GET {PREFIX}/experiments/get", "runs:read")
@@ -59,19 +53,5 @@ class GetExperiment(Request, frozen=True, kw_only=True):
     experiment_id: Annotated[str, Meta(description="An id from this server.")]
 
     def _steps(self) -> Steps:
-        given = self.experiment_id
-        name = experiment_name(given)
-        if name is None:
-            raise NotFoundError(
-                f"No Experiment with id={given[:300]} exists: ids of Jobmeter contain the name", "experiment", given
-            )
-        return constant(answer({"experiment": _experiment(given, name)}))
-
-
-def _experiment(experiment: str, name: str) -> dict[str, Any]:
-    return {
-        "experiment_id": experiment,
-        "name": name,
-        "artifact_location": f"mlflow-artifacts:/{experiment}",
-        "lifecycle_stage": "active",
-    }
+        name = named(self.experiment_id)
+        return constant(answer({"experiment": experiment_body(name)}))

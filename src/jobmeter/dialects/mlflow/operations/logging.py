@@ -1,14 +1,18 @@
 """Logging: batches, single metrics, parameters and tags; and the history of a metric."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec import Meta
 
 from jobmeter.dialects.base import Context, Steps, ask
 from jobmeter.dialects.base.request import Typed
 from jobmeter.dialects.mlflow.metrics import history, write
-from jobmeter.dialects.mlflow.names import (
+from jobmeter.dialects.mlflow.operations.runs import change
+from jobmeter.dialects.mlflow.requests import NUMBER, PAGE_TOKEN, RunRequest, answer, operation
+from jobmeter.dialects.mlflow.runs import find
+from jobmeter.wire.mlflow.changes import logged
+from jobmeter.wire.mlflow.names import (
     MAX_PARAM,
     MAX_TAG,
     MOST_METRICS,
@@ -16,24 +20,10 @@ from jobmeter.dialects.mlflow.names import (
     MOST_TAGS,
     PREFIX,
     check_key,
-    check_text,
 )
-from jobmeter.dialects.mlflow.operations.runs import change, check_active, tag, texts
-from jobmeter.dialects.mlflow.requests import (
-    NUMBER,
-    PAGE_TOKEN,
-    KeyValue,
-    MetricValue,
-    RunRequest,
-    answer,
-    offset_of,
-    operation,
-)
-from jobmeter.dialects.mlflow.runs import Run, find, path
-from jobmeter.errors import InvalidRequestError, LimitExceededError
+from jobmeter.wire.mlflow.pages import MOST_HISTORY, check_size, page_of
+from jobmeter.wire.mlflow.values import KeyValue, MetricValue
 
-MOST_HISTORY = 25_000
-"""Most values in one answer."""
 _KEY = Meta(description="The name: 1 to 250 letters, digits, spaces and `_ - . : /`.")
 
 
@@ -97,13 +87,10 @@ class GetMetricHistory(RunRequest, frozen=True, kw_only=True):
 
     def _steps(self) -> Steps:
         run = yield from find(self.run_id, self.context)
-        most = MOST_HISTORY if self.max_results is None else self.max_results
-        if not 1 <= most <= MOST_HISTORY:
-            raise InvalidRequestError(f"max_results must be from 1 to {MOST_HISTORY}", "max_results")
-        first = offset_of(self.page_token)
+        most = check_size(MOST_HISTORY if self.max_results is None else self.max_results, MOST_HISTORY)
         points = yield from history(run, check_key(self.metric_key, "metric_key"))
-        more = {"next_page_token": str(first + most)} if len(points) > first + most else {}
-        return answer({"metrics": [point.body for point in points[first : first + most]], **more})
+        page, more = page_of(points, self.page_token, most)
+        return answer({"metrics": [point.body for point in page], **more})
 
 
 def _log(
@@ -113,31 +100,10 @@ def _log(
     params: Sequence[KeyValue] = (),
     tags: Sequence[KeyValue] = (),
 ) -> Steps:
-    for name, given, most in (("metrics", metrics, MOST_METRICS), ("params", params, MOST_PARAMS)):
-        if len(given) > most:
-            raise LimitExceededError(f"A batch may have {most} {name}, this one has {len(given)}.", name)
     run = yield from find(run_id, context)
-    check_active(run)
-    values = _params(run, params)
-    for key, value in texts(tags).items():
-        values |= tag(run, key, value)
+    values = logged(run, metrics, params, tags)
     # Metrics come last: a refused parameter refuses the batch.
     if values:
         yield from ask(change(run, values))
     yield from write(run, metrics)
     return answer({})
-
-
-def _params(run: Run, params: Sequence[KeyValue]) -> dict[str, Any]:
-    """Return the entries that set parameters. Raises InvalidRequestError if one has another value already."""
-    given = dict(run.params)
-    for one in params:
-        value = check_text(one.value, MAX_PARAM, "value")
-        before = given.setdefault(check_key(one.key, "key"), value)
-        if before != value:
-            raise InvalidRequestError(
-                f"Changing param values is not allowed. Param with key={one.key!r} was already logged with value="
-                f"{before[:100]!r} for run ID={run.id!r}. Attempted logging new value {value[:100]!r}.",
-                "params",
-            )
-    return {path("runs", run.id, "params", key): given[key] for key in given if key not in run.params}

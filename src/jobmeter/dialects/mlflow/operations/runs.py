@@ -1,45 +1,36 @@
 """Runs: create, get, update, delete."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from hashlib import blake2b
 from typing import Annotated, Any
 
-import msgspec
 from msgspec import Meta
-from msgspec.structs import replace
 
 from jobmeter.dialects.base import Context, RecordJobs, Steps, ask
 from jobmeter.dialects.base.request import Request, listed
 from jobmeter.dialects.mlflow.metrics import newest
-from jobmeter.dialects.mlflow.names import (
-    ATTEMPT,
-    DEFAULT_ID,
-    JOB,
-    MAX_TAG,
-    MOST_TAGS,
-    NAME,
-    NODE,
-    PREFIX,
-    REPLICA,
-    RUN_NAME,
-    STATES,
-    USER,
-    check_joinable,
-    check_key,
-    check_text,
-    experiment_name,
-    place_of,
-    run_id,
-)
-from jobmeter.dialects.mlflow.requests import NUMBER, KeyValue, RunRequest, answer, operation
-from jobmeter.dialects.mlflow.runs import Run, body, find, info, path, runs_of
-from jobmeter.errors import InvalidRequestError, LimitExceededError, NotFoundError
+from jobmeter.dialects.mlflow.requests import NUMBER, RunRequest, answer, operation
+from jobmeter.dialects.mlflow.runs import find
+from jobmeter.errors import InvalidRequestError, NotFoundError
 from jobmeter.model.job import JobState
 from jobmeter.model.question import Question
 from jobmeter.model.record import JobRecord, Records
-from jobmeter.model.series import check_job_id, is_name
-from jobmeter.model.time import MAX_TIME_MS, iso
+from jobmeter.model.series import check_job_id
 from jobmeter.query.request import HeadQuestion, JobRef
+from jobmeter.wire.mlflow.changes import NewRun, deleted, entries, experiment_of, new_run, texts, updated
+from jobmeter.wire.mlflow.names import (
+    DEFAULT_ID,
+    JOB,
+    MOST_TAGS,
+    NAME,
+    PREFIX,
+    STATES,
+    check_joinable,
+    place_of,
+    run_id,
+)
+from jobmeter.wire.mlflow.runs import Run, body, info, runs_of
+from jobmeter.wire.mlflow.values import KeyValue
 
 MOST_JOINED = 50
 """Runs in the record of one job from which on a further run that names the job by a tag is a job."""
@@ -69,38 +60,31 @@ class CreateRun(Request, frozen=True, kw_only=True):
     ] = ()
 
     def _steps(self) -> Steps:
-        experiment = self.experiment_id or DEFAULT_ID
-        name = experiment_name(experiment)
-        if name is None:
-            raise NotFoundError(f"No Experiment with id={experiment[:300]} exists", "experiment", experiment)
-        tags = texts(self.tags)
+        given = NewRun(
+            experiment_id=self.experiment_id,
+            run_name=self.run_name,
+            user_id=self.user_id,
+            start_time=self.start_time,
+            tags=self.tags,
+        )
+        experiment_of(given)
         unique = blake2b(f"{self.context.request_id} {self.context.now_ms}".encode(), digest_size=16).hexdigest()
         if self.context.job is None:
-            job, project = yield from _joinable(tags.get(JOB, ""), self.context)
+            job, project = yield from _joinable(texts(self.tags).get(JOB, ""), self.context)
         else:
             # The token opens no other job, so the run cannot be a job itself.
             check_joinable(self.context.job)
             job, project = self.context.job, self.context.project
-        run_name = self.run_name or tags.get(RUN_NAME) or f"run-{iso(self.context.now_ms)[:19]}"
-        run = run_id(job, unique)
-        place = place_of(run)
-        made = Run(
-            id=run,
+        made = new_run(
+            run_id(job, unique),
+            given,
             project=project or "",
-            job=place.job,
-            experiment=experiment,
-            status="RUNNING",
-            user=check_text(self.user_id or tags.get(USER, "") or self.context.caller, MAX_TAG, "user_id")[:256],
-            start=_time(self.start_time, "start_time") or self.context.now_ms,
+            caller=self.context.caller,
+            now_ms=self.context.now_ms,
             local=self.context.job is not None,
-            replica=_name(tags.get(REPLICA, "")),
-            node=_name(tags.get(NODE, "")),
-            attempt=_attempt(tags.get(ATTEMPT, "")),
-            tags={**tags, RUN_NAME: check_text(run_name, MAX_TAG, "run_name")},
         )
-        values = {path("runs", run): _stored(made), path("experiments", experiment): True}
         fields: dict[str, Any] = {}
-        if not place.joined:
+        if not place_of(made.id).joined:
             fields = {
                 "name": made.name[:1024],
                 "type": _KIND,
@@ -108,9 +92,9 @@ class CreateRun(Request, frozen=True, kw_only=True):
                 "state": JobState.RUNNING,
                 "created": made.start,
                 "start": made.start,
-                "labels": {"experiment": name},
+                "labels": {"experiment": experiment_of(given)[1]},
             }
-        yield from ask(change(made, values, **fields))
+        yield from ask(change(made, entries(made), **fields))
         return answer({"run": body(made, ())})
 
 
@@ -134,17 +118,10 @@ class UpdateRun(RunRequest, frozen=True, kw_only=True):
 
     def _steps(self) -> Steps:
         run = yield from find(self.run_id, self.context)
-        check_active(run)
-        values: dict[str, Any] = {}
-        fields: dict[str, Any] = {}
-        if self.run_name:
-            values |= tag(run, RUN_NAME, self.run_name)
-            fields["name"] = self.run_name[:1024]
+        values = updated(run, self.status, self.end_time, self.run_name)
+        fields: dict[str, Any] = {"name": self.run_name[:1024]} if self.run_name else {}
         if self.status:
             fields |= _life(self, run)
-            values[path("runs", run.id, "status")] = self.status
-            end = _time(self.end_time, "end_time")
-            values[path("runs", run.id, "end")] = end if STATES[self.status].finished else None
         if values:
             yield from ask(change(run, values, **({} if place_of(run.id).joined else fields)))
             run = yield from find(run.id, self.context)
@@ -157,22 +134,9 @@ class DeleteRun(RunRequest, frozen=True, kw_only=True):
 
     def _steps(self) -> Steps:
         run = yield from find(self.run_id, self.context)
-        if not run.deleted:
-            yield from ask(change(run, {path("runs", run.id, "deleted"): True}))
+        if values := deleted(run):
+            yield from ask(change(run, values))
         return answer({})
-
-
-def texts(given: Sequence[KeyValue]) -> dict[str, str]:
-    """Return checked tags. Raises InvalidRequestError."""
-    if len(given) > MOST_TAGS:
-        raise LimitExceededError(f"A batch may have {MOST_TAGS} tags, this one has {len(given)}.", "tags")
-    return {check_key(one.key, "key"): check_text(one.value, MAX_TAG, "value") for one in given}
-
-
-def tag(run: Run, key: str, value: str) -> dict[str, Any]:
-    """Return the entry of a run's record that sets a tag. Raises InvalidRequestError."""
-    check_text(value, MAX_TAG, "value")
-    return {path("runs", run.id, "tags", check_key(key, "key")): value}
 
 
 def change(run: Run, values: dict[str, Any], **job: Any) -> RecordJobs:  # noqa: ANN401 - fields of a job's record
@@ -180,12 +144,6 @@ def change(run: Run, values: dict[str, Any], **job: Any) -> RecordJobs:  # noqa:
     return RecordJobs(
         Records(jobs=[JobRecord(job_id=run.job, project=run.project or None, extra={NAME: values}, **job)])
     )
-
-
-def check_active(run: Run) -> None:
-    """Raise InvalidRequestError for a deleted run."""
-    if run.deleted:
-        raise InvalidRequestError(f"The run {run.id} must be in the 'active' state. Current state is deleted.", "run")
 
 
 def _joinable(job: str, context: Context) -> Generator[Question[Any], Any, tuple[str, str | None]]:
@@ -207,28 +165,7 @@ def _joinable(job: str, context: Context) -> Generator[Question[Any], Any, tuple
 
 def _life(given: UpdateRun, run: Run) -> dict[str, Any]:
     """Return the state and times of a job that is only this run. A run that begins again starts again."""
-    state = STATES.get(given.status)
-    if state is None:
-        raise InvalidRequestError(f"status {given.status[:64]!r} is not one of {', '.join(STATES)}", "status")
+    state = STATES[given.status]
     if state.finished:
-        return {"state": state, "end": max(_time(given.end_time, "end_time") or given.context.now_ms, run.start)}
+        return {"state": state, "end": max(given.end_time or given.context.now_ms, run.start)}
     return {"state": state, "start": given.context.now_ms} if run.end is not None else {"state": state}
-
-
-def _time(value: int | None, field: str) -> int | None:
-    if value is not None and not 0 <= value <= MAX_TIME_MS:
-        raise InvalidRequestError(f"{field} {value} is not a time in milliseconds", field)
-    return value
-
-
-def _name(text: str) -> str:
-    return text if is_name(text) else ""
-
-
-def _attempt(text: str) -> int:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
-
-
-def _stored(run: Run) -> Any:  # noqa: ANN401 - an object of JSON
-    """Return the entry of a new run, without its id, job and project."""
-    return msgspec.to_builtins(replace(run, id="", project="", job=""))

@@ -1,32 +1,26 @@
 """``runs/search``: runs of experiments that meet a filter, in order, page by page."""
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from typing import Annotated, Any
 
 from msgspec import Meta
 
 from jobmeter.dialects.base import Context, Steps, ask
 from jobmeter.dialects.base.request import Request
-from jobmeter.dialects.mlflow.filters import METRIC, Clause, metric_keys, parse, parse_order, sort
-from jobmeter.dialects.mlflow.metrics import LoggedPoint, newest
-from jobmeter.dialects.mlflow.names import NAME, PREFIX
-from jobmeter.dialects.mlflow.requests import NUMBER, PAGE_TOKEN, answer, offset_of, operation
-from jobmeter.dialects.mlflow.runs import Run, body, runs_of
-from jobmeter.errors import InvalidRequestError, LimitExceededError
+from jobmeter.dialects.mlflow.metrics import newest
+from jobmeter.dialects.mlflow.requests import NUMBER, PAGE_TOKEN, answer, operation
+from jobmeter.errors import LimitExceededError
 from jobmeter.model.job import Condition, JobFilter, Operator
 from jobmeter.model.question import Question
+from jobmeter.wire.mlflow.filters import METRIC, fits_all, metric_keys, parse, parse_order, shown_by, sort
+from jobmeter.wire.mlflow.names import NAME, PREFIX
+from jobmeter.wire.mlflow.pages import MOST_EXPERIMENTS, MOST_PAGE, MOST_RESULTS, MOST_RUNS, check_size, page_of
+from jobmeter.wire.mlflow.runs import Run, body, runs_of
+from jobmeter.wire.mlflow.values import LoggedPoint
 
-MOST_EXPERIMENTS, MOST_RUNS, MOST_RESULTS, MOST_PAGE = 100, 50_000, 50_000, 1_000
-"""Most experiments of a search, runs that it reads, largest ``max_results``, and most runs in one answer."""
 _JOBS = 1_000
 _CHUNK = 200
 """Runs whose metrics are read together."""
-_VIEWS: Mapping[str, frozenset[bool]] = {
-    "ACTIVE_ONLY": frozenset({False}),
-    "DELETED_ONLY": frozenset({True}),
-    "ALL": frozenset({False, True}),
-}
-"""Values of ``deleted`` that each view shows."""
 Metrics = dict[str, dict[str, LoggedPoint]]
 
 
@@ -53,32 +47,23 @@ class SearchRuns(Request, frozen=True, kw_only=True):
     page_token: Annotated[str, PAGE_TOKEN] = ""
 
     def _steps(self) -> Steps:
-        clauses, orders = parse(self.filter), parse_order(self.order_by)
-        first, shown = offset_of(self.page_token), _VIEWS.get(self.run_view_type)
-        if shown is None:
-            raise InvalidRequestError(f"run_view_type must be one of {', '.join(_VIEWS)}", "run_view_type")
-        if not 1 <= self.max_results <= MOST_RESULTS:
-            raise InvalidRequestError(f"max_results must be from 1 to {MOST_RESULTS}", "max_results")
+        clauses, orders, shown = parse(self.filter), parse_order(self.order_by), shown_by(self.run_view_type)
+        most = min(check_size(self.max_results, MOST_RESULTS), MOST_PAGE)
+        page_of((), self.page_token, most)
         plain = [clause for clause in clauses if clause.column.kind != METRIC]
         runs = [
             run
             for run in (yield from _runs(self.experiment_ids, self.context))
-            if run.deleted in shown and _fits(plain, run, {})
+            if run.deleted in shown and fits_all(plain, run, {})
         ]
         columns = [*(clause.column for clause in clauses), *(order.column for order in orders)]
         keys = metric_keys(columns)
         metrics = (yield from _metrics(runs, keys)) if keys else {}
-        found = sort((run for run in runs if _fits(clauses, run, metrics.get(run.id, {}))), orders, metrics)
-        most = min(self.max_results, MOST_PAGE)
-        page = found[first : first + most]
+        found = sort((run for run in runs if fits_all(clauses, run, metrics.get(run.id, {}))), orders, metrics)
+        page, more = page_of(found, self.page_token, most)
         values = yield from _metrics(page, None)
         bodies = [body(run, [point.body for _, point in sorted(values.get(run.id, {}).items())]) for run in page]
-        more = {"next_page_token": str(first + most)} if len(found) > first + most else {}
         return answer({"runs": bodies, **more})
-
-
-def _fits(clauses: list[Clause], run: Run, metrics: Mapping[str, LoggedPoint]) -> bool:
-    return all(clause.fits(run, metrics) for clause in clauses)
 
 
 def _runs(experiments: Sequence[str], context: Context) -> Generator[Question[Any], Any, list[Run]]:
@@ -107,7 +92,7 @@ def _runs(experiments: Sequence[str], context: Context) -> Generator[Question[An
     return list(found.values())
 
 
-def _metrics(runs: list[Run], keys: frozenset[str] | None) -> Generator[Question[Any], Any, Metrics]:
+def _metrics(runs: Sequence[Run], keys: frozenset[str] | None) -> Generator[Question[Any], Any, Metrics]:
     found: Metrics = {}
     for at in range(0, len(runs), _CHUNK):
         found |= yield from newest(runs[at : at + _CHUNK], keys)

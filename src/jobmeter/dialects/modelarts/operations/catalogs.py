@@ -12,13 +12,13 @@ from jobmeter.dialects.base.request import Choice
 from jobmeter.dialects.modelarts.answers import answer
 from jobmeter.dialects.modelarts.flavors import TYPES, flavor_info, flavor_type
 from jobmeter.dialects.modelarts.job_body import extra_of
-from jobmeter.dialects.modelarts.requests import ProjectRequest, operation
+from jobmeter.dialects.modelarts.requests import ModelArtsProjectRequest, operation
 from jobmeter.model.instance_types import MOST_JOBS, named_types, type_id
 from jobmeter.model.job import InstanceType, JobFilter
 
 
 @operation("GET /v2/{project_id}/training-job-flavors", "jobs:read", by_resource=True)
-class ShowTrainingJobFlavors(ProjectRequest, frozen=True, kw_only=True):
+class ShowTrainingJobFlavors(ModelArtsProjectRequest, frozen=True, kw_only=True):
     """`{total_count, flavors}`: the instance types of the project's newest jobs (at most 1,000), each once.
 
     Sizes are in the largest unit (powers of 1024) that leaves a whole number.
@@ -33,7 +33,7 @@ class ShowTrainingJobFlavors(ProjectRequest, frozen=True, kw_only=True):
 
 
 @operation("GET /v2/{project_id}/training-job-engines", "jobs:read", by_resource=True)
-class ShowTrainingJobEngines(ProjectRequest, frozen=True, kw_only=True):
+class ShowTrainingJobEngines(ModelArtsProjectRequest, frozen=True, kw_only=True):
     """`{total, items}`: the engines in the records of the project's newest jobs (at most 1,000), each once.
 
     An engine is a job's `extra["modelarts"]["algorithm"]["engine"]`.

@@ -12,7 +12,7 @@ from jobmeter.dialects.base import RecordJobs, Steps, ask
 from jobmeter.dialects.base.request import HEADER, Choice, Time
 from jobmeter.dialects.modelarts.answers import answer, iso_with_offset
 from jobmeter.dialects.modelarts.errors import INVALID_QUERY, RefusedError
-from jobmeter.dialects.modelarts.requests import JOB_PATH, MAX_INTEGER, JobRequest, TaskRequest, operation
+from jobmeter.dialects.modelarts.requests import JOB_PATH, MAX_INTEGER, ModelArtsJobRequest, TaskRequest, operation
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.event import Event, EventFilter, EventSource, Level
 from jobmeter.model.record import EventRecord, Records
@@ -31,8 +31,8 @@ _SOURCES: Mapping[str, frozenset[EventSource]] = {
 }
 
 
-@operation(f"GET {JOB_PATH}/events", "jobs:read", by_resource=True)
-class ListTrainingJobEvents(JobRequest, frozen=True, kw_only=True):
+@operation(f"GET {JOB_PATH}/events", "jobs:read", name="ListTrainingJobEvents", by_resource=True)
+class ListModelArtsJobEvents(ModelArtsJobRequest, frozen=True, kw_only=True):
     """`{total, limit, offset, order, start_time, end_time, events: [{time, level, message, source}]}`."""
 
     offset: Annotated[int, Meta(ge=0, le=MAX_INTEGER, description="The page, counted from 0.")] = 0

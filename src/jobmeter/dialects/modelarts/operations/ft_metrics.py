@@ -9,7 +9,7 @@ from typing import Any
 
 from jobmeter.dialects.base import Steps, ask
 from jobmeter.dialects.modelarts.answers import answer, nothing_yet
-from jobmeter.dialects.modelarts.requests import JOB_PATH, JobRequest, operation
+from jobmeter.dialects.modelarts.requests import JOB_PATH, ModelArtsJobRequest, operation
 from jobmeter.model.series import job_key
 from jobmeter.model.time import iso
 from jobmeter.query.defaults import default_step, life
@@ -26,7 +26,7 @@ _VALIDATION, _TEST = ("eval", "val"), ("test",)
 
 
 @operation(f"GET {JOB_PATH}/ft-metrics", "metrics:read", by_resource=True)
-class ShowFtMetrics(JobRequest, frozen=True, kw_only=True):
+class ShowFtMetrics(ModelArtsJobRequest, frozen=True, kw_only=True):
     """`{loss, eval_loss, training_info, train_process, data}` from the values that the program reported as `app.*`.
 
     `data.metrics` has every metric as a curve `[{timestamp, step, value}]` (milliseconds; `step` where `app.step` was

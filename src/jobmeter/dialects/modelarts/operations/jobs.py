@@ -11,14 +11,14 @@ from jobmeter.dialects.base import DeleteJob, RecordJobs, Steps, StopJob, ask
 from jobmeter.dialects.modelarts.answers import answer
 from jobmeter.dialects.modelarts.job_body import attempts_of, job_body, task_body
 from jobmeter.dialects.modelarts.names import NAME
-from jobmeter.dialects.modelarts.requests import JOB_PATH, MAX_INTEGER, JobRequest, operation
+from jobmeter.dialects.modelarts.requests import JOB_PATH, MAX_INTEGER, ModelArtsJobRequest, operation
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.record import JobRecord, Records
 from jobmeter.query.request import JobQuestion
 
 
 @operation(f"GET {JOB_PATH}", "jobs:read", by_resource=True)
-class ShowTrainingJobDetails(JobRequest, frozen=True, kw_only=True):
+class ShowTrainingJobDetails(ModelArtsJobRequest, frozen=True, kw_only=True):
     """The job: `kind`, `metadata`, `status`, `algorithm`, `spec` and the parts of `extra["modelarts"]` in its record.
 
     `status` has the names of its tasks. Unknown fields are left out. Times are milliseconds; in `running_records` they
@@ -31,7 +31,7 @@ class ShowTrainingJobDetails(JobRequest, frozen=True, kw_only=True):
 
 
 @operation(f"GET {JOB_PATH}/tasks", "jobs:read", by_resource=True)
-class ListTrainingJobTasks(JobRequest, frozen=True, kw_only=True):
+class ListTrainingJobTasks(ModelArtsJobRequest, frozen=True, kw_only=True):
     """`[{task, host_ip, schedule_count}]`, a bare array with an entry for each time that a task was scheduled.
 
     `host_ip` is the name of the task's node.
@@ -48,7 +48,7 @@ class ListTrainingJobTasks(JobRequest, frozen=True, kw_only=True):
 
 
 @operation(f"POST {JOB_PATH}/actions", "jobs:write")
-class StopTrainingJob(JobRequest, frozen=True, kw_only=True):
+class StopTrainingJob(ModelArtsJobRequest, frozen=True, kw_only=True):
     """Records that the job was stopped now; 202 and the job.
 
     Jobmeter does not end processes: the system that runs the job does. A job that has already ended: 409.
@@ -66,7 +66,7 @@ class StopTrainingJob(JobRequest, frozen=True, kw_only=True):
 
 
 @operation(f"PUT {JOB_PATH}", "jobs:write")
-class ChangeTrainingJobDescription(JobRequest, frozen=True, kw_only=True):
+class ChangeTrainingJobDescription(ModelArtsJobRequest, frozen=True, kw_only=True):
     """Changes the description and returns the job. Other parts of the body are ignored."""
 
     description: Annotated[str | None, Meta(max_length=256)] = None
@@ -83,7 +83,7 @@ class ChangeTrainingJobDescription(JobRequest, frozen=True, kw_only=True):
 
 
 @operation(f"DELETE {JOB_PATH}", "jobs:delete")
-class DeleteTrainingJob(JobRequest, frozen=True, kw_only=True):
+class DeleteTrainingJob(ModelArtsJobRequest, frozen=True, kw_only=True):
     """Deletes the job and all its data; 202 and `{}`."""
 
     def _steps(self) -> Steps:

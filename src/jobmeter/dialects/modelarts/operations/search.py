@@ -17,7 +17,7 @@ from jobmeter.dialects.modelarts.errors import INVALID_QUERY, UNSUPPORTED_SORT, 
 from jobmeter.dialects.modelarts.filters import KEYS, ModelArtsFilter, SearchFilter, filter_by
 from jobmeter.dialects.modelarts.job_body import DEFAULT_WORKSPACE, job_body
 from jobmeter.dialects.modelarts.names import NAME
-from jobmeter.dialects.modelarts.requests import MAX_INTEGER, ProjectRequest, operation
+from jobmeter.dialects.modelarts.requests import MAX_INTEGER, ModelArtsProjectRequest, operation
 from jobmeter.errors import NotFoundError
 from jobmeter.model.job import Condition, Job, JobFilter, JobPage, JobView, Operator
 from jobmeter.model.question import Question
@@ -44,8 +44,8 @@ class TagFilter(msgspec.Struct):
     values: list[str] = []
 
 
-@operation("POST /v2/{project_id}/training-job-searches", "jobs:read", by_resource=True)
-class ListTrainingJobs(ProjectRequest, frozen=True, kw_only=True):
+@operation("POST /v2/{project_id}/training-job-searches", "jobs:read", name="ListTrainingJobs", by_resource=True)
+class ListModelArtsJobs(ModelArtsProjectRequest, frozen=True, kw_only=True):
     """A page of jobs in the shape of ShowTrainingJobDetails, as `items`.
 
     `total` counts every job of the project, `count` those that match.
@@ -135,7 +135,7 @@ class ListTrainingJobs(ProjectRequest, frozen=True, kw_only=True):
 
 
 @operation("GET /v2/{project_id}/training-job-names", "jobs:read", by_resource=True)
-class ValidateTrainingJobName(ProjectRequest, frozen=True, kw_only=True):
+class ValidateTrainingJobName(ModelArtsProjectRequest, frozen=True, kw_only=True):
     """`{is_duplicate}`: true if a job of that name exists."""
 
     job_name: Annotated[str, Meta(description="1 to 64 letters, digits, hyphens and underscores.")]

@@ -11,7 +11,7 @@ import msgspec
 from jobmeter.dialects.base import Steps, ask
 from jobmeter.dialects.modelarts.answers import answer, iso_with_offset
 from jobmeter.dialects.modelarts.job_body import started
-from jobmeter.dialects.modelarts.requests import JOB_PATH, JobRequest, operation
+from jobmeter.dialects.modelarts.requests import JOB_PATH, ModelArtsJobRequest, operation
 from jobmeter.model.event import Event, EventFilter, EventSource
 from jobmeter.model.job import Job, JobState
 from jobmeter.query.defaults import job_end
@@ -35,7 +35,7 @@ class _Run(msgspec.Struct):
 
 
 @operation(f"GET {JOB_PATH}/stages", "jobs:read", by_resource=True)
-class ListTrainingJobStages(JobRequest, frozen=True, kw_only=True):
+class ListTrainingJobStages(ModelArtsJobRequest, frozen=True, kw_only=True):
     """`{total_count, running_records: [{record_order, stages}]}`: the stages `scheduling`, `running` and `end`.
 
     They follow from the changes of the job's state, with a record for each start. Jobmeter gets no reports of

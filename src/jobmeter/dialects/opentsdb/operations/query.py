@@ -12,7 +12,14 @@ import numpy as np
 from jobmeter.dialects.base import Answer, Context, Steps, ask
 from jobmeter.dialects.opentsdb.errors import JSON
 from jobmeter.dialects.opentsdb.numbers import json_of
-from jobmeter.dialects.opentsdb.request import OpenTsdbQuery, QueryRequest, SubQuery, described, from_body, from_string
+from jobmeter.dialects.opentsdb.request import (
+    OpenTsdbQuery,
+    OpenTsdbQueryRequest,
+    SubQuery,
+    described,
+    from_body,
+    from_string,
+)
 from jobmeter.dialects.opentsdb.requests import operation
 from jobmeter.dialects.opentsdb.series import of_metric, of_tsuids
 from jobmeter.dialects.opentsdb.tsuid import tsuid
@@ -38,7 +45,7 @@ class Cost(msgspec.Struct):
 
 
 @operation("GET, POST /api/query", "metrics:read", name="query")
-class PointsOfSeries(QueryRequest, frozen=True):
+class PointsOfSeries(OpenTsdbQueryRequest, frozen=True):
     """Points of series, joined by group: `[{metric, tags, aggregateTags, dps}]`.
 
     Values are raw: a counter is its reading, `rate` makes a rate of it. `tags` are `host` (the node), `job`, `replica`,

@@ -74,9 +74,9 @@ class LabelsRequest(NamesRequest, frozen=True, kw_only=True):
             return answers.names((name for one in found for name, _ in one.labels), self.limit)
         names = {NAME}
         for name, part in _PARTS.items():
-            some = yield from ask(NamesQuestion(part=part, limit=1))
+            some = yield from ask(NamesQuestion(part=part, limit=1, special=True))
             names |= {name} if some else set()
-        stored = yield from ask(NamesQuestion(part=NamePart.LABEL, limit=MOST_NAMES))
+        stored = yield from ask(NamesQuestion(part=NamePart.LABEL, limit=MOST_NAMES, special=True))
         return answers.names((*names, *(one.replace(".", "_") for one in stored)), self.limit)
 
 
@@ -100,12 +100,12 @@ class LabelValuesRequest(NamesRequest, frozen=True, kw_only=True):
 def _stored_values(label: str) -> Generator[Question[Any], Any, list[str] | None]:
     """Return the values of a label that is a field of our series; None for any other one."""
     if label == NAME:
-        stored = yield from ask(NamesQuestion(part=NamePart.METRIC, limit=MOST_NAMES))
+        stored = yield from ask(NamesQuestion(part=NamePart.METRIC, limit=MOST_NAMES, special=True))
         return [name for one in stored for name in names_of(one)]
     part = _PARTS.get(label)
     if part is None:
         return None
-    found = yield from ask(NamesQuestion(part=part, limit=MOST_NAMES))
+    found = yield from ask(NamesQuestion(part=part, limit=MOST_NAMES, special=True))
     return found
 
 

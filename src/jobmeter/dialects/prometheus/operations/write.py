@@ -3,6 +3,7 @@
 from collections import Counter
 from typing import Annotated
 
+import numpy as np
 from msgspec import Meta, field
 
 from jobmeter.access.call import Call
@@ -12,9 +13,12 @@ from jobmeter.dialects.base.request import HEADER, Request
 from jobmeter.dialects.prometheus.errors import ENCODING, TEXT, TYPE, text
 from jobmeter.dialects.prometheus.requests import operation
 from jobmeter.errors import InvalidRequestError, LimitExceededError
+from jobmeter.ingest.join import join
 from jobmeter.ingest.receipt import Receipt
 from jobmeter.ingest.sender_cache import SenderCache
+from jobmeter.model.batch import SampleBatch
 from jobmeter.model.series import DEFAULT_PROJECT
+from jobmeter.model.special import encode_special
 from jobmeter.wire.remote_write.decode import WrittenSeries, decode_1, decode_2
 from jobmeter.wire.remote_write.snappy import unpack
 
@@ -37,9 +41,10 @@ _ONE, _TWO = "prometheus.WriteRequest", "io.prometheus.write.v2.Request"
 class RemoteWrite(Request, frozen=True, kw_only=True):
     """Stores samples; 204 if all are stored, 400 if any was rejected.
 
-    The others are stored, and the text counts the rejected ones. The answer is sent when the accepted ones are durable.
-    Metrics of well-known exporters become the catalogue's; any other metric is stored as `external.<name>` with its
-    labels. The token is the password of Basic, or a bearer token.
+    The others are stored, and the text counts the rejected ones. The answer is sent when the accepted ones are
+    durable. Metrics of well-known exporters become the catalogue's; any other metric is stored as `external.<name>`
+    with its labels. NaN, infinities and stale markers are stored for PromQL and remote read alone. The token is the
+    password of Basic, or a bearer token.
     """
 
     content_type: Annotated[
@@ -60,21 +65,14 @@ class RemoteWrite(Request, frozen=True, kw_only=True):
         most = self.context.limits.request_series
         if len(written.keys) > most:
             raise LimitExceededError(f"a request may name {most} series, this one names {len(written.keys)}", "body")
-        batch, refused = senders.prometheus_labels.batch(
-            (self.context.project or DEFAULT_PROJECT, message),
-            written.keys,
-            written.labels,
-            (written.index, written.time, written.value),
-        )
+        batch, refused = _resolved(written, (self.context.project or DEFAULT_PROJECT, message), senders)
         if written.histograms:
             refused["histogram"] = written.histograms
-        passed = {"stale": written.stale, "not-a-number": written.not_finite}
-        rejected = Counter({**refused, **passed})
         receipt = Receipt()
-        if len(batch) or +rejected:
-            receipt = yield from ask(WriteSamples(batch=batch, rejected=tuple(sorted((+rejected).items()))))
+        if len(batch) or refused:
+            receipt = yield from ask(WriteSamples(batch=batch, rejected=tuple(sorted(refused.items()))))
         refused.update(receipt.rejected)
-        headers = _counts(receipt, written) if message == _TWO else ()
+        headers = _counts(receipt) if message == _TWO else ()
         if refused:
             return text(400, _explanation(refused, receipt), headers)
         return Answer(204, b"", headers, TEXT)
@@ -95,11 +93,23 @@ def _message(call: Call) -> str:
     return message
 
 
-def _counts(receipt: Receipt, written: WrittenSeries) -> Headers:
-    # Stale markers count as accepted, though nothing is stored.
-    samples = receipt.accepted + written.stale + written.not_finite
+def _resolved(written: WrittenSeries, names: tuple[str, str], senders: SenderCache) -> tuple[SampleBatch, Counter[str]]:
+    """Return the valid samples, special values among them as samples of their own series, and the others by reason."""
+    finite = np.isfinite(written.value)
+    columns = written.index, written.time, written.value
+    if finite.all():
+        return senders.prometheus_labels.batch(names, written.keys, written.labels, columns)
+    index, time, value = columns
+    plain = index[finite], time[finite], value[finite]
+    batch, refused = senders.prometheus_labels.batch(names, written.keys, written.labels, plain)
+    coded = index[~finite], time[~finite], encode_special(value[~finite])
+    more, others = senders.special_labels.batch(names, written.keys, written.labels, coded)
+    return join([batch, more]), refused + others
+
+
+def _counts(receipt: Receipt) -> Headers:
     return (
-        ("X-Prometheus-Remote-Write-Samples-Written", str(samples)),
+        ("X-Prometheus-Remote-Write-Samples-Written", str(receipt.accepted)),
         ("X-Prometheus-Remote-Write-Histograms-Written", "0"),
         ("X-Prometheus-Remote-Write-Exemplars-Written", "0"),
     )

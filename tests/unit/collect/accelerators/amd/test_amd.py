@@ -24,7 +24,7 @@ MINUTE = 60_000
 
 
 def card(number, bus, *, unique="", kfd=()):
-    """The files of a busy MI300X; ``kfd`` are the numbers of its compute partitions."""
+    """The files of a busy MI300X; ``kfd`` are the numbers of its compute partitions, of which one has a PCI folder."""
     folder = f"sys/devices/pci0000:{bus:02x}/0000:{bus:02x}:00.0"
     link = f"sys/class/drm/card{number}/device"
     own = {
@@ -65,8 +65,19 @@ def card(number, bus, *, unique="", kfd=()):
     for partition, identity in enumerate(kfd):
         node = f"sys/class/kfd/kfd/topology/nodes/{number * 8 + partition + 1}"
         place = partition << 28 | bus << 8
-        tree[f"{node}/properties"] = f"simd_count 1216\nsimd_per_cu 4\ndomain 0\nlocation_id {place}\n"
+        minor = 128 + number + 8 * partition
+        tree[f"{node}/properties"] = (
+            f"simd_count 1216\nsimd_per_cu 4\ndomain 0\nlocation_id {place}\ndrm_render_minor {minor}\n"
+            f"num_xcc {8 // len(kfd)}\nunique_id {bus ^ partition}\n"
+        )
         tree[f"{node}/gpu_id"] = str(identity)
+        for bank, kind in enumerate((0, 1)):
+            size = 192 * 2**30 // len(kfd) if kind else 4096
+            tree[f"{node}/mem_banks/{bank}/properties"] = f"heap_type {kind}\nsize_in_bytes {size}\n"
+        if partition:
+            tree[f"sys/devices/platform/amdgpu_xcp_{8 * number + partition - 1}/drm/renderD{minor}/dev"] = (
+                f"226:{minor}"
+            )
     return tree, folder
 
 
@@ -207,12 +218,9 @@ def test_time_slowed_is_the_share_of_readings_times_the_time(node):
     assert node.look()["gpu.throttle.power", "gpu0", ""] == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("partitions", [1, 4])
-def test_processes_of_the_compute_driver_own_their_cards(tmp_path, partitions):
-    node = AmdNode(tmp_path, partitions=partitions)
-    last = 7 + partitions - 1
+def test_processes_of_the_compute_driver_own_their_cards(node, tmp_path):
     node.members.by_pid |= {100: member("j"), 200: member("k")}
-    plant(tmp_path, process(100, **{f"v{last}": 4096, "v1007": 0}))
+    plant(tmp_path, process(100, v7=4096, v1007=0))
     plant(tmp_path, process(200, v1007=8192))
     plant(tmp_path, process(300, v1007=1))
     look = node.look()
@@ -222,6 +230,97 @@ def test_processes_of_the_compute_driver_own_their_cards(tmp_path, partitions):
     assert look["gpu.power", "gpu1", ""] == pytest.approx(431.25), "a process of no job computes on it"
     assert look["gpu.processes.foreign", "gpu1", ""] == 1
     assert not [key for key in look if key[0] == "gpu.process.utilization"]
+
+
+@pytest.fixture
+def divided(tmp_path):
+    """A node with a GPU in eight partitions and one in a single one, whose folders of the compute driver are mixed."""
+    plant(tmp_path, card(0, 0x10, kfd=range(7, 15))[0])
+    plant(tmp_path, card(1, 0x20, kfd=[1007])[0])
+    return AmdNode(tmp_path, cards=0)
+
+
+def busy_table(form, shares):
+    """A table with the utilization of the dies of each partition."""
+    size, content, first, each = form
+    data = bytearray(b"\xff" * size)
+    data[:4] = struct.pack("<HBB", size, 1, content)
+    for at, dies in enumerate(shares):
+        struct.pack_into(f"<{len(dies)}I", data, first + each * at, *dies)
+    return bytes(data)
+
+
+@pytest.mark.parametrize("form", [(1664, 6, 312, 168), (2208, 7, 344, 232), (3872, 8, 344, 440)])
+def test_a_partition_has_its_processes_memory_and_utilization(divided, tmp_path, form):
+    divided.members.by_pid |= {100: member("j"), 200: member("k")}
+    plant(tmp_path, process(100, v9=4096, v10=1024))
+    plant(tmp_path, process(200, v1007=8192))
+    (divided.folder(0) / "gpu_metrics").write_bytes(busy_table(form, [[10], [20], [30, 50], [40]]))
+    look = divided.look()
+    assert {key[1]: value for key, value in look.items() if key[0] == "gpu.memory.usage"} == {
+        **{f"gpu0:{place}": 0 for place in (0, 1, 4, 5, 6, 7)},
+        "gpu0:2": 4096,
+        "gpu0:3": 1024,
+        "gpu1": 60 * 2**30,
+    }
+    assert {look["gpu.memory.limit", f"gpu0:{place}", owner] for place, owner in enumerate(["", "", "j"])} == {
+        24 * 2**30
+    }
+    assert look["gpu.utilization", "gpu0:2", "j"] == pytest.approx(0.4)
+    assert look["gpu.utilization", "gpu0:1", ""] == pytest.approx(0.2)
+    assert ("gpu.utilization", "gpu0:4", "") not in look
+    assert look["gpu.process.memory.usage", "gpu0:3", "j"] == 1024
+    assert look["gpu.power", "gpu0", ""] == pytest.approx(431.25)
+    assert {device for metric, device, _ in look if metric == "gpu.power"} == {"gpu0", "gpu1"}
+    assert look["gpu.power", "gpu1", "k"] == pytest.approx(431.25)
+
+
+def test_a_partition_is_described_by_its_gpu(divided):
+    divided.look()
+    devices = {divided.collector.device_name(one.index): one for one in divided.collector.devices}
+    assert list(devices) == ["gpu0", *(f"gpu0:{place}" for place in range(8)), "gpu1"]
+    first, last = devices["gpu0:0"], devices["gpu0:7"]
+    assert (first.uuid, last.uuid) == ("GPU-0000000000000010:0", "GPU-0000000000000017")
+    assert last.minor == 184
+    assert last.details == {
+        "vendor": "amd", "partition": "SPX/NPS1", "parent": "GPU-0000000000000010", "slices": 1, "memory": 24 * 2**30
+    }  # fmt: skip
+
+
+def test_the_kubelet_and_environments_name_partitions(divided):
+    divided.look()
+    devices = divided.collector.devices
+    name = divided.collector.device_name
+    ids = ["0000:10:00.0", "amdgpu_xcp_6", "0000:20:00.0", "amdgpu_xcp_99"]
+    assert [name(at) for at in indices(VENDOR, ids, devices)] == ["gpu0:0", "gpu0:7", "gpu1"]
+    seen = DeviceSet(devices, VENDOR.variables)
+    for variables, found in (
+        ({"ROCR_VISIBLE_DEVICES": "0,7,8"}, ["gpu0:0", "gpu0:7", "gpu1"]),
+        ({"ROCR_VISIBLE_DEVICES": "8,2", "HIP_VISIBLE_DEVICES": "1"}, ["gpu0:2"]),
+        ({"ROCR_VISIBLE_DEVICES": "GPU-0000000000000017"}, ["gpu0:7"]),
+    ):
+        assert [name(at) for at in seen.visible(member("j", devices=tuple(variables.items())))] == found
+
+
+def test_partitions_come_and_go_with_the_mode(divided, tmp_path):
+    nodes = tmp_path / "sys/class/kfd/kfd/topology/nodes"
+    divided.look()
+    for place in range(2, 9):
+        (nodes / str(place)).rename(tmp_path / f"gone-{place}")
+    look = divided.look()
+    assert {key[1] for key in look if key[0] == "gpu.memory.usage"} == {"gpu0", "gpu1"}
+    assert divided.collector.states.records(0).events == []
+    for place in range(2, 9):
+        (tmp_path / f"gone-{place}").rename(nodes / str(place))
+    assert len({key[1] for key in divided.look() if key[0] == "gpu.memory.usage"}) == 9
+
+
+def test_partitions_of_a_gpu_that_disappears_are_lost(divided):
+    divided.look()
+    divided.folder(0).rename(divided.root / "away")
+    look = divided.look()
+    states = {key[1]: value for key, value in look.items() if key[0] == "gpu.state"}
+    assert states == {"gpu1": 0, **dict.fromkeys(("gpu0", *(f"gpu0:{p}" for p in range(8))), DeviceState.LOST.code)}
 
 
 def test_devices_are_named_by_address_and_described(tmp_path):

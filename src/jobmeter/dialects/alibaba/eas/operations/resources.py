@@ -19,7 +19,7 @@ from jobmeter.dialects.alibaba.common.groups import (
 from jobmeter.dialects.alibaba.common.listing import present
 from jobmeter.dialects.alibaba.common.operation import answer, given, operation
 from jobmeter.dialects.alibaba.common.times import stamp
-from jobmeter.dialects.alibaba.eas.names import READY, PageRequest, cluster_of
+from jobmeter.dialects.alibaba.eas.names import READY, EasPageRequest, cluster_of
 from jobmeter.dialects.base import Steps, rounded_up
 from jobmeter.dialects.base.request import Choice
 
@@ -43,7 +43,7 @@ SIZE_SORTS: Mapping[str, SizeSort] = MappingProxyType(
 
 
 @operation("GET /api/v2/resources", "nodes:read", by_resource=True)
-class ListResources(PageRequest, frozen=True, kw_only=True):
+class ListResources(EasPageRequest, frozen=True, kw_only=True):
     """Lists the resource groups: `{Resources, TotalCount, PageNumber, PageSize, RequestId}`.
 
     A member is `{ResourceId, ResourceName, ClusterId, Status, InstanceCount, CpuCount, GpuCount, CreateTime,

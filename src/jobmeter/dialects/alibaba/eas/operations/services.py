@@ -27,7 +27,7 @@ from jobmeter.dialects.alibaba.common.operation import (
     operation,
 )
 from jobmeter.dialects.alibaba.common.times import stamp
-from jobmeter.dialects.alibaba.eas.names import NAME, STATUS, PageRequest, cluster_of
+from jobmeter.dialects.alibaba.eas.names import NAME, STATUS, EasPageRequest, cluster_of
 from jobmeter.dialects.base import Steps, ask, rounded_up
 from jobmeter.dialects.base.request import Choice
 from jobmeter.errors import NotFoundError
@@ -61,7 +61,7 @@ _MIB = 2**20
 
 
 @operation("GET /api/v2/services", "jobs:read", by_resource=True)
-class ListServices(PageRequest, frozen=True, kw_only=True):
+class ListServices(EasPageRequest, frozen=True, kw_only=True):
     """Lists every job as a service: `{Services, TotalCount, PageNumber, PageSize, RequestId}`.
 
     A member is `{ServiceName, ServiceId, ServiceUid, Status, Region, Namespace, CallerUid, WorkspaceId, Resource,

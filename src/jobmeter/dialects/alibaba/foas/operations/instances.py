@@ -27,9 +27,9 @@ from jobmeter.dialects.alibaba.foas.instances import (
 from jobmeter.dialects.alibaba.foas.names import METRICS
 from jobmeter.dialects.alibaba.foas.requests import (
     INSTANCE_PATH,
+    FlinkPageRequest,
+    FlinkProjectRequest,
     InstanceRequest,
-    PageRequest,
-    ProjectRequest,
     operation,
 )
 from jobmeter.dialects.base import Steps, StopJob, ask
@@ -53,7 +53,7 @@ _Time = int | None
 
 
 @operation("GET /api/v2/projects/{projectName}/instances", "jobs:read", by_resource=True)
-class ListInstance(PageRequest, frozen=True, kw_only=True):
+class ListInstance(FlinkPageRequest, frozen=True, kw_only=True):
     """Lists the instances of a project, newest first.
 
     `Id` is the number for GetInstanceMetric, `EngineJobHandler` the id of the job here.
@@ -119,7 +119,7 @@ class GetInstanceRunSummary(InstanceRequest, frozen=True):
 
 
 @operation("GET /api/v2/projects/{projectName}/runsummary", "jobs:read", by_resource=True)
-class BatchGetInstanceRunSummary(ProjectRequest, frozen=True, kw_only=True):
+class BatchGetInstanceRunSummary(FlinkProjectRequest, frozen=True, kw_only=True):
     """Returns the summaries of several jobs; unknown names are left out."""
 
     job_type: Annotated[str, Choice((STREAM, BATCH))]

@@ -27,9 +27,9 @@ from jobmeter.dialects.alibaba.foas.names import NAME, project_of
 from jobmeter.dialects.alibaba.foas.requests import (
     JOB_PATH,
     JOBS_PATH,
-    JobRequest,
-    PageRequest,
-    ProjectRequest,
+    FlinkJobRequest,
+    FlinkPageRequest,
+    FlinkProjectRequest,
     json_object,
     operation,
 )
@@ -45,7 +45,7 @@ _Stored = Annotated[str, Meta(description="Given back as it is.")]
 
 
 @operation(f"GET {JOBS_PATH}", "jobs:read", by_resource=True)
-class ListJob(PageRequest, frozen=True, kw_only=True):
+class ListJob(FlinkPageRequest, frozen=True, kw_only=True):
     """Lists the Flink jobs of a project, each once, newest first."""
 
     job_name: Annotated[str, Meta(description="A part of the name.")] = ""
@@ -75,7 +75,7 @@ class ListJob(PageRequest, frozen=True, kw_only=True):
 
 
 @operation(f"GET {JOB_PATH}", "jobs:read", name="GetJob", by_resource=True)
-class GetFlinkJob(JobRequest, frozen=True):
+class GetFlinkJob(FlinkJobRequest, frozen=True):
     """Returns one job."""
 
     def _steps(self) -> Steps:
@@ -87,7 +87,7 @@ class GetFlinkJob(JobRequest, frozen=True):
 
 
 @operation(f"POST {JOBS_PATH}", "jobs:write", name="CreateJob")
-class CreateFlinkJob(ProjectRequest, frozen=True, kw_only=True):
+class CreateFlinkJob(FlinkProjectRequest, frozen=True, kw_only=True):
     """Registers a job that another system is going to run: it waits."""
 
     job_name: Annotated[str, Meta(description="Its name, and the id under which its samples come.")]
@@ -133,7 +133,7 @@ class CreateFlinkJob(ProjectRequest, frozen=True, kw_only=True):
 
 
 @operation(f"POST {JOB_PATH}/instance", "jobs:write")
-class StartJob(JobRequest, frozen=True, kw_only=True):
+class StartJob(FlinkJobRequest, frozen=True, kw_only=True):
     """Registers that another system runs a job from now on: `{"RequestId", "instanceId"}`.
 
     A stream that ran before is the same instance again. Each run of a batch job is a separate job here, whose id is

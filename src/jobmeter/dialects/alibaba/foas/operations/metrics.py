@@ -19,7 +19,7 @@ from jobmeter.dialects.alibaba.foas.instances import CURRENT, running
 from jobmeter.dialects.alibaba.foas.lines import Drawn, draw
 from jobmeter.dialects.alibaba.foas.metric_json import MetricRequest
 from jobmeter.dialects.alibaba.foas.names import CLUSTER_METRICS, CPU_MODES, CPU_PREFIX, METRICS
-from jobmeter.dialects.alibaba.foas.requests import JOB_PATH, LARGEST_ID, JobRequest, operation
+from jobmeter.dialects.alibaba.foas.requests import JOB_PATH, LARGEST_ID, FlinkJobRequest, operation
 from jobmeter.dialects.alibaba.foas.series import lines_of, tagged
 from jobmeter.dialects.base import Steps, ask, rounded
 from jobmeter.dialects.base.request import QUERY
@@ -33,7 +33,7 @@ from jobmeter.query.tsdb.compute import MARGIN_MS
 
 
 @operation(f"POST {JOB_PATH}/metric", "metrics:read", by_resource=True)
-class GetInstanceMetric(JobRequest, frozen=True, kw_only=True):
+class GetInstanceMetric(FlinkJobRequest, frozen=True, kw_only=True):
     """Returns metrics of a running instance: `{"requestId", "metrics": [{"metricName", "dps", "summary", "tags"}]}`.
 
     `dps` maps seconds since the epoch to numbers, both as texts, `summary` is the mean of the points. The typed SDKs

@@ -11,7 +11,7 @@ from msgspec import Meta
 from jobmeter.dialects.alibaba.common.operation import Lookup, answer, given, operation, pod_ids
 from jobmeter.dialects.alibaba.common.times import plain
 from jobmeter.dialects.alibaba.pai_dlc.pods import find, pod_id, pod_uid
-from jobmeter.dialects.alibaba.pai_dlc.requests import WEEK, JobRequest, PodRequest, WeekEnd, WeekStart
+from jobmeter.dialects.alibaba.pai_dlc.requests import WEEK, DlcJobRequest, PodRequest, WeekEnd, WeekStart
 from jobmeter.dialects.alibaba.pai_dlc.states import WORDS
 from jobmeter.dialects.base import Steps, ask
 from jobmeter.model.event import Event, EventFilter, EventSource
@@ -22,7 +22,7 @@ MaxEvents = Annotated[int, Meta(ge=1, le=10_000, description="Of more events, th
 
 
 @operation("GET /api/v1/jobs/{JobId}/events", "jobs:read", by_resource=True)
-class GetJobEvents(JobRequest, frozen=True, kw_only=True):
+class GetJobEvents(DlcJobRequest, frozen=True, kw_only=True):
     """Lists the events of a job and its pods, oldest first: `{JobId, Events, RequestId}`.
 
     Each event is a text such as `2021-01-28 14:07:24 Job dlc1 is Running.` with a time in UTC.

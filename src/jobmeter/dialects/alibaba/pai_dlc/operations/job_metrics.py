@@ -16,7 +16,7 @@ from jobmeter.dialects.alibaba.common.operation import (
     pod_ids,
 )
 from jobmeter.dialects.alibaba.pai_dlc.names import METRICS
-from jobmeter.dialects.alibaba.pai_dlc.requests import TIME_TEXT, JobRequest, Token
+from jobmeter.dialects.alibaba.pai_dlc.requests import TIME_TEXT, DlcJobRequest, Token
 from jobmeter.dialects.base import Steps, ask
 from jobmeter.dialects.base.request import Choice
 from jobmeter.model.catalog import Metric
@@ -26,7 +26,7 @@ from jobmeter.query.request import By, Line, MetricQuery
 
 
 @operation("GET /api/v1/jobs/{JobId}/metrics", "metrics:read", by_resource=True)
-class GetJobMetrics(JobRequest, frozen=True, kw_only=True):
+class GetJobMetrics(DlcJobRequest, frozen=True, kw_only=True):
     """Returns one metric of a job, a line for each pod: `{JobId, PodMetrics: [{PodId, Metrics}], RequestId}`.
 
     A member of Metrics is `{Time, Value}`. `Time` is the start of the step in milliseconds. Utilisations are percent

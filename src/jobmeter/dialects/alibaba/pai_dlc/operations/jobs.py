@@ -6,7 +6,7 @@ from msgspec import Meta
 
 from jobmeter.dialects.alibaba.common.operation import answer, operation
 from jobmeter.dialects.alibaba.pai_dlc import items
-from jobmeter.dialects.alibaba.pai_dlc.requests import JobRequest
+from jobmeter.dialects.alibaba.pai_dlc.requests import DlcJobRequest
 from jobmeter.dialects.base import Steps, ask
 from jobmeter.model.event import EventFilter, EventPage, EventSource
 
@@ -15,7 +15,7 @@ MAX_STATES = 1000
 
 
 @operation("GET /api/v1/jobs/{JobId}", "jobs:read", by_resource=True)
-class GetJob(JobRequest, frozen=True, kw_only=True):
+class GetJob(DlcJobRequest, frozen=True, kw_only=True):
     """Returns one job: status, times, requested resources, pods and its past states.
 
     Earlier attempts are a pod's HistoryPods. RequestGPU and RequestMemory (GiB) are numbers. Unrecorded fields are left

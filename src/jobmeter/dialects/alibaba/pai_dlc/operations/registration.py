@@ -14,7 +14,7 @@ from jobmeter.dialects.alibaba.pai_dlc import specs
 from jobmeter.dialects.alibaba.pai_dlc.items import STORED_FIELDS, own
 from jobmeter.dialects.alibaba.pai_dlc.names import NAME
 from jobmeter.dialects.alibaba.pai_dlc.operations.job_list import sums
-from jobmeter.dialects.alibaba.pai_dlc.requests import JobRequest, job_view
+from jobmeter.dialects.alibaba.pai_dlc.requests import DlcJobRequest, job_view
 from jobmeter.dialects.base import Context, DeleteJob, RecordJobs, Steps, StopJob, ask
 from jobmeter.dialects.base.request import Choice
 from jobmeter.errors import ConflictError, InvalidRequestError
@@ -141,7 +141,7 @@ class UpdateJob(AlibabaRequest, frozen=True, kw_only=True):
 
 
 @operation("POST /api/v1/jobs/{JobId}/stop", "jobs:write", name="StopJob")
-class StopRequest(JobRequest, frozen=True, kw_only=True):
+class StopRequest(DlcJobRequest, frozen=True, kw_only=True):
     """Records that a job was stopped now, with an event for the system that runs it: `{JobId, RequestId}`.
 
     Jobmeter does not end its processes. A job that has already ended is a conflict.
@@ -153,7 +153,7 @@ class StopRequest(JobRequest, frozen=True, kw_only=True):
 
 
 @operation("DELETE /api/v1/jobs/{JobId}", "jobs:delete", name="DeleteJob")
-class DeleteRequest(JobRequest, frozen=True, kw_only=True):
+class DeleteRequest(DlcJobRequest, frozen=True, kw_only=True):
     """Deletes a job that has ended, with its samples, logs and events: `{JobId, RequestId}`.
 
     It takes a key of role admin. A job that has not ended is a conflict.

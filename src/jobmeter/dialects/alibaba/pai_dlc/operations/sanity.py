@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from jobmeter.dialects.alibaba.common.operation import ORDER, answer, operation
 from jobmeter.dialects.alibaba.pai_dlc.items import own
-from jobmeter.dialects.alibaba.pai_dlc.requests import JobRequest, Token
+from jobmeter.dialects.alibaba.pai_dlc.requests import DlcJobRequest, Token
 from jobmeter.dialects.base import Steps
 from jobmeter.dialects.base.request import Choice
 from jobmeter.model.job import Job
@@ -22,7 +22,7 @@ _ID = "RequestID"
 
 
 @operation("GET /api/v1/jobs/{JobId}/sanitycheckresults", "jobs:read", by_resource=True)
-class ListJobSanityCheckResults(JobRequest, frozen=True, kw_only=True):
+class ListJobSanityCheckResults(DlcJobRequest, frozen=True, kw_only=True):
     """Lists the health checks in the job's record, `extra.pai-dlc.SanityCheckResults`; empty without any.
 
     `{SanityCheckResults: [[{CheckNumber, Phase, Status, Message, StartedAt, FinishedAt}]], TotalCount, RequestID}`.
@@ -40,7 +40,7 @@ class ListJobSanityCheckResults(JobRequest, frozen=True, kw_only=True):
 
 
 @operation("GET /api/v1/jobs/{JobId}/sanitycheckresult", "metrics:read", by_resource=True)
-class GetJobSanityCheckResult(JobRequest, frozen=True, kw_only=True):
+class GetJobSanityCheckResult(DlcJobRequest, frozen=True, kw_only=True):
     """Returns one health check that the job reported: `{JobId, SanityCheckResult: [...], RequestID}`."""
 
     sanity_check_number: Annotated[int, Meta(ge=0, le=2**31, description="The number of the check.")]

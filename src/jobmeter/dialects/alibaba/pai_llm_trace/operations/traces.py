@@ -68,7 +68,7 @@ class _Seconds(ParameterKind):
     """A number of seconds."""
 
     def convert(self, reader: ParameterReader, slot: ParameterSlot, value: Any) -> int:  # noqa: ANN401
-        """Return nanoseconds."""
+        """Parse a number of seconds; return nanoseconds."""
         text = reader.text(slot, value)
         try:
             number = float(text)

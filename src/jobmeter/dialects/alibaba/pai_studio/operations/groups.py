@@ -23,7 +23,7 @@ from jobmeter.dialects.alibaba.common.operation import (
     operation,
 )
 from jobmeter.dialects.alibaba.common.times import stamp
-from jobmeter.dialects.alibaba.pai_studio.names import READY, GroupRequest, PageRequest
+from jobmeter.dialects.alibaba.pai_studio.names import READY, GroupRequest, StudioPageRequest
 from jobmeter.dialects.base import Steps
 from jobmeter.dialects.base.request import Choice
 from jobmeter.model.order import natural
@@ -49,7 +49,7 @@ SORTS: Mapping[str, GroupSort] = MappingProxyType(
 
 
 @operation("GET /api/v1/resources", "nodes:read", by_resource=True)
-class ListResourceGroups(PageRequest, frozen=True, kw_only=True):
+class ListResourceGroups(StudioPageRequest, frozen=True, kw_only=True):
     """Lists the resource groups that records of nodes and jobs name: `{ResourceGroups, TotalCount, RequestId}`.
 
     A member is `{ResourceGroupID, Name, Status, NodeCount, WorkspaceID, GmtCreatedTime, GmtModifiedTime}`. WorkspaceID

@@ -13,7 +13,7 @@ from jobmeter.dialects.alibaba.common.listing import picked, present
 from jobmeter.dialects.alibaba.common.operation import FLAG, ORDER, TIME, Labels, answer, given, operation
 from jobmeter.dialects.alibaba.common.statuses import Statuses, states_of
 from jobmeter.dialects.alibaba.common.times import stamp
-from jobmeter.dialects.alibaba.pai_studio.names import NAME, TIME_TEXT, PageRequest, gibibytes_text, number_text
+from jobmeter.dialects.alibaba.pai_studio.names import NAME, TIME_TEXT, StudioPageRequest, gibibytes_text, number_text
 from jobmeter.dialects.base import Steps, ask
 from jobmeter.dialects.base.request import Choice
 from jobmeter.model.job import Condition, Job, JobFilter, JobSize, JobState, Operator, SizesQuestion
@@ -65,7 +65,7 @@ _OWN = f"extra.{NAME}"
 
 
 @operation("GET /api/v1/trainingjobs", "jobs:read", by_resource=True)
-class ListTrainingJobs(PageRequest, frozen=True, kw_only=True):
+class ListTrainingJobs(StudioPageRequest, frozen=True, kw_only=True):
     """Lists every job as a training job: `{TrainingJobs, TotalCount, RequestId}`.
 
     Without StartTime, only jobs of the last seven days. A member is `{TrainingJobId, TrainingJobName, Status, UserId,

@@ -14,7 +14,7 @@ from jobmeter.dialects.alibaba.common.groups import NOW_MS
 from jobmeter.dialects.alibaba.common.listing import in_order, present
 from jobmeter.dialects.alibaba.common.operation import ORDER, AlibabaRequest, Lookup, answer, operation
 from jobmeter.dialects.alibaba.common.times import stamp
-from jobmeter.dialects.alibaba.pai_studio.names import GIB, READY, Group, PageRequest, device_models
+from jobmeter.dialects.alibaba.pai_studio.names import GIB, READY, Group, StudioPageRequest, device_models
 from jobmeter.dialects.alibaba.pai_studio.operations.groups import ready
 from jobmeter.dialects.base import Steps, ask, rounded_up
 from jobmeter.dialects.base.request import Choice
@@ -53,7 +53,7 @@ MACHINE_GROUP_SORTS: Mapping[str, Callable[[dict[str, Any]], Any]] = MappingProx
 
 
 @operation("GET /api/v1/resources/{ResourceGroupID}/machinegroups", "nodes:read", by_resource=True)
-class ListResourceGroupMachineGroups(PageRequest, frozen=True, kw_only=True):
+class ListResourceGroupMachineGroups(StudioPageRequest, frozen=True, kw_only=True):
     """Lists the nodes of a resource group by kind: `{MachineGroups, TotalCount, RequestId}`, `TotalCount` as text.
 
     A member is `{MachineGroupID, ResourceGroupID, Status, EcsCount, Cpu, Memory, Gpu, GpuType, GmtCreatedTime,

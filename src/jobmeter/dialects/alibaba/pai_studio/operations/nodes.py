@@ -13,7 +13,7 @@ from jobmeter.dialects.alibaba.common.groups import groups_named
 from jobmeter.dialects.alibaba.common.listing import in_order, present
 from jobmeter.dialects.alibaba.common.operation import ORDER, Ignored, Lookup, answer, given, operation
 from jobmeter.dialects.alibaba.common.times import stamp
-from jobmeter.dialects.alibaba.pai_studio.names import READY, PageRequest, gibibytes_text, number_text
+from jobmeter.dialects.alibaba.pai_studio.names import READY, StudioPageRequest, gibibytes_text, number_text
 from jobmeter.dialects.alibaba.pai_studio.operations.machines import (
     ACCELERATORS,
     accelerator_of,
@@ -64,7 +64,7 @@ NODE_SORTS: Mapping[str, NodeSort] = MappingProxyType(
 
 
 @operation("GET /api/v1/nodes", "nodes:read", by_resource=True)
-class ListNodes(PageRequest, frozen=True, kw_only=True):
+class ListNodes(StudioPageRequest, frozen=True, kw_only=True):
     """Lists the nodes of resource groups: `{Nodes, TotalCount, RequestId}`.
 
     A member is `{NodeName, NodeStatus, AcceleratorType, CPU, Memory, GPU, GPUType, ResourceGroupId, ResourceGroupName,

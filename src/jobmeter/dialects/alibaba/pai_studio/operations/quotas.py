@@ -21,7 +21,13 @@ from jobmeter.dialects.alibaba.common.groups import (
 )
 from jobmeter.dialects.alibaba.common.listing import present
 from jobmeter.dialects.alibaba.common.operation import FLAG, ORDER, AlibabaRequest, Ignored, Lookup, answer, operation
-from jobmeter.dialects.alibaba.pai_studio.names import READY, PageRequest, device_models, gibibytes_text, number_text
+from jobmeter.dialects.alibaba.pai_studio.names import (
+    READY,
+    StudioPageRequest,
+    device_models,
+    gibibytes_text,
+    number_text,
+)
 from jobmeter.dialects.alibaba.pai_studio.operations.groups import ResourceType, group_fields, ready
 from jobmeter.dialects.base import Steps
 from jobmeter.dialects.base.request import Choice, listed
@@ -47,7 +53,7 @@ SIZE_SORTS: Mapping[str, SizeSort] = MappingProxyType(
 
 
 @operation("GET /api/v1/quotas/", "nodes:read", by_resource=True)
-class ListQuotas(PageRequest, frozen=True, kw_only=True):
+class ListQuotas(StudioPageRequest, frozen=True, kw_only=True):
     """Lists every resource group as a quota: `{Quotas, TotalCount, RequestId}`.
 
     A member is `{QuotaId, QuotaName, Status, ResourceGroupIds, Workspaces, SubQuotas, Labels, GPUType, GmtCreatedTime,
@@ -97,7 +103,7 @@ class ListQuotas(PageRequest, frozen=True, kw_only=True):
         return answer({"Quotas": quotas, "TotalCount": len(groups)}, self)
 
     def _fits(self, group: ResourceGroup) -> bool:
-        """Return True for a group that matches the call's filters."""
+        """Say if a group matches the filters of the call."""
         name, gpu_type, workspace = map(str.casefold, (self.quota_name, self.gpu_type, self.workspace_name))
         return (
             ready(self.statuses)

@@ -19,7 +19,7 @@ from jobmeter.dialects.alibaba.common.operation import (
     ordered_range,
     pod_ids,
 )
-from jobmeter.dialects.alibaba.pai_studio.names import DEFAULT_STEP_MS, INSTANCE_METRICS, TIME_TEXT, PageRequest
+from jobmeter.dialects.alibaba.pai_studio.names import DEFAULT_STEP_MS, INSTANCE_METRICS, TIME_TEXT, StudioPageRequest
 from jobmeter.dialects.base import Steps, ask, rounded
 from jobmeter.dialects.base.request import Choice
 from jobmeter.model.catalog import Metric
@@ -36,7 +36,7 @@ RangeStart = Annotated[int | None, Meta(description=f"{TIME_TEXT} Default: the j
 RangeEnd = Annotated[int | None, Meta(description=f"{TIME_TEXT} Not included. Default: now."), TIME]
 
 
-class EventsOfJobRequest(PageRequest, frozen=True, kw_only=True):
+class EventsOfJobRequest(StudioPageRequest, frozen=True, kw_only=True):
     """A request for events of a training job."""
 
     training_job_id: TrainingJob
@@ -69,7 +69,7 @@ Instance = Annotated[str, Meta(description="One instance: a pod's id or `<Traini
 
 
 @operation("GET /api/v1/trainingjobs/{TrainingJobId}/metrics", "metrics:read", by_resource=True)
-class ListTrainingJobMetrics(PageRequest, frozen=True, kw_only=True):
+class ListTrainingJobMetrics(StudioPageRequest, frozen=True, kw_only=True):
     """Lists the reported metrics, sample by sample: `{Metrics: [{Name, Timestamp, Value}], TotalCount, RequestId}`.
 
     The names are `app.*` metrics without the prefix; metrics of agents are not among them. Values of all
@@ -184,7 +184,7 @@ class ListTrainingJobInstanceEvents(EventsOfJobRequest, frozen=True, kw_only=Tru
 
 
 @operation("GET /api/v1/trainingjobs/{TrainingJobId}/logs", "jobs:read", by_resource=True)
-class ListTrainingJobLogs(PageRequest, frozen=True, kw_only=True):
+class ListTrainingJobLogs(StudioPageRequest, frozen=True, kw_only=True):
     """Lists the output of a job's processes, line by line and by time: `{Logs: [text], TotalCount, RequestId}`.
 
     `TotalCount` is text.

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobmeter.errors import LimitExceededError
+from jobmeter.model.extra import merged_extra
 from jobmeter.model.record import MAX_EXTRA_BYTES
-from jobmeter.registry.merge import merged_extra
 
 NAMES = st.text("ab/~", min_size=1, max_size=4)
 WRITES = st.lists(st.tuples(st.lists(NAMES, min_size=1, max_size=3), st.integers() | st.none()), max_size=20)

@@ -18,7 +18,7 @@ class MemorySpans:
         self._lock = threading.Lock()
         self._spans: dict[tuple[str, int, str, str, str], Span] = {}
 
-    def append(self, spans: Iterable[Span], retention: Retention | None = None) -> None:  # noqa: ARG002 - never expire
+    def append(self, spans: Iterable[Span], retention: Retention | None = None) -> None:
         """Store spans."""
         with self._lock:
             self._spans.update((span.order, span) for span in spans)
@@ -34,7 +34,7 @@ class MemorySpans:
             remaining = {key: span for key, span in self._spans.items() if job_key(span.project, span.job) != job}
             self._spans = remaining
 
-    def traces(self, selector: TraceFilter, budget: ReadBudget | None = None) -> TracePage:  # noqa: ARG002 - no limit
+    def traces(self, selector: TraceFilter, budget: ReadBudget | None = None) -> TracePage:
         """Return one page of traces."""
         groups: dict[tuple[str, str], list[Span]] = {}
         for span in self.all():
@@ -51,7 +51,7 @@ class MemorySpans:
             found = [one for one in found if (sign * _value(one, selector), one.project, one.trace) > behind]
         return TracePage(found[selector.offset : selector.offset + selector.limit], total)
 
-    def read(self, selector: SpanFilter, budget: ReadBudget | None = None) -> list[Span]:  # noqa: ARG002 - no limit
+    def read(self, selector: SpanFilter, budget: ReadBudget | None = None) -> list[Span]:
         """Return one page of the spans of some traces."""
         found = [
             span

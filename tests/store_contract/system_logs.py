@@ -12,8 +12,8 @@ from jobmeter.model.log import LogLine
 from jobmeter.model.log_query import parse_log_query
 from jobmeter.model.series import job_key
 from jobmeter.store.base import LogSelector, Store
-from jobmeter.testing.samples import BUDGET, FOREVER
-from jobmeter.testing.slot import Slot
+from tests.store_contract.samples import BUDGET, FOREVER
+from tests.store_contract.slot import Slot
 
 _Search = tuple[str, Callable[[LogLine], bool]]
 """Search text, and a Python function that tells if it finds a line."""
@@ -71,7 +71,7 @@ _TERMS: st.SearchStrategy[_Search] = st.one_of(
         lambda word: (word, _has(word.lower()))
     ),
     st.sampled_from(["err*", "er?or", "*r", "?", "e*r*s", "ERR?R", "pa?e", "*", "x?*", "é*", "*t*"]).map(
-        lambda word: (word, (lambda line: True) if word == "*" else _has(word.lower()))  # noqa: ARG005
+        lambda word: (word, (lambda line: True) if word == "*" else _has(word.lower()))
     ),
     st.sampled_from(
         [
@@ -115,8 +115,8 @@ _TERMS: st.SearchStrategy[_Search] = st.one_of(
             ("TagPath:/var/log/a_b.log", lambda line: line.stream == "file:/var/log/a_b.log"),
             ("TagPath:/var/log/?x?.log", lambda line: line.stream == "file:/var/log/axb.log"),
             ("stream:kernel", lambda line: line.stream == "kernel"),
-            ("attempt:0", lambda line: True),  # noqa: ARG005
-            ("attempt > 0", lambda line: False),  # noqa: ARG005
+            ("attempt:0", lambda line: True),
+            ("attempt > 0", lambda line: False),
         ]
     ),
 )

@@ -12,17 +12,19 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.batch import SampleBatch, SampleColumns, SeriesKeys
-from jobmeter.model.series import NO_JOB, NamePart, Series
+from jobmeter.model.series import NO_JOB, SPECIAL, NamePart, Series
+from jobmeter.model.special import special_of
 from jobmeter.model.time import DAY, HOUR, MINUTE, TimeRange
 from jobmeter.store.base import NEWEST, ReadBudget, SeriesSelector, Store, Tier
-from jobmeter.testing.logs import LogTests
-from jobmeter.testing.samples import BUDGET, FOREVER, Samples, batch_of, brute_buckets, read_all, stored_buckets
-from jobmeter.testing.slot import Slot
-from jobmeter.testing.spans import SpanTests
-from jobmeter.testing.system_logs import SystemLogTests
+from tests.store_contract.logs import LogTests
+from tests.store_contract.samples import BUDGET, FOREVER, Samples, batch_of, brute_buckets, read_all, stored_buckets
+from tests.store_contract.slot import Slot
+from tests.store_contract.spans import SpanTests
+from tests.store_contract.system_logs import SystemLogTests
 
 
 class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
@@ -173,6 +175,18 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
         assert found(jobs=(slot.key,), projects=frozenset()) == set()
         assert found(jobs=()) == set()
 
+    def test_series_of_special_values_are_found_by_their_metric_alone(self, store: Store, slot: Slot) -> None:
+        plain = slot.gauge("worker-0")
+        special = special_of(plain)
+        store.append(batch_of({(plain, slot.start): 1.0, (special, slot.start): 2.0}), FOREVER)
+        own, names = SeriesSelector(jobs=(slot.key,)), frozenset({special.metric})
+        assert store.find(own) == [plain]
+        assert set(store.find(replace(own, special=True))) == {plain, special}
+        assert store.find(replace(own, metrics=names)) == [special]
+        assert store.names(own, NamePart.METRIC) == [plain.metric]
+        every = replace(own, special=True)
+        assert store.names(every, NamePart.METRIC, SPECIAL) == [special.metric]
+
     def test_names_are_listed_by_part(self, store: Store, slot: Slot) -> None:
         labels = (("disk", "sda"), ("part", "é"))
         mine = Series("disk.read", job=slot.job, replica="worker-0", labels=labels)
@@ -235,7 +249,7 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
         one = slot.gauge()
         times = slot.start + np.arange(300_000, dtype=np.int64)
         store.append(SampleBatch([one], np.zeros(len(times), np.uint32), times, np.ones(len(times))), FOREVER)
-        for _ in range(20):
+        for _ in range(6):
             blocks = store.read(SeriesKeys.of([one]), slot.span, BUDGET)
             assert len(next(iter(blocks)))
             blocks.close()  # type: ignore[attr-defined]

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from jobmeter.dialects.mlflow.metrics import LoggedPoint
-from jobmeter.dialects.mlflow.runs import Run, info
 from jobmeter.errors import InvalidRequestError, LimitExceededError
+from jobmeter.wire.mlflow.runs import Run, info
+from jobmeter.wire.mlflow.values import LoggedPoint
 
 MAX_FILTER, MAX_CLAUSES, MAX_ORDER = 10_000, 100, 100
 """Most characters of a filter, of its clauses, and of orders."""
@@ -30,6 +30,11 @@ _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
     ">=": operator.ge,
     "<": operator.lt,
     "<=": operator.le,
+}
+_VIEWS: Mapping[str, frozenset[bool]] = {
+    "ACTIVE_ONLY": frozenset({False}),
+    "DELETED_ONLY": frozenset({True}),
+    "ALL": frozenset({False, True}),
 }
 _NUMBERS, _EQUAL, _LIKES = frozenset(_COMPARE), frozenset({"=", "!="}), frozenset({"LIKE", "ILIKE"})
 _NULLS = frozenset({"IS NULL", "IS NOT NULL"})
@@ -115,6 +120,18 @@ def parse_order(texts: Sequence[str]) -> list[SearchOrder]:
             raise InvalidRequestError(f"Invalid order_by clause {text[:100]!r}. Could not be parsed.", "order_by")
         orders.append(SearchOrder(_column(match), direction is None or direction[1].upper() == "ASC"))
     return orders
+
+
+def shown_by(view: str) -> frozenset[bool]:
+    """Return the values of ``deleted`` that a view shows. Raises InvalidRequestError."""
+    if view not in _VIEWS:
+        raise InvalidRequestError(f"run_view_type must be one of {', '.join(_VIEWS)}", "run_view_type")
+    return _VIEWS[view]
+
+
+def fits_all(clauses: Sequence[Clause], run: Run, metrics: Mapping[str, LoggedPoint]) -> bool:
+    """Return True if the run meets all conditions."""
+    return all(clause.fits(run, metrics) for clause in clauses)
 
 
 def metric_keys(columns: Iterable[SearchColumn]) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""Store contract for spans; ``jobmeter.testing.store.StoreTests`` inherits it."""
+"""Store contract for spans; ``tests.store_contract.store.StoreTests`` inherits it."""
 
 from collections.abc import Sequence
 
@@ -11,9 +11,9 @@ from jobmeter.errors import LimitExceededError
 from jobmeter.model.span import KINDS, STATUSES, Span, SpanEvent, SpanKind, SpanLink, SpanScope, SpanStatus, Trace
 from jobmeter.model.trace_filter import Holder, SpanCondition, SpanFilter, SpanOperator, TraceFilter, TraceOrder
 from jobmeter.store.base import ReadBudget, Store
-from jobmeter.testing.memory_spans import MemorySpans
-from jobmeter.testing.samples import BUDGET, FOREVER
-from jobmeter.testing.slot import Slot
+from tests.store_contract.memory_spans import MemorySpans
+from tests.store_contract.samples import BUDGET, FOREVER
+from tests.store_contract.slot import Slot
 
 _SECOND = 1_000_000_000
 OWN = frozenset({"default"})
@@ -248,6 +248,6 @@ class SpanTests:
         try:
             found = store.spans.traces(TraceFilter(projects=OWN, job=slot.job), ReadBudget(rows=1)).traces
         except LimitExceededError as error:
-            assert error.field == "limit"
-        else:  # an engine without a budget of rows answers it
+            assert error.field == "limit"  # noqa: PT017 - an engine without a budget of rows answers
+        else:
             assert len(found) == 1

@@ -1,4 +1,4 @@
-"""Store contract for log lines; ``jobmeter.testing.store.StoreTests`` inherits it."""
+"""Store contract for log lines; ``tests.store_contract.store.StoreTests`` inherits it."""
 
 from collections.abc import Iterable, Sequence
 
@@ -13,8 +13,8 @@ from jobmeter.model.log import MAX_TEXT_BYTES, LogLine, LogPage
 from jobmeter.model.series import job_key
 from jobmeter.model.shipper import OutboxRow
 from jobmeter.store.base import PAGE_BYTES, LogSelector, Store
-from jobmeter.testing.samples import BUDGET, FOREVER
-from jobmeter.testing.slot import Slot
+from tests.store_contract.samples import BUDGET, FOREVER
+from tests.store_contract.slot import Slot
 
 _SECOND = 1_000_000_000
 _DAY = 86_400 * _SECOND

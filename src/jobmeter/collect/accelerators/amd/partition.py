@@ -1,0 +1,80 @@
+"""Compute partition of a GPU: processes, memory and utilization are its own, all else is the GPU's."""
+
+from collections.abc import Mapping, Sequence
+
+from jobmeter.collect.accelerators.amd.device import AmdDevice, Card
+from jobmeter.collect.accelerators.amd.tables import Value, partition_busy
+from jobmeter.collect.accelerators.amd.topology import ComputeNode, platform_name
+from jobmeter.collect.accelerators.visible import Partition
+from jobmeter.collect.machine import Machine
+from jobmeter.model.time import Clock
+
+_EACH = 10_000
+"""Distance between the numbers of the partitions of two GPUs."""
+
+
+class AmdPartition(AmdDevice):
+    """Partition of a GPU in several. ``place`` counts the partitions of the GPU."""
+
+    def __init__(self, parent: AmdDevice, place: int, node: ComputeNode, clock: Clock, machine: Machine) -> None:
+        super().__init__(0, clock, Card(parent.folder, parent.pci), machine)
+        self.pci = ""
+        self.parent, self.place, self.node = parent, place, node
+        self.minor = node.minor
+        self._plugin_id = platform_name(machine, node.minor) or ("" if place else parent.pci)
+        self._compute = (node.identity,)
+        self.adopt()
+
+    @property
+    def attached(self) -> bool:
+        """True while its GPU is there."""
+        return self.parent.attached
+
+    def adopt(self) -> None:
+        """Take the number and the identity of the GPU, which changes its number with the set of GPUs."""
+        parent, node = self.parent, self.node
+        self.index = (parent.index + 1) * _EACH + self.place
+        own = f"GPU-{node.unique:016x}"
+        self.uuid = own if node.unique and own != parent.uuid else f"{parent.uuid}:{self.place}"
+        self.name = parent.name
+        self.part = Partition(parent.index, parent.uuid, self.place, 0, self.place, self._plugin_id)
+        shared = {name: value for name, value in parent.details.items() if name in {"vendor", "driver", "partition"}}
+        own_details = {"parent": parent.uuid, "slices": node.dies, "memory": node.memory}
+        self.details = {**shared, **{name: value for name, value in own_details.items() if value}}
+
+    def attach(self) -> None:
+        """Raise DeviceLostError if the GPU is gone."""
+        self._present()
+
+    def detach(self) -> None:
+        """Keep nothing: the GPU has the files."""
+
+    def text(self, name: str) -> str:
+        """Return a text of the GPU that says whether it is there; empty for any other."""
+        return super().text(name) if name == "vendor" else ""
+
+    def number(self, name: str) -> int | None:
+        """Return the memory of the partition, and the memory that processes use in it; None for any other number."""
+        if name == "mem_info_vram_total":
+            return self.node.memory
+        if name == "mem_info_vram_used":
+            return sum(process.memory or 0 for process in self.processes())
+        return None
+
+    def sensor(self, name: str) -> int | None:  # noqa: ARG002 - sensors are the GPU's
+        """Return None: sensors are of the whole GPU."""
+        return None
+
+    def table(self) -> Mapping[Value, Sequence[float]]:
+        """Return the utilization of the partition, where the firmware's table has it."""
+        data = self.parent.raw_table()
+        busy = partition_busy(data, self.place) if data else None
+        return {} if busy is None else {Value.BUSY: [busy]}
+
+    def limited(self, table: Mapping[Value, Sequence[float]]) -> Mapping[str, float]:  # noqa: ARG002
+        """Return nothing: limits are of the whole GPU."""
+        return {}
+
+    def errors(self) -> Mapping[str, int]:
+        """Return nothing: memory errors are counted for the whole GPU."""
+        return {}

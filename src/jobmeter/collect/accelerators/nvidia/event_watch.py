@@ -1,0 +1,153 @@
+"""Events that NVML reports by itself: XIDs, memory errors, and a changed recovery action."""
+
+import ctypes
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from threading import Event
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from jobmeter.collect.accelerators.nvidia import codes
+from jobmeter.collect.accelerators.nvidia.codes import failure_of
+from jobmeter.collect.accelerators.nvidia.device import PynvmlDevice, Session
+from jobmeter.collect.call_thread import CallThread
+from jobmeter.model.event import DEVICE_FAULT, LEVEL_OF, XID, Level
+from jobmeter.model.xid import XidReport
+
+_WAIT_MS = 1_000
+"""Longest wait for an event, and so the longest delay of a release of the driver."""
+_XID = 0x8
+_NO_INSTANCE = 0xFFFFFFFF
+
+_log = logging.getLogger(__name__)
+
+
+class _EventKind(NamedTuple):
+    """Kind of event: a text, its level, and the XID by which the kernel's log reports the same error, if there is one.
+
+    The level of an event with an XID is that of the XID.
+    """
+
+    text: str
+    xid: int | None = None
+    level: Level = Level.ERROR
+
+
+_KINDS: Mapping[int, _EventKind] = MappingProxyType(
+    {
+        _XID: _EventKind("reported by NVML"),
+        0x2: _EventKind("NVML reports a double bit ECC error", 48),
+        0x400: _EventKind("NVML reports retired memory", 63),
+        0x800: _EventKind("NVML reports memory that could not be retired", 64),
+        0x1000: _EventKind("reports poisoned data that is not fatal", level=Level.WARNING),
+        0x2000: _EventKind("reports fatal poisoned data"),
+        0x4000: _EventKind("reports that it is not available"),
+        0x8000: _EventKind("NVML reports a changed recovery action", 154),
+    }
+)
+"""Kinds by ``nvmlEventType*`` of nvml.h."""
+
+
+class EventWatch:
+    """Waits for the events of a session's GPUs in its own thread, which ends if no GPU has events.
+
+    The thread sleeps in the driver. Reports go to the GPUs, whose collector reads them.
+    """
+
+    def __init__(self) -> None:
+        self._calls: CallThread[None] = CallThread("nvml events")
+        self._stopping = Event()
+        self._devices: Sequence[PynvmlDevice] = ()
+        self._without: tuple[Session, frozenset[int]] | None = None
+
+    def follow(self, session: Session, devices: Sequence[PynvmlDevice]) -> None:
+        """Wait for the events of these GPUs from now on. Returns at once."""
+        self._devices = [device for device in devices if device.attached]
+        handles = {_address(device.handle) for device in self._devices}
+        is_given_up = self._without is not None and self._without[0] is session and handles <= self._without[1]
+        if handles and not is_given_up and not self._calls.busy:
+            self._stopping.clear()
+            self._calls.begin(partial(self._run, session))
+
+    def stop(self, seconds: float = 0.0) -> bool:
+        """Free the set of events within ``seconds``. False while a call of the library has not returned."""
+        self._stopping.set()
+        return self._calls.wait(seconds)
+
+    def close(self) -> None:
+        """End the thread, once its call has returned."""
+        self._calls.close()
+
+    def _run(self, session: Session) -> None:
+        """Wait until ``stop``, the end of the session, or a failure. After a failure the next collection begins again.
+
+        GPUs without events are not asked again in the session.
+        """
+        module = session.module
+        tried: dict[int, PynvmlDevice | None] = {}
+        try:
+            events = module.nvmlEventSetCreate()
+        except module.NVMLError as error:
+            self._give_up(session, {_address(device.handle) for device in self._devices}, error)
+            return
+        try:
+            while session.failure is None and not self._stopping.is_set():
+                for device in self._devices:
+                    handle = device.handle
+                    if _address(handle) not in tried:
+                        tried[_address(handle)] = device if _register(module, handle, events) else None
+                if not any(tried.values()):
+                    self._give_up(session, tried, "no GPU has events")
+                    return
+                _wait(module, events, tried)
+        except module.NVMLError as error:
+            if failure_of(error).code in codes.UNSUPPORTED:
+                self._give_up(session, tried, error)
+        finally:
+            with suppress(module.NVMLError):
+                module.nvmlEventSetFree(events)
+
+    def _give_up(self, session: Session, handles: Iterable[int], reason: object) -> None:
+        _log.info("NVML reports no events, the kernel's log has its XIDs: %s", reason)
+        self._without = session, frozenset(handles)
+
+
+def _wait(module: Any, events: Any, devices: Mapping[int, PynvmlDevice | None]) -> None:  # noqa: ANN401 - no types
+    """Wait for the next event, and report it to its GPU. Raises NVMLError except for a timeout."""
+    try:
+        found = module.nvmlEventSetWait_v2(events, _WAIT_MS)
+    except module.NVMLError as error:
+        if failure_of(error).code == codes.TIMEOUT:
+            return
+        raise
+    device, kind = devices.get(_address(found.device)), _KINDS.get(int(found.eventType))
+    if device is None or kind is None:
+        return
+    code = int(found.eventData) if found.eventType == _XID else kind.xid
+    if code is None:
+        device.report(DEVICE_FAULT, kind.level, f"{kind.text}.")
+        return
+    instance, place = (
+        None if number == _NO_INSTANCE else int(number) for number in (found.gpuInstanceId, found.computeInstanceId)
+    )
+    xid = XidReport(code, device.pci, instance, place)
+    text = f"had {xid}, {kind.text} - {xid.meaning.text}. {xid.meaning.advice}"
+    device.report(XID, LEVEL_OF[xid.meaning.severity], text)
+
+
+def _register(module: Any, handle: Any, events: Any) -> bool:  # noqa: ANN401
+    """Add the events of a GPU to a set. False if the GPU has none."""
+    try:
+        kinds = module.nvmlDeviceGetSupportedEventTypes(handle) & sum(_KINDS)
+        if kinds:
+            module.nvmlDeviceRegisterEvents(handle, kinds, events)
+    except module.NVMLError:
+        return False
+    return bool(kinds)
+
+
+def _address(handle: Any) -> int:  # noqa: ANN401
+    """Return the address that identifies a handle; 0 without one."""
+    return ctypes.cast(handle, ctypes.c_void_p).value or 0 if handle is not None else 0

@@ -1,0 +1,408 @@
+"""Local address at which the programs of a job log with MLflow, whether the server answers or not.
+
+Writes become records and samples in the outbox, which the delivery sends as everything measured: in order, with
+retries, and after the job's end. Reads are the server's; while the server does not answer, they show the runs that were
+logged here.
+"""
+
+import hmac
+import logging
+import secrets
+from collections.abc import Callable, Mapping
+from threading import Thread
+from typing import Any
+from urllib.parse import parse_qsl, quote, urlencode
+
+import msgspec
+
+from jobmeter.client.transport import API
+from jobmeter.collect.deliver import Delivery
+from jobmeter.collect.launch.tracked_runs import TrackedRuns
+from jobmeter.collect.launch.tracking import TOKEN, TRACKING_URI
+from jobmeter.collect.local_http import LOOPBACK, LocalHandler, LocalServer
+from jobmeter.errors import (
+    ForbiddenError,
+    InvalidRequestError,
+    JobmeterError,
+    NotFoundError,
+    QueryTimeoutError,
+    ThrottledError,
+    UnauthenticatedError,
+    UnavailableError,
+)
+from jobmeter.model.time import Clock
+from jobmeter.wire.mlflow.changes import NewRun, check_active, deleted, logged, new_run, updated
+from jobmeter.wire.mlflow.experiments import VERSION, check_plain, experiment_body, named
+from jobmeter.wire.mlflow.filters import fits_all, parse, parse_order, shown_by, sort
+from jobmeter.wire.mlflow.names import PREFIX, VERSION_PATH, check_key, experiment_id, place_of, run_id
+from jobmeter.wire.mlflow.pages import MOST_HISTORY, MOST_PAGE, MOST_RESULTS, check_size, page_of
+from jobmeter.wire.mlflow.runs import Run, body, info
+from jobmeter.wire.mlflow.values import KeyValue, MetricValue
+
+_MOST_CONNECTIONS = 1_024
+_IDLE_SECONDS = 600
+"""Time after which an idle connection is closed."""
+_FLUSH_SECONDS = 2.0
+"""Longest wait in seconds of a read for the delivery of earlier writes."""
+_REST_SECONDS = 5.0
+"""Time after a failure during which the server is not request."""
+_JSON = "application/json"
+_PROXIES = ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY")
+_log = logging.getLogger(__name__)
+_ERRORS: tuple[tuple[type[JobmeterError], int, str], ...] = (
+    (InvalidRequestError, 400, "INVALID_PARAMETER_VALUE"),
+    (UnauthenticatedError, 401, "UNAUTHENTICATED"),
+    (ForbiddenError, 403, "PERMISSION_DENIED"),
+    (NotFoundError, 404, "RESOURCE_DOES_NOT_EXIST"),
+    (ThrottledError, 429, "REQUEST_LIMIT_EXCEEDED"),
+    (UnavailableError, 503, "TEMPORARILY_UNAVAILABLE"),
+    (JobmeterError, 500, "INTERNAL_ERROR"),
+)
+_AWAY = (UnavailableError, ThrottledError, QueryTimeoutError, UnauthenticatedError, ForbiddenError)
+
+
+class RelayRequest(NewRun, frozen=True, kw_only=True):
+    """Fields of every request. ``value`` is a number or a text, by the call."""
+
+    raw: bytes = b""
+    run_id: str = ""
+    run_uuid: str = ""
+    name: str = ""
+    experiment_name: str = ""
+    artifact_location: str = ""
+    status: str = ""
+    end_time: int | None = None
+    metrics: tuple[MetricValue, ...] = ()
+    params: tuple[KeyValue, ...] = ()
+    key: str = ""
+    value: Any = ""
+    timestamp: int | None = None
+    step: int = 0
+    metric_key: str = ""
+    experiment_ids: tuple[str, ...] = ()
+    filter: str = ""
+    run_view_type: str = "ACTIVE_ONLY"
+    order_by: tuple[str, ...] = ()
+    max_results: int | None = None
+    page_token: str = ""
+
+
+class MlflowRelay:
+    """Serves MLflow's calls for runs of one job. Raises OSError if no port is free."""
+
+    def __init__(self, runs: TrackedRuns, delivery: Delivery, user: str, clock: Clock) -> None:
+        """``user`` is the user of a run that names none. ``clock`` is the wall clock."""
+        self._runs = runs
+        self._delivery = delivery
+        self._user = user
+        self._clock = clock
+        self._token = secrets.token_urlsafe(32)
+        self._run_token = ""
+        self._rest_until = 0.0
+        self._calls: Mapping[str, Callable[[RelayRequest], Any]] = {
+            f"POST {PREFIX}/experiments/create": self._create_experiment,
+            f"GET {PREFIX}/experiments/get-by-name": self._experiment_by_name,
+            f"GET {PREFIX}/experiments/get": self._experiment,
+            f"POST {PREFIX}/runs/create": self._create,
+            f"POST {PREFIX}/runs/update": self._update,
+            f"POST {PREFIX}/runs/delete": self._delete,
+            f"POST {PREFIX}/runs/log-batch": self._log_batch,
+            f"POST {PREFIX}/runs/log-metric": self._log_metric,
+            f"POST {PREFIX}/runs/log-parameter": self._log_param,
+            f"POST {PREFIX}/runs/set-tag": self._set_tag,
+            f"GET {PREFIX}/runs/get": self._get,
+            f"GET {PREFIX}/metrics/get-history": self._history,
+            f"POST {PREFIX}/runs/search": self._search,
+        }
+        self._server = _RelayServer(self._serve)
+        self._thread = Thread(target=self._server.serve_forever, args=(0.2,), name="mlflow", daemon=True)
+
+    def added_to(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """Return the environment of a program that logs here. No proxy stands between them."""
+        own = {TRACKING_URI: self._server.url, TOKEN: self._token}
+        if any(environment.get(name) for name in _PROXIES):
+            name = "no_proxy" if environment.get("no_proxy") else "NO_PROXY"
+            own[name] = ",".join(filter(None, (environment.get(name), LOOPBACK)))
+        return {**environment, **own}
+
+    def start(self) -> None:
+        """Begin to serve."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Close the port."""
+        if self._thread.ident is not None:
+            self._server.shutdown()
+        self._server.server_close()
+
+    def _serve(self, method: str, target: str, authorization: str, sent: bytes | None) -> tuple[int, str, bytes]:
+        try:
+            return self._answer(method, target, authorization, sent)
+        except JobmeterError as error:
+            return _refusal(error)
+        except Exception:  # noqa: BLE001 - the program gets an answer, whatever fails
+            _log.warning("a request of MLflow failed", exc_info=True)
+            return _refusal(JobmeterError("The request failed because of an internal error."))
+
+    def _answer(self, method: str, target: str, authorization: str, sent: bytes | None) -> tuple[int, str, bytes]:
+        if not hmac.compare_digest(authorization.encode(), f"Bearer {self._token}".encode()):
+            raise UnauthenticatedError(f"This address needs the token of {TOKEN}.", "malformed")
+        if sent is None:
+            raise InvalidRequestError("A request needs Content-Length, of at most 4 MiB.", "body")
+        path, _, query = target.partition("?")
+        call = f"{method} {path}"
+        if call == f"GET {VERSION_PATH}":
+            return 200, "text/plain; charset=utf-8", VERSION.encode()
+        work = self._calls.get(call)
+        if work is None:
+            return self._other(method, target, sent)
+        found = work(_request_of(call, query, sent))
+        return 200, _JSON, found if isinstance(found, bytes) else msgspec.json.encode(found)
+
+    def _create_experiment(self, request: RelayRequest) -> Any:  # noqa: ANN401 - an object of JSON, as of all calls
+        check_plain(request.artifact_location, request.tags)
+        return {"experiment_id": experiment_id(request.name)}
+
+    def _experiment_by_name(self, request: RelayRequest) -> Any:  # noqa: ANN401
+        return {"experiment": experiment_body(request.experiment_name)}
+
+    def _experiment(self, request: RelayRequest) -> Any:  # noqa: ANN401
+        return {"experiment": experiment_body(named(request.experiment_id))}
+
+    def _create(self, request: RelayRequest) -> Any:  # noqa: ANN401
+        run = new_run(
+            run_id(self._runs.job, secrets.token_hex(16)),
+            request,
+            project=self._runs.project,
+            caller=self._user,
+            now_ms=self._clock.now_ms(),
+            local=True,
+        )
+        self._runs.create(run)
+        return {"run": body(run, ())}
+
+    def _update(self, request: RelayRequest) -> Any:  # noqa: ANN401
+        run = self._find(request)
+        return {
+            "run_info": info(self._runs.change(run, updated(run, request.status, request.end_time, request.run_name)))
+        }
+
+    def _delete(self, request: RelayRequest) -> Any:  # noqa: ANN401
+        run = self._find(request)
+        self._runs.change(run, deleted(run))
+        return {}
+
+    def _log_batch(self, request: RelayRequest) -> Any:  # noqa: ANN401
+        run = self._find(request)
+        self._runs.change(run, logged(run, request.metrics, request.params, request.tags))
+        self._runs.log(run, request.metrics)
+        return {}
+
+    def _log_metric(self, request: RelayRequest) -> Any:  # noqa: ANN401
+        run = self._find(request)
+        check_active(run)
+        given = {"key": request.key, "value": request.value, "timestamp": request.timestamp, "step": request.step}
+        self._runs.log(run, [_converted(given, MetricValue)])
+        return {}
+
+    def _log_param(self, request: RelayRequest) -> Any:  # noqa: ANN401
+        run = self._find(request)
+        self._runs.change(run, logged(run, (), [_pair(request)], ()))
+        return {}
+
+    def _set_tag(self, request: RelayRequest) -> Any:  # noqa: ANN401
+        run = self._find(request)
+        self._runs.change(run, logged(run, (), (), [_pair(request)]))
+        return {}
+
+    def _get(self, request: RelayRequest) -> Any:  # noqa: ANN401
+        id_ = _named_run(request)
+        answer = self._about_run(id_, f"{PREFIX}/runs/get?{urlencode({'run_id': id_})}")
+        if answer is not None:
+            return answer
+        run = self._find(request)
+        newest = self._runs.newest(run.id)
+        return {"run": body(run, [newest[key].body for key in sorted(newest)])}
+
+    def _history(self, request: RelayRequest) -> Any:  # noqa: ANN401
+        key = check_key(request.metric_key, "metric_key")
+        size = check_size(MOST_HISTORY if request.max_results is None else request.max_results, MOST_HISTORY)
+        id_ = _named_run(request)
+        given = {
+            "run_id": id_,
+            "metric_key": key,
+            "max_results": size,
+            "page_token": request.page_token,
+        }
+        answer = self._about_run(id_, f"{PREFIX}/metrics/get-history?{urlencode(given)}")
+        if answer is not None:
+            return answer
+        page, more = page_of(self._runs.history(self._find(request).id, key), request.page_token, size)
+        return {"metrics": [point.body for point in page], **more}
+
+    def _search(self, request: RelayRequest) -> Any:  # noqa: ANN401
+        answer = self._of_server("POST", f"{PREFIX}/runs/search", request.raw)
+        if answer is not None:
+            return answer
+        clauses, orders, shown = parse(request.filter), parse_order(request.order_by), shown_by(request.run_view_type)
+        size = min(check_size(request.max_results or MOST_PAGE, MOST_RESULTS), MOST_PAGE)
+        runs = [run for run in self._runs.all if run.experiment in request.experiment_ids and run.deleted in shown]
+        newest = {run.id: self._runs.newest(run.id) for run in runs}
+        found = sort((run for run in runs if fits_all(clauses, run, newest[run.id])), orders, newest)
+        page, more = page_of(found, request.page_token, size)
+        bodies = [body(run, [point.body for _, point in sorted(newest[run.id].items())]) for run in page]
+        return {"runs": bodies, **more}
+
+    def _other(self, method: str, target: str, sent: bytes) -> tuple[int, str, bytes]:
+        """Pass on a call that changes no run of this job. Without the server no such call exists."""
+        answer = self._of_server(method, target, sent)
+        if answer is not None:
+            return 200, _JSON, answer
+        problem = {
+            "error_code": "ENDPOINT_NOT_FOUND",
+            "message": f"Jobmeter's server does not answer, and `jobmeter run` has no {target[:200]}.",
+        }
+        return 404, _JSON, msgspec.json.encode(problem)
+
+    def _find(self, request: RelayRequest) -> Run:
+        """Return a run of this job, from the server if it was not created here.
+
+        Raises NotFoundError, or UnavailableError while only the server knows.
+        """
+        id_ = _named_run(request)
+        run = self._runs.find(id_)
+        missing = NotFoundError(f"Run with id={id_[:300]!r} not found", "run", id_)
+        if run is not None or place_of(id_) != (self._runs.job, True):
+            if run is None:
+                raise missing
+            return run
+        stored = self._request("GET", self._job_path())
+        if stored is None:
+            raise UnavailableError(
+                f"The server does not answer, and the run {id_} was not created here. Try again later."
+            )
+        self._runs.learn(_stored_runs(stored))
+        run = self._runs.find(id_)
+        if run is None:
+            raise missing
+        return run
+
+    def _of_server(self, method: str, target: str, sent: bytes = b"") -> bytes | None:
+        """Return the server's answer to the holder of the job's token, after earlier writes; None if it is away."""
+        if self._clock.monotonic() < self._rest_until:
+            return None
+        if not self._delivery.flush(_FLUSH_SECONDS):
+            self._rest()
+            return None
+        for _ in range(2):  # once more if the token has expired
+            if not self._run_token:
+                issued = self._request("POST", self._job_path("/run-token"))
+                if issued is None:
+                    break
+                self._run_token = msgspec.json.decode(issued, type=_Issued).token
+            headers = {"Authorization": f"Bearer {self._run_token}", "Content-Type": _JSON}
+            answer = self._request(method, target, sent, headers)
+            if answer is not None or self._run_token:
+                return answer
+        return None
+
+    def _about_run(self, run: str, target: str) -> bytes | None:
+        """Return the server's answer about a run; None, too, if the server does not know a run that was logged here."""
+        try:
+            return self._of_server("GET", target)
+        except NotFoundError:
+            if self._runs.find(run) is None:
+                raise
+            return None
+
+    def _job_path(self, end: str = "") -> str:
+        project = f"?{urlencode({'project': self._runs.project})}" if self._runs.project else ""
+        return f"{API}/jobs/{quote(self._runs.job, safe='')}{end}{project}"
+
+    def _request(
+        self, method: str, target: str, sent: bytes = b"", headers: dict[str, str] | None = None
+    ) -> bytes | None:
+        """Return the body of an answer; None without an answer or permission. Raises for any other refusal."""
+        try:
+            found = self._delivery.requester.request(method, target, sent or None, headers or {}).body
+        except _AWAY as error:
+            _log.debug("the server does not answer: %s", error)
+            if isinstance(error, UnauthenticatedError):
+                self._run_token = ""
+            self._rest()
+            return None
+        self._rest_until = 0.0
+        return found
+
+    def _rest(self) -> None:
+        self._rest_until = self._clock.monotonic() + _REST_SECONDS
+
+
+class _Issued(msgspec.Struct):
+    token: str
+
+
+class _StoredJob(msgspec.Struct):
+    extra: dict[str, Any] = {}
+
+
+class _StoredAnswer(msgspec.Struct):
+    job: _StoredJob
+
+
+class _RelayServer(LocalServer):
+    def __init__(self, serve: Callable[[str, str, str, bytes | None], tuple[int, str, bytes]]) -> None:
+        self.serve = serve
+        super().__init__(0, _RelayHandler, _MOST_CONNECTIONS)
+
+
+class _RelayHandler(LocalHandler):
+    timeout = _IDLE_SECONDS
+    server: _RelayServer
+
+    def respond(self) -> None:
+        """Answer one call."""
+        authorization = self.headers.get("Authorization", "")
+        self.answer(*self.server.serve(self.command, self.path, authorization, self.body()))
+
+
+def _request_of(call: str, query: str, sent: bytes) -> RelayRequest:
+    try:
+        given: Any = dict(parse_qsl(query)) if call.startswith("GET ") else msgspec.json.decode(sent or b"{}")
+    except (ValueError, RecursionError) as error:
+        raise InvalidRequestError("The request is not a JSON object.", "body") from error
+    fields = {name: value for name, value in given.items() if value is not None} if isinstance(given, dict) else given
+    request: RelayRequest = _converted({**fields, "raw": sent} if isinstance(fields, dict) else fields, RelayRequest)
+    return request
+
+
+def _converted(given: Any, shape: type[Any]) -> Any:  # noqa: ANN401 - of any type
+    try:
+        return msgspec.convert(given, shape, strict=False)
+    except msgspec.ValidationError as error:
+        raise InvalidRequestError(f"Invalid request: {error}", "body") from error
+
+
+def _pair(request: RelayRequest) -> KeyValue:
+    pair: KeyValue = _converted({"key": request.key, "value": request.value}, KeyValue)
+    return pair
+
+
+def _named_run(request: RelayRequest) -> str:
+    found = request.run_id or request.run_uuid
+    if not found:
+        raise InvalidRequestError("Missing value for required parameter 'run_id'.", "run_id")
+    return found
+
+
+def _stored_runs(body_of_job: bytes) -> dict[str, Any]:
+    try:
+        runs = msgspec.json.decode(body_of_job, type=_StoredAnswer).job.extra.get("mlflow", {}).get("runs", {})
+    except (msgspec.DecodeError, AttributeError):
+        return {}
+    return runs if isinstance(runs, dict) else {}
+
+
+def _refusal(error: JobmeterError) -> tuple[int, str, bytes]:
+    status, code = next((status, code) for kind, status, code in _ERRORS if isinstance(error, kind))
+    return status, _JSON, msgspec.json.encode({"error_code": code, "message": error.message})

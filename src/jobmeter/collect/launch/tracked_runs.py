@@ -1,0 +1,135 @@
+"""Runs of MLflow that the programs of a job log: records and samples for the outbox, and an index to read them."""
+
+from collections.abc import Mapping, Sequence
+from threading import Lock
+from typing import Any
+
+import msgspec
+
+from jobmeter.collect.clock import OVERLAP_MS
+from jobmeter.collect.outbox import Outbox
+from jobmeter.errors import InvalidRequestError, UnavailableError
+from jobmeter.model.extra import merged_extra
+from jobmeter.model.job import Job
+from jobmeter.model.record import JobRecord, Records
+from jobmeter.model.sample import Sample
+from jobmeter.model.time import Clock
+from jobmeter.wire.mlflow.changes import entries
+from jobmeter.wire.mlflow.names import NAME
+from jobmeter.wire.mlflow.runs import Run, path, runs_of
+from jobmeter.wire.mlflow.values import LoggedPoint, MetricValue, points_of, rows_of
+from jobmeter.wire.native.encode import records_frame, samples_frame
+
+MOST_POINTS = 100_000
+"""Most values whose history is in memory."""
+_MOST_KEYS = 20_000
+"""Most metrics of all runs whose newest value is in memory."""
+
+
+class TrackedRuns:
+    """Writes runs of one job to the outbox, and answers what was written. Thread-safe.
+
+    ``project`` is empty for the project of the key. ``clock`` is the wall clock, which MLflow's times have.
+    """
+
+    def __init__(self, job: str, project: str, outbox: Outbox, clock: Clock) -> None:
+        self.job = job
+        self.project = project
+        self.outbox = outbox
+        self._clock = clock
+        self._lock = Lock()
+        self._extra: str | None = None
+        self._runs: dict[str, Run] = {}
+        self._newest: dict[str, dict[str, LoggedPoint]] = {}
+        self._histories: dict[str, dict[str, dict[tuple[int, str], LoggedPoint]]] = {}
+        self._points = self._keys = 0
+        self._dropped: Mapping[str, int] = outbox.dropped
+
+    @property
+    def all(self) -> list[Run]:
+        """The known runs."""
+        return list(self._runs.values())
+
+    def find(self, run: str) -> Run | None:
+        """Return a known run."""
+        return self._runs.get(run)
+
+    def create(self, run: Run) -> None:
+        """Record a new run. Raises LimitExceededError if the job's record has no room for it."""
+        with self._lock:
+            self._histories[run.id] = {}
+            self._record(entries(run))
+
+    def learn(self, stored: Mapping[str, Any]) -> None:
+        """Take over runs from the job's record on the server: their fields by id. Known runs stay."""
+        with self._lock:
+            found = {path("runs", run): fields for run, fields in stored.items() if run not in self._runs}
+            if found:
+                self._merge(found)
+
+    def change(self, run: Run, values: dict[str, Any]) -> Run:
+        """Set entries of a run, and return the run. Raises LimitExceededError if the job's record has no room."""
+        with self._lock:
+            if values:
+                dropped = self.outbox.dropped
+                # The record of the run may be among the dropped frames.
+                again = {} if dropped == self._dropped else entries(self._runs[run.id])
+                self._record(again | values)
+                self._dropped = dropped
+            return self._runs[run.id]
+
+    def log(self, run: Run, values: Sequence[MetricValue]) -> None:
+        """Store values. Raises InvalidRequestError, also after storing the rest if some are ahead of the clock."""
+        latest = self._clock.now_ms() + OVERLAP_MS
+        points = points_of(values)
+        stored = [point for point in points if point.time <= latest]
+        with self._lock:
+            if stored:
+                rows = rows_of(run, stored)
+                samples = (Sample(series, *one) for series, values in rows.items() for one in values.items())
+                self.outbox.put(samples_frame(samples))
+                self._keep(run.id, stored)
+        if len(stored) < len(points):
+            early = len(points) - len(stored)
+            raise InvalidRequestError(
+                f"Some values were not stored because of their timestamp: {early} are ahead of the clock.", "timestamp"
+            )
+
+    def newest(self, run: str) -> dict[str, LoggedPoint]:
+        """Return the newest value of each metric that was logged here."""
+        with self._lock:
+            return dict(self._newest.get(run, {}))
+
+    def history(self, run: str, key: str) -> list[LoggedPoint]:
+        """Return every value of a metric, in order of time. Raises UnavailableError if only the server has them."""
+        with self._lock:
+            known = self._histories.get(run)
+            if known is None:
+                raise UnavailableError(f"the server does not answer, and only the server has all values of {run}")
+            return sorted(known.get(key, {}).values(), key=lambda point: (point.time, point.step))
+
+    def _record(self, values: dict[str, Any]) -> None:
+        self._merge(values)
+        record = JobRecord(job_id=self.job, project=self.project or None, extra={NAME: values})
+        self.outbox.put(records_frame(Records(jobs=[record])))
+
+    def _merge(self, values: dict[str, Any]) -> None:
+        self._extra = merged_extra(self._extra, [{NAME: values}])
+        job = Job(id=self.job, project=self.project, extra=msgspec.json.decode(self._extra))
+        self._runs = {run.id: run for run in runs_of(job)}
+
+    def _keep(self, run: str, points: Sequence[LoggedPoint]) -> None:
+        newest, history = self._newest.setdefault(run, {}), self._histories.get(run)
+        for point in points:
+            before = newest.get(point.key)
+            self._keys += before is None
+            if point.time >= (before.time if before else 0) and self._keys <= _MOST_KEYS:
+                newest[point.key] = point
+            if history is not None:
+                values = history.setdefault(point.key, {})
+                self._points -= len(values)
+                values[point.time, point.value if isinstance(point.value, str) else ""] = point
+                self._points += len(values)
+        if self._points > MOST_POINTS:
+            self._points = 0
+            self._histories.clear()

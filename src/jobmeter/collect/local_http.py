@@ -1,0 +1,98 @@
+"""HTTP server on the loopback address, for the programs of this machine."""
+
+import logging
+from collections.abc import Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import BoundedSemaphore
+from typing import Any
+
+LOOPBACK = "127.0.0.1"
+MOST_BODY = 4 * 2**20
+"""Most bytes of a request."""
+
+_log = logging.getLogger(__name__)
+
+
+class LocalServer(ThreadingHTTPServer):
+    """Serves each connection in a thread; refuses connections beyond ``most``.
+
+    ``port`` 0: the system chooses. Raises OSError if the port is taken.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, port: int, handler: "type[LocalHandler]", most: int) -> None:
+        self.request_queue_size = most
+        self._places = BoundedSemaphore(most)
+        super().__init__((LOOPBACK, port), handler)
+
+    @property
+    def url(self) -> str:
+        """The address."""
+        return f"http://{LOOPBACK}:{self.server_address[1]}"
+
+    def server_bind(self) -> None:
+        """Bind the port, without the look-up of the host's name in the base class."""
+        self.socket.bind(self.server_address)
+        self.server_address = self.socket.getsockname()
+
+    def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - as in the base class
+        """Start a thread for the connection, or close it."""
+        if self._places.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - as in the base class
+        """Serve the connection."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._places.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401, ARG002 - as in the base class
+        """Log a broken connection."""
+        _log.debug("a local request failed", exc_info=True)
+
+
+class LocalHandler(BaseHTTPRequestHandler):
+    """Connection of a program."""
+
+    protocol_version = "HTTP/1.1"
+    server_version = "jobmeter"
+    disable_nagle_algorithm = True
+
+    def do_GET(self) -> None:
+        """Answer; the base class calls one method for each method of HTTP."""
+        self.respond()
+
+    def do_POST(self) -> None:
+        """Answer."""
+        self.respond()
+
+    def respond(self) -> None:
+        """Answer the request."""
+        raise NotImplementedError
+
+    def body(self) -> bytes | None:
+        """Return the request's body; None without a valid length. Raises OSError if the sender broke off."""
+        length = self.headers.get("Content-Length", "0" if self.command == "GET" else "")
+        if not (length.isascii() and length.isdigit()) or int(length) > MOST_BODY:
+            self.close_connection = True
+            return None
+        data = self.rfile.read(int(length))
+        if len(data) < int(length):
+            raise ConnectionAbortedError("the sender broke off in the body")
+        return data
+
+    def answer(self, status: int, kind: str, body: bytes, headers: Sequence[tuple[str, str]] = ()) -> None:
+        """Send an answer of media type ``kind``."""
+        self.send_response(status)
+        for name, value in (("Content-Type", kind), ("Content-Length", str(len(body))), *headers):
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as in the base class
+        """Log at debug level."""
+        _log.debug(format, *args)

@@ -1,0 +1,55 @@
+"""Ends of the jobs of series: where PromQL ends a series, though no sample says so."""
+
+from collections.abc import Sequence
+
+from jobmeter.model.batch import NEVER, SeriesKeys
+from jobmeter.model.job import Job, JobFilter, JobState
+from jobmeter.model.series import Series
+from jobmeter.query.defaults import job_end
+from jobmeter.registry.base import Registry
+
+_FEW = 8
+"""Most jobs that are read one by one, from memory where possible."""
+_FINISHED = frozenset(state for state in JobState if state.finished)
+_Names = tuple[str, str]
+
+
+def job_ends(registry: Registry, series: Sequence[Series], keys: SeriesKeys, now_ms: int) -> tuple[int, ...]:
+    """Return the end of the job of each series, as ``Samples.ends``. ``keys`` are the keys of the series."""
+    names = _names(series, keys)
+    if len(names) <= _FEW:
+        jobs = [one for project, job in names for one in registry.job_head(frozenset({project}), job, now_ms)]
+    else:
+        projects, ids = frozenset(project for project, _ in names), tuple({job for _, job in names})
+        every = JobFilter(projects=projects, ids=ids, states=_FINISHED, limit=len(projects) * len(ids))
+        jobs = registry.jobs(every, now_ms).jobs
+    return _ends(jobs, series)
+
+
+def cached_job_ends(
+    registry: Registry, series: Sequence[Series], keys: SeriesKeys, now_ms: int
+) -> tuple[int, ...] | None:
+    """Return the same without waiting, None if memory does not have all jobs."""
+    names = _names(series, keys)
+    if len(names) > _FEW:
+        return None
+    jobs: list[Job] = []
+    for project, job in names:
+        found = registry.memory.job_head(frozenset({project}), job, now_ms)
+        if found is None:
+            return None
+        jobs += found
+    return _ends(jobs, series)
+
+
+def _names(series: Sequence[Series], keys: SeriesKeys) -> Sequence[_Names]:
+    """Return the project and the id of each job, once. The list of the keys caches them."""
+    found: Sequence[_Names] | None = keys.derived.get(_names)
+    if found is None:
+        found = keys.derived[_names] = list(dict.fromkeys((one.project, one.job) for one in series if one.job))
+    return found
+
+
+def _ends(jobs: Sequence[Job], series: Sequence[Series]) -> tuple[int, ...]:
+    ends = {(job.project, job.id): end for job in jobs if (end := job_end(job)) is not None}
+    return tuple([ends.get((one.project, one.job), NEVER) for one in series]) if ends else ()

@@ -1,0 +1,43 @@
+"""Experiments: an experiment is only a name, and its id contains the name."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from jobmeter.errors import InvalidRequestError, NotFoundError
+from jobmeter.wire.mlflow.names import experiment_id, experiment_name
+from jobmeter.wire.mlflow.values import KeyValue
+
+VERSION = "3.17.0"
+"""The release of MLflow whose requests are supported."""
+
+
+def check_plain(artifact_location: str, tags: Sequence[KeyValue]) -> None:
+    """Raise InvalidRequestError if an experiment has more than a name."""
+    for field, given in (("artifact_location", artifact_location), ("tags", tags)):
+        if given:
+            raise InvalidRequestError(
+                f"Jobmeter stores no {field} of an experiment: leave {field} out, and tag the runs.", field
+            )
+
+
+def named(experiment: str) -> str:
+    """Return the name of the experiment with that id. Raises NotFoundError."""
+    name = experiment_name(experiment)
+    if name is None:
+        raise NotFoundError(
+            f"No Experiment with id={experiment[:300]} exists: ids of Jobmeter contain the name",
+            "experiment",
+            experiment,
+        )
+    return name
+
+
+def experiment_body(name: str) -> dict[str, Any]:
+    """Return MLflow's ``Experiment``."""
+    experiment = experiment_id(name)
+    return {
+        "experiment_id": experiment,
+        "name": name,
+        "artifact_location": f"mlflow-artifacts:/{experiment}",
+        "lifecycle_stage": "active",
+    }

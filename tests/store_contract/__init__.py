@@ -1,0 +1,1 @@
+"""Contract of the store as tests, which each engine inherits, and what the tests need."""

@@ -1,0 +1,424 @@
+"""Relay of MLflow in a run: its writes reach the outbox and, replayed by a registry and a store, are there once."""
+
+import contextlib
+import http.client
+import json
+import math
+import socket
+from threading import Barrier, Thread
+from urllib.parse import urlencode, urlsplit
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jobmeter.client.transport import Response
+from jobmeter.collect.deliver import Delivery
+from jobmeter.collect.launch.relay import MlflowRelay
+from jobmeter.collect.launch.tracked_runs import MOST_POINTS, TrackedRuns
+from jobmeter.collect.outbox import Outbox
+from jobmeter.collect.spool import Spool
+from jobmeter.errors import ForbiddenError, NotFoundError, UnauthenticatedError, UnavailableError
+from jobmeter.model.extra import merged_extra
+from jobmeter.wire.mlflow.names import metric_of, run_id
+from jobmeter.wire.mlflow.runs import Run
+from jobmeter.wire.mlflow.values import MetricValue
+from jobmeter.wire.native.decode import decode
+
+NOW = 1_795_188_836_000
+PREFIX = "/api/2.0/mlflow"
+
+
+class WallClock:
+    """Clock that a test moves."""
+
+    def __init__(self):
+        self.time_ms, self.seconds = NOW, 0.0
+
+    def now_ms(self):
+        return self.time_ms
+
+    def monotonic(self):
+        return self.seconds
+
+
+class AnsweringDelivery(Delivery):
+    """Delivery whose server answers what a test gives, and is away while ``answers`` is None."""
+
+    def __init__(self):
+        super().__init__(Outbox(None), lambda: self, WallClock())
+        self.answers = None
+        self.calls = []
+
+    @property
+    def requester(self):
+        return self
+
+    def flush(self, timeout):
+        return self.answers is not None
+
+    def request(self, method, path, body=None, headers=None):
+        self.calls.append((method, path, (headers or {}).get("Authorization", "")))
+        if self.answers is None:
+            raise UnavailableError("no answer")
+        found = self.answers(method, path, headers or {})
+        if isinstance(found, Exception):
+            raise found
+        return Response(200, {}, json.dumps(found).encode())
+
+
+class Place:
+    """Relay of the job ``train-7`` and a program that calls it."""
+
+    def __init__(self, folder=None):
+        self.clock, self.delivery = WallClock(), AnsweringDelivery()
+        self.outbox = Outbox(None if folder is None else Spool(folder))
+        self.runs = TrackedRuns("train-7", "", self.outbox, self.clock)
+        self.relay = MlflowRelay(self.runs, self.delivery, "lin", self.clock)
+        self.environment = self.relay.added_to({})
+        self.address = urlsplit(self.environment["MLFLOW_TRACKING_URI"])
+        self.relay.start()
+
+    def raw(self, method, path, body=b"", **headers):
+        connection = http.client.HTTPConnection(self.address.netloc, timeout=60)
+        with contextlib.closing(connection):
+            token = {"Authorization": f"Bearer {self.environment['MLFLOW_TRACKING_TOKEN']}"}
+            connection.request(method, path, body, {**token, **headers})
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read())
+
+    def post(self, name, /, **body):
+        return self.raw("POST", f"{PREFIX}/{name}", json.dumps(body).encode())
+
+    def get(self, name, /, **query):
+        return self.raw("GET", f"{PREFIX}/{name}?{urlencode(query)}")
+
+    def create(self, **fields):
+        status, found = self.post("runs/create", **fields)
+        assert status == 200, found
+        return found["run"]["info"]["run_id"]
+
+    def log(self, run, key, value, at=0, step=0):
+        return self.post("runs/log-metric", run_id=run, key=key, value=value, timestamp=NOW + at, step=step)
+
+    def stored(self):
+        return stored_in(self.runs.outbox)
+
+
+def stored_in(outbox):
+    """Deliver everything: the runs and the values by metric that a server has then."""
+    extra, body = None, b""
+    values: dict[tuple[str, str], dict[int, float]] = {}
+    while batch := outbox.peek(2**30):
+        body += batch.body
+        outbox.release(batch.end)
+    decoded = decode(body)
+    for records in decoded.records:
+        extra = merged_extra(extra, [record.extra or {} for record in records.jobs])
+    for samples in decoded.batches:
+        for at, time, value in zip(samples.index, samples.time, samples.value, strict=True):
+            series = samples.series[at]
+            assert (series.job, series.project) == ("train-7", "default")
+            values.setdefault((dict(series.labels).get("mlflow_run", ""), series.metric), {})[int(time) - NOW] = value
+    return (json.loads(extra)["mlflow"]["runs"] if extra else {}), values
+
+
+@contextlib.contextmanager
+def made(folder=None):
+    place = Place(folder)
+    try:
+        yield place
+    finally:
+        place.relay.close()
+        place.outbox.close()
+
+
+@pytest.fixture
+def place():
+    with made() as one:
+        yield one
+
+
+def test_a_run_needs_no_server(place):
+    run = place.create(experiment_id="0", run_name="first", tags=[{"key": "jobmeter.replica", "value": "worker-1"}])
+    assert run.startswith("train-2D7--")
+    assert place.log(run, "loss", 0.5, step=3) == (200, {})
+    assert place.log(run, "odd", "NaN", at=1)[0] == 200
+    batch = {"params": [{"key": "lr", "value": "0.10"}], "tags": [{"key": "a/b", "value": "1.50"}]}
+    assert place.post("runs/log-batch", run_id=run, **batch)[0] == 200
+    assert place.post("runs/set-tag", run_id=run, key="c", value="2.50")[0] == 200
+    assert place.post("runs/log-parameter", run_uuid=run, key="depth", value="050")[0] == 200
+    ended = place.post("runs/update", run_id=run, status="FINISHED", end_time=str(NOW + 9))[1]["run_info"]
+    assert (ended["status"], ended["end_time"]) == ("FINISHED", NOW + 9)
+    runs, values = place.stored()
+    assert runs[run]["params"] == {"lr": "0.10", "depth": "050"}
+    assert runs[run]["tags"].items() >= {"a/b": "1.50", "c": "2.50", "mlflow.runName": "first"}.items()
+    assert (runs[run]["status"], runs[run]["end"], runs[run]["replica"]) == ("FINISHED", NOW + 9, "worker-1")
+    assert values == {
+        (run, "app.loss"): {0: 0.5},
+        ("", "app.step"): {0: 3.0},
+        (run, "external.mlflow.step"): {0: 3.0, 1: 0.0},
+    }
+    found = place.get("runs/get", run_id=run)[1]["run"]
+    assert {one["key"]: one["value"] for one in found["data"]["metrics"]} == {"loss": 0.5, "odd": "NaN"}
+    history = place.get("metrics/get-history", run_id=run, metric_key="loss")[1]["metrics"]
+    assert history == [{"key": "loss", "value": 0.5, "timestamp": NOW, "step": 3}]
+
+
+def test_requests_share_a_connection(place):
+    run = place.create()
+    connection = http.client.HTTPConnection(place.address.netloc, timeout=60)
+    with contextlib.closing(connection):
+        token = {"Authorization": f"Bearer {place.environment['MLFLOW_TRACKING_TOKEN']}"}
+        for at in range(3):
+            body = {"run_id": run, "key": "loss", "value": at, "timestamp": NOW + at}
+            connection.request("POST", f"{PREFIX}/runs/log-metric", json.dumps(body), token)
+            assert connection.getresponse().read() == b"{}"
+        connection.request("GET", "/version", headers=token)
+        assert connection.getresponse().read() == b"3.17.0"
+
+
+LOGGED = st.lists(
+    st.tuples(
+        st.sampled_from(["loss", "val/top 1", "é"]),
+        st.integers(0, 30),
+        st.integers(-3, 10**6),
+        st.floats(allow_nan=False, allow_infinity=False),
+    ),
+    max_size=20,
+)
+
+
+@settings(deadline=None)
+@given(LOGGED)
+def test_the_history_without_a_server_is_that_of_the_outbox(logged):
+    runs = TrackedRuns("train-7", "", Outbox(None), WallClock())
+    run = Run(id=run_id("train-7", "0" * 12), job="train-7", experiment="0", status="RUNNING", start=NOW)
+    runs.create(run)
+    want: dict[str, dict[int, tuple[int, float]]] = {}
+    for key, time, step, value in logged:
+        runs.log(run, [MetricValue(key, value, NOW + time, step)])
+        want.setdefault(key, {})[NOW + time] = (step, value)
+    stored = stored_in(runs.outbox)[1]
+    for key, by_time in want.items():
+        found = runs.history(run.id, key)
+        assert {one.time: (one.step, one.value) for one in found} == by_time
+        assert [one.time for one in found] == sorted(by_time)
+        assert runs.newest(run.id)[key].value == by_time[max(by_time)][1]
+        assert stored[run.id, metric_of(key)[0]] == {time - NOW: value for time, (_, value) in by_time.items()}
+
+
+def test_an_acknowledged_value_outlives_the_process(tmp_path):
+    with made(tmp_path / "spool") as place:
+        run = place.create()
+        for at in range(20):
+            place.log(run, "loss", at / 7, at, at)
+    spool = Spool(tmp_path / "spool")
+    batch = spool.peek(2**30)
+    spool.close()
+    assert batch is not None
+    assert batch.frames == 21
+
+
+def test_many_ranks_log_at_once(place):
+    ready, runs = Barrier(8), []
+
+    def rank(number):
+        ready.wait(60)
+        run = place.create(run_name=f"r{number}")
+        runs.append(run)
+        for at in range(10):
+            assert place.log(run, "loss", number, at, at)[0] == 200
+            assert place.post("runs/set-tag", run_id=run, key=f"t{at}", value="x")[0] == 200
+
+    threads = [Thread(target=rank, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    stored, values = place.stored()
+    assert sorted(stored) == sorted(runs)
+    assert all(len(one["tags"]) == 11 for one in stored.values())
+    assert all(len(values[run, "app.loss"]) == 10 for run in runs)
+
+
+def test_a_sender_that_breaks_off_changes_nothing_and_stops_nobody(place):
+    run = place.create()
+    body = json.dumps({"run_id": run, "key": "loss", "value": 1.0, "timestamp": NOW}).encode()
+    token = place.environment["MLFLOW_TRACKING_TOKEN"]
+    head = f"POST {PREFIX}/runs/log-metric HTTP/1.1\r\nAuthorization: Bearer {token}\r\n"
+    head += f"Content-Length: {len(body)}\r\n\r\n"
+    for part in (head.encode() + body[:-1], head.encode()[:20], b""):
+        with socket.create_connection((place.address.hostname, place.address.port)) as sender:
+            sender.sendall(part)
+    assert place.log(run, "other", 2.0)[0] == 200
+    assert {metric for _, metric in place.stored()[1]} == {"app.other", "external.mlflow.step"}
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "status", "words"),
+    [
+        ("runs/log-metric", {"key": "loss", "value": "x", "timestamp": NOW}, 400, "is not a number"),
+        ("runs/log-metric", {"key": "loss", "value": 1}, 400, "timestamp"),
+        ("runs/log-metric", {"key": "loss", "value": 1, "timestamp": NOW + 10**7}, 400, "ahead of the clock"),
+        ("runs/log-metric", {"run_id": "other--1", "key": "a", "value": 1, "timestamp": NOW}, 404, "not found"),
+        ("runs/log-metric", {"run_id": ""}, 400, "run_id"),
+        ("runs/log-parameter", {"key": "lr", "value": "2"}, 400, "not allowed"),
+        ("runs/update", {"status": "GONE"}, 400, "is not one of"),
+        ("runs/create", {"experiment_id": "7"}, 404, "No Experiment"),
+        ("runs/create", {"tags": 7}, 400, "Invalid request"),
+        ("experiments/create", {"name": "a", "tags": [{"key": "a"}]}, 400, "tag the runs"),
+        ("runs/log-inputs", {}, 404, "does not answer"),
+        ("runs/search", {"filter": "x"}, 400, "Invalid clause"),
+    ],
+)
+def test_a_wrong_request_is_refused_as_by_the_server(place, name, body, status, words):
+    run = place.create()
+    assert place.post("runs/log-parameter", run_id=run, key="lr", value="1")[0] == 200
+    found = place.post(name, **{"run_id": run, **body})
+    assert found[0] == status
+    assert words in found[1]["message"]
+
+
+@pytest.mark.parametrize("body", [b"{", b"[1]", b"7", b'"a"', b"\xff", b"[" * 10_000])
+def test_a_body_that_is_no_object_is_refused(place, body):
+    assert place.raw("POST", f"{PREFIX}/runs/create", body)[0] == 400
+
+
+def test_only_the_commands_programs_may_log(place):
+    for token in ("", "Bearer x", "Basic eDp5", "Bearer é"):
+        body = {"Authorization": token.encode().decode("latin-1")}
+        assert place.raw("POST", f"{PREFIX}/runs/create", b"{}", **body)[0] == 401
+    assert not place.runs.outbox.size
+
+
+def test_a_body_beyond_the_limit_is_refused(place):
+    assert place.raw("POST", f"{PREFIX}/runs/create", b"", **{"Content-Length": str(2**40)})[0] == 400
+
+
+def test_an_experiment_needs_no_server(place):
+    made_id = place.post("experiments/create", name="vision")[1]["experiment_id"]
+    assert place.get("experiments/get", experiment_id=made_id)[1]["experiment"]["name"] == "vision"
+    found = place.get("experiments/get-by-name", experiment_name="vision")[1]["experiment"]
+    assert found["experiment_id"] == made_id
+
+
+def test_a_search_without_a_server_finds_the_runs_of_this_job(place):
+    runs = [place.create(experiment_id="0", start_time=NOW + at) for at in range(3)]
+    for at, run in enumerate(runs):
+        place.log(run, "loss", at)
+    place.post("runs/delete", run_id=runs[2])
+    search = {"experiment_ids": ["0"], "filter": "metrics.loss < 2", "order_by": ["metrics.loss ASC"]}
+    first = place.post("runs/search", max_results=1, **search)[1]
+    rest = place.post("runs/search", page_token=first["next_page_token"], **search)[1]
+    assert [one["info"]["run_id"] for one in first["runs"] + rest["runs"]] == runs[:2]
+    gone = place.post("runs/search", experiment_ids=["0"], run_view_type="DELETED_ONLY")[1]["runs"]
+    assert [one["info"]["run_id"] for one in gone] == runs[2:]
+    assert place.post("runs/set-tag", run_id=runs[2], key="a", value="b")[0] == 400
+
+
+# The server answers.
+
+
+def test_reads_are_the_servers_with_a_token_for_this_job_alone(place):
+    tokens = iter(["jmt_1", "jmt_2"])
+
+    def answers(method, path, headers):
+        if path.endswith("/run-token"):
+            return {"token": next(tokens)}
+        return {"whose": "server"} if headers["Authorization"] == "Bearer jmt_2" else UnauthenticatedError("expired")
+
+    run = place.create()
+    place.delivery.answers = answers
+    assert place.get("runs/get", run_id=run) == (200, {"whose": "server"})
+    assert place.post("runs/search", experiment_ids=["0"]) == (200, {"whose": "server"})
+    assert place.post("runs/log-inputs") == (200, {"whose": "server"})
+    assert place.get("metrics/get-history", run_id=run, metric_key="a") == (200, {"whose": "server"})
+
+
+def test_a_read_that_the_server_refuses_is_refused(place):
+    place.delivery.answers = lambda _method, path, _headers: (
+        {"token": "t"} if path.endswith("/run-token") else NotFoundError("Run with id='r' not found")
+    )
+    assert place.get("runs/get", run_id="r")[0] == 404
+    run = place.create()
+    assert place.get("runs/get", run_id=run)[1]["run"]["info"]["run_id"] == run, "a run that was logged here"
+
+
+def test_a_key_without_the_right_for_runs_reads_the_runs_of_this_job(place):
+    place.delivery.answers = lambda *_: ForbiddenError("no")
+    run = place.create()
+    assert place.get("runs/get", run_id=run)[0] == 200
+
+
+def test_a_server_that_is_away_is_not_called_for_each_read(place):
+    run = place.create()
+    place.delivery.answers = lambda *_: UnavailableError("slow")
+    assert place.get("runs/get", run_id=run)[0] == 200
+    called = len(place.delivery.calls)
+    assert place.get("runs/get", run_id=run)[0] == 200
+    assert len(place.delivery.calls) == called
+    place.clock.seconds += 60
+    assert place.get("runs/get", run_id=run)[0] == 200
+    assert len(place.delivery.calls) > called
+
+
+def test_a_resumed_run_keeps_its_place_and_its_params(place):
+    run = run_id("train-7", "0" * 12)
+    fields = {"experiment": "0", "status": "FINISHED", "start": 5, "node": "n2", "replica": "worker-3", "attempt": 2}
+    stored = {"mlflow": {"runs": {run: {**fields, "params": {"lr": "1"}}}}}
+    assert place.log(run, "loss", 1.0)[0] == 503, "only the server knows the run"
+    place.delivery.answers = lambda *_: {"job": {"extra": stored}}
+    assert place.log(run, "loss", 1.0)[0] == 200
+    place.delivery.answers = None
+    assert place.log(run, "loss", 2.0, at=1)[0] == 200
+    assert place.post("runs/log-parameter", run_id=run, key="lr", value="2")[0] == 400
+    assert place.post("runs/update", run_id=run, status="RUNNING")[0] == 200
+    (batch, _) = decode(place.outbox.peek(2**30).body).batches
+    assert {(one.node, one.replica, one.attempt) for one in batch.series} == {("n2", "worker-3", 2)}
+    assert place.get("metrics/get-history", run_id=run, metric_key="loss")[0] == 503
+    assert place.get("runs/get", run_id=run)[1]["run"]["info"]["status"] == "RUNNING"
+    place.delivery.answers = lambda *_: {"job": {"extra": stored}}
+    assert place.log(run_id("train-7", "1" * 12), "loss", 1.0)[0] == 404
+
+
+# Bounds.
+
+
+def test_a_long_history_is_the_servers(place):
+    run = place.create()
+    for first in range(0, MOST_POINTS + 1_000, 1_000):
+        points = [
+            {"key": "loss", "value": 1.0, "timestamp": NOW + first + at - 10**6, "step": 0} for at in range(1_000)
+        ]
+        assert place.post("runs/log-batch", run_id=run, metrics=points)[0] == 200
+    assert place.get("metrics/get-history", run_id=run, metric_key="loss")[0] == 503
+    assert place.get("runs/get", run_id=run)[1]["run"]["data"]["metrics"][0]["value"] == 1.0
+
+
+def test_a_run_is_recorded_again_after_frames_were_dropped(tmp_path):
+    with made() as place:
+        place.runs.outbox = Outbox(Spool(tmp_path, max_bytes=4_096, segment_bytes=512))
+        run = place.create(run_name="first")
+        for at in range(100):
+            assert place.log(run, "loss", at, at, at)[0] == 200
+        assert place.runs.outbox.dropped["spool.full"] > 0
+        assert place.stored()[0] == {}, "the record of the run is among the dropped frames"
+        assert place.post("runs/update", run_id=run, status="FINISHED")[0] == 200
+        stored = place.stored()[0][run]
+        assert (stored["status"], stored["tags"]["mlflow.runName"]) == ("FINISHED", "first")
+
+
+def test_a_proxy_does_not_stand_between(place):
+    assert "NO_PROXY" not in place.relay.added_to({})
+    assert place.relay.added_to({"http_proxy": "http://p"})["NO_PROXY"] == "127.0.0.1"
+    assert place.relay.added_to({"HTTP_PROXY": "http://p", "no_proxy": "a,b"})["no_proxy"] == "a,b,127.0.0.1"
+
+
+def test_a_value_is_finite_or_a_word(place):
+    run = place.create()
+    for at, word in enumerate(("NaN", "Infinity", "-Infinity")):
+        assert place.log(run, "odd", word, at, at)[0] == 200
+    found = place.get("metrics/get-history", run_id=run, metric_key="odd")[1]["metrics"]
+    assert [one["value"] for one in found] == ["NaN", "Infinity", "-Infinity"]
+    assert not math.isfinite(float(found[0]["value"]))
