@@ -93,7 +93,8 @@ class Agent:
         ]
         pods = PodJobs(jobs.table.processes, clock.monotonic, state)
         self._pod_poller = PodPoller(place, connect, pods, interval_ms)
-        checks = NodeChecks(jobs.accelerators, lambda: clock.difference)
+        shown = partial(_owner_of_project, jobs, pods, place.project)
+        checks = NodeChecks(jobs.accelerators, lambda: clock.difference, owner_of=shown)
         stacks = StackCollector(partial(_processes, jobs, pods))
         self._poller = CheckPoller(place, connect, checks, stacks, interval_ms)
         measurement = Measurement(place, jobs, self._delivery, clock)
@@ -176,6 +177,12 @@ def _owner(jobs: JobCollectors, pods: PodJobs, pid: int) -> Owner | None:
     """Return the job and the replica of a process, None for a process of no job."""
     member = jobs.table.member_of(pid)
     return pods.owner(member.owner) if member else None
+
+
+def _owner_of_project(jobs: JobCollectors, pods: PodJobs, project: str, pid: int) -> Owner | None:
+    """Return the owner of a process as ``_owner`` does; None for a job of another project."""
+    owner = _owner(jobs, pods, pid)
+    return owner if owner and owner.project in {"", project} else None
 
 
 def _processes(jobs: JobCollectors, pods: PodJobs, job: str) -> Iterator[tuple[Process, Owner]]:

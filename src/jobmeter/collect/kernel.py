@@ -1,4 +1,4 @@
-"""Events from the kernel's log: errors of GPUs (XID), memory and disks, out-of-memory kills."""
+"""Events from the kernel's log: errors of GPUs (XID, RAS), memory and disks, out-of-memory kills."""
 
 import re
 from collections.abc import Callable
@@ -10,7 +10,8 @@ from jobmeter.collect.base import NodeIdentity, RecordSource, Samples
 from jobmeter.collect.clock import elapsed_ns
 from jobmeter.collect.syslog.kernel import KernelReader
 from jobmeter.collect.text import valid_text
-from jobmeter.model.event import LEVEL_OF, XID, Level
+from jobmeter.model.device import pci_address
+from jobmeter.model.event import DEVICE_FAULT, LEVEL_OF, XID, Level
 from jobmeter.model.record import EventRecord, Records
 from jobmeter.model.time import NS_PER_MS
 from jobmeter.model.xid import read_xid
@@ -27,6 +28,11 @@ _SIGNS = (
     ("FilesystemError", re.compile(r"EXT4-fs error|XFS \(\S+\): .*(?:orruption|shut ?down)|Remounting filesystem")),
     ("LinkDown", re.compile(r"\b(?:NIC )?Link is Down\b|Lost Carrier|link becomes not ready", re.IGNORECASE)),
 )  # fmt: skip
+_RAS = re.compile(
+    r"\bamdgpu (?P<device>[0-9A-Fa-f:.]{7,20}): .*?(?:(?<!Total )\b[1-9]\d* (?:new )?uncorrectable hardware errors "
+    r"detected in +\w+ block|\buncorrectable hardware error ?\()"
+)
+"""Line of AMD's driver about new errors; lines with totals repeat them."""
 
 
 def event_of_line(text: str, time_ms: int, place: NodeIdentity) -> EventRecord | None:
@@ -37,6 +43,10 @@ def event_of_line(text: str, time_ms: int, place: NodeIdentity) -> EventRecord |
         message = f"{text[:_LONGEST]} - {meaning.text}. {meaning.advice}"
         subject = f"device {xid.device}" if xid.device else ""
         return place.event(time_ms, LEVEL_OF[meaning.severity], XID, valid_text(message), subject=subject)
+    ras = _RAS.search(text[:_LONGEST])
+    if ras is not None:
+        subject = f"device {pci_address(ras['device']) or ras['device']}"
+        return place.event(time_ms, Level.ERROR, DEVICE_FAULT, valid_text(text[:_LONGEST]), subject=subject)
     for reason, sign in _SIGNS:
         if sign.search(text):
             return place.event(time_ms, Level.ERROR, reason, valid_text(text[:_LONGEST]))

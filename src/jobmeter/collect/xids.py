@@ -13,7 +13,8 @@ SAME_MS = 5 * SECOND
 """Longest time between the two reports of one XID."""
 _MOST = 1_000
 """Most reports that wait for their counterpart."""
-_Key = tuple[str, int]
+_Report = tuple[str, int, int]
+"""Address and code of an XID, and its time."""
 
 
 class XidReports:
@@ -26,17 +27,17 @@ class XidReports:
     def __init__(self, kernel: RecordSource, drivers: Sequence[RecordSource]) -> None:
         self._kernel = kernel
         self._drivers = drivers
-        self._lines: list[tuple[_Key, int]] = []
-        self._reports: list[tuple[_Key, int]] = []
+        self._lines: list[_Report] = []
+        self._reports: list[_Report] = []
 
     def records(self, now_ms: int) -> Records:
         """Return the events since the last call."""
         found = [event for driver in self._drivers for event in driver.records(now_ms).events]
         # The lines are read after the drivers' reports, so that the line of a report is there.
         lines = [event for event in self._kernel.records(now_ms).events if not self._is_reported(event)]
-        self._lines = [*self._lines, *((key, line.time) for line in lines if (key := _key(line)))][-_MOST:]
+        self._lines = [*self._lines, *filter(None, map(_report_of, lines))][-_MOST:]
         events = [event for event in found if not self._has_line(event)]
-        self._reports = [*self._reports, *((key, event.time) for event in events if (key := _key(event)))][-_MOST:]
+        self._reports = [*self._reports, *filter(None, map(_report_of, events))][-_MOST:]
         return Records(events=[*lines, *events])
 
     def _is_reported(self, line: EventRecord) -> bool:
@@ -51,12 +52,13 @@ class XidReports:
         return _find(self._lines, event) is not None
 
 
-def _find(reports: Sequence[tuple[_Key, int]], event: EventRecord) -> tuple[_Key, int] | None:
-    key = _key(event)
-    return next((one for one in reports if one[0] == key and abs(one[1] - event.time) <= SAME_MS), None)
+def _find(reports: Sequence[_Report], event: EventRecord) -> _Report | None:
+    """Return the report of the XID of an event; None without one, and for any other event."""
+    own = _report_of(event)
+    near = (one for one in reports if own and one[:2] == own[:2] and abs(one[2] - own[2]) <= SAME_MS)
+    return next(near, None)
 
 
-def _key(event: EventRecord) -> _Key | None:
-    """Return the address and the code of an XID; None for any other event."""
+def _report_of(event: EventRecord) -> _Report | None:
     xid = read_xid(event.message) if event.reason == XID else None
-    return xid and (pci_address(xid.device), xid.code)
+    return (pci_address(xid.device), xid.code, int(event.time)) if xid else None

@@ -179,5 +179,5 @@ def new_task_id() -> str:
     return f"diag-{secrets.token_hex(12)}"
 
 
-CHECKS = ("disks", "links", "gpus", "clock", "tasks", "kernel_log", "memory")
+CHECKS = ("disks", "links", "gpus", "clock", "tasks", "processes", "kernel_log", "memory")
 """Checks that an agent makes; all only read."""

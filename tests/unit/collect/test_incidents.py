@@ -76,6 +76,14 @@ def test_a_storm_is_bounded():
     ("line", "reason", "subject"),
     [
         ("NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, GPU has fallen off the bus.", "Xid", "device 0000:3b:00"),
+        *(
+            (f"amdgpu 0000:{line}", "DeviceFault", f"device 0000:{line[:5]}")
+            for line in (
+                "c1:00.0: amdgpu: socket: 0, die: 1 2 new uncorrectable hardware errors detected in umc block",
+                "0b:00.0: amdgpu: 15 uncorrectable hardware errors detected in gfx block",
+                "0b:00.0: amdgpu: uncorrectable hardware error(ERREVENT_ATHUB_INTERRUPT) detected!",
+            )
+        ),
         ("Memory cgroup out of memory: Killed process 71 (python) total-vm:1kB", "OOMKilling", ""),
         ("blk_update_request: I/O error, dev sda, sector 2048 op 0x0:(READ)", "DiskError", ""),
         ("EXT4-fs (sda1): Remounting filesystem read-only", "FilesystemError", ""),
@@ -99,7 +107,16 @@ def test_an_xid_says_what_it_means_and_what_to_do():
     )
 
 
-@pytest.mark.parametrize("line", ["", "usb 1-1: new device", "eth0: Link is Up", "x" * 100_000])
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("", "usb 1-1: new device", "eth0: Link is Up", "x" * 100_000, "amdgpu 0000:c1:00.0: " * 20_000),
+        "amdgpu 0000:c1:00.0: amdgpu: 3 correctable hardware errors detected in umc block",
+        "amdgpu 0000:c1:00.0: amdgpu: no uncorrectable hardware errors detected in umc block",
+        "amdgpu 0000:c1:00.0: Total 15 uncorrectable hardware errors detected in umc block",
+        "amdgpu 0000:c1:00.0: socket: 0, die: 0 15 uncorrectable hardware errors detected in total in umc block",
+    ],
+)
 def test_other_lines_are_none(line):
     assert event_of_line(line, NOW, PLACE) is None
 

@@ -6,7 +6,9 @@ from typing import Any
 
 from jobmeter.collect.accelerators.checks import check_accelerators
 from jobmeter.collect.accelerators.collector import AcceleratorCollector
+from jobmeter.collect.base import Owner
 from jobmeter.collect.checks import system
+from jobmeter.collect.checks.processes import check_processes
 from jobmeter.collect.checks.runner import CheckRunner
 from jobmeter.model.task import CheckStatus, TaskCheck
 
@@ -19,7 +21,8 @@ class NodeChecks:
     """Runs the requested checks. A check that still hangs is not started again.
 
     A check has one or more parts, each in its own thread: of the accelerators one for each vendor. ``difference``
-    returns the lead in seconds of the wall clock over the samples' time.
+    returns the lead in seconds of the wall clock over the samples' time. ``owner_of`` returns the replica of a process
+    by its number.
     """
 
     def __init__(
@@ -27,6 +30,8 @@ class NodeChecks:
         accelerators: Sequence[AcceleratorCollector[Any]],
         difference: Callable[[], float],
         patience: float = PATIENCE,
+        *,
+        owner_of: Callable[[int], Owner | None] = lambda _pid: None,
     ) -> None:
         self._runner: CheckRunner[tuple[str, int], TaskCheck] = CheckRunner(
             patience,
@@ -39,6 +44,7 @@ class NodeChecks:
             "gpus": [partial(check_accelerators, one, accelerators) for one in accelerators],
             "clock": [lambda: check_clock(difference())],
             "tasks": [system.check_tasks],
+            "processes": [partial(check_processes, owner_of)],
             "kernel_log": [system.check_kernel_log],
             "memory": [system.check_memory],
         }

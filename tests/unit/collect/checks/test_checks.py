@@ -1,13 +1,16 @@
 """The checks of a node, on made-up /proc and /sys, and one that hangs."""
 
+import os
 from threading import Event
 
 from tests.nvml import Call
-from tests.unit.collect.gpus import Bench
+from tests.unit.collect.gpus import Bench, ManualClock
 
 from jobmeter.collect.accelerators.checks import check_accelerators
+from jobmeter.collect.base import Owner
 from jobmeter.collect.checks import system
 from jobmeter.collect.checks.node import NodeChecks, check_clock
+from jobmeter.collect.checks.processes import check_processes
 from jobmeter.model.task import CHECKS, CheckStatus, TaskCheck
 from jobmeter.server.native.tasks import verdict_of
 
@@ -71,6 +74,63 @@ def test_disks(tmp_path):
     assert 0 <= found[0].values["used_ratio"] <= 1
     assert [(one.text.split()[0], one.status.value) for one in found[1:3]] == [("md0", "critical"), ("sda", "warning")]
     assert status(found[3:]) == ["ok", "critical"]
+
+
+class Turn(Event):
+    """A pause in which processes work: their files of a second later."""
+
+    def __init__(self, clock, root, later):
+        super().__init__()
+        self.clock, self.root, self.later = clock, root, later
+
+    def wait(self, timeout=None):
+        self.clock.seconds += timeout
+        put(self.root, **self.later)
+        return False
+
+
+def stat_of(pid, ticks, pages, waited=0, start=5):
+    return f"{pid} (a) b) R 1 1 1 0 -1 0 0 0 0 0 {ticks} 0 {waited} 0 20 0 1 0 {start} 0 {pages}"
+
+
+def io_of(moved):
+    return f"rchar: 9\nwchar: 9\nread_bytes: {moved}\nwrite_bytes: {moved}\n"
+
+
+def test_the_busiest_processes_have_their_use_and_replica(tmp_path):
+    count, hertz, page = 9, os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
+    pages = 2**20 // page
+    for pid in range(1, count):
+        put(tmp_path, **{f"{pid}__stat": stat_of(pid, 50, pages * pid), f"{pid}__comm": f"p{pid}\n"})
+        put(tmp_path, **{f"{pid}__io": io_of(0)} if pid % 2 else {})
+    later = {f"{pid}__stat": stat_of(pid, 50 + pid * hertz, pages * pid, waited=10**6) for pid in range(1, count)}
+    later |= {f"{pid}__io": io_of(pid * 2**20) for pid in range(1, count, 2)}
+    later["8__stat"] = stat_of(8, 10**9, pages, start=6)  # the number has another process now
+    clock = ManualClock()
+    found = check_processes({7: Owner("job-1", "worker-0")}.get, str(tmp_path), Turn(clock, tmp_path, later), clock)
+    assert [one.text for one in found] == [
+        (
+            "most processor time: p7 (7) of job-1/worker-0 7.00 cores; p6 (6) 6.00 cores; p5 (5) 5.00 cores; "
+            "p4 (4) 4.00 cores; p3 (3) 3.00 cores"
+        ),
+        "most memory: p7 (7) of job-1/worker-0 7 MiB; p6 (6) 6 MiB; p5 (5) 5 MiB; p4 (4) 4 MiB; p3 (3) 3 MiB",
+        (
+            "most storage traffic, of 4 processes that may be read: p7 (7) of job-1/worker-0 14.0 MiB/s; "
+            "p5 (5) 10.0 MiB/s; p3 (3) 6.0 MiB/s; p1 (1) 2.0 MiB/s"
+        ),
+    ]
+    assert found[0].values == {f"process_{pid}": pid for pid in range(3, 8)}
+    assert status(found) == ["ok"] * 3
+    assert status(check_processes(lambda _pid: None, str(tmp_path / "none"), Turn(clock, tmp_path, {}), clock)) == [
+        "unavailable"
+    ]
+
+
+def test_the_busiest_processes_of_this_machine_fit_an_answer():
+    long = Owner("j" * 1_000, "r" * 1_000)
+    for one in check_processes(lambda _pid: long):
+        assert one.status is CheckStatus.OK
+        assert len(one.text) < 1_024
 
 
 def test_waiting_processes_are_those_that_wait_at_every_look(tmp_path):

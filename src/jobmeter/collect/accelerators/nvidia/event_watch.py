@@ -1,4 +1,4 @@
-"""Events that NVML reports by itself: XIDs, memory errors, and a changed recovery action."""
+"""NVML events: XIDs, memory errors, and changed recovery actions."""
 
 import ctypes
 import logging
