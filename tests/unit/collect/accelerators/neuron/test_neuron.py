@@ -290,6 +290,20 @@ def test_a_report_that_is_cut_short_gives_nothing(node):
     assert node.monitor.report is None
 
 
+def test_the_end_of_a_line_above_the_bound_is_no_report(node):
+    node.install("x" * (4 * 2**20) + json.dumps(document((7, {0: 80.0}, {}))), end="exit 0")
+    node.look()
+    wait_until(lambda: "neuron-monitor" not in {one.name for one in threading.enumerate()}, "the output ends")
+    assert node.monitor.report is None
+
+
+def test_half_of_the_corrected_errors_is_no_count(node):
+    half = document(ecc={0: 4})
+    half["system_data"]["neuron_hw_counters"]["neuron_devices"][0].pop("sram_ecc_corrected")
+    node.install(half)
+    assert "npu.ecc.corrected" not in of(node.reported())
+
+
 def test_null_stands_for_nothing(node):
     empty = document((7, {}, {}))
     empty["neuron_runtime_data"][0]["report"]["neuroncore_counters"]["neuroncores_in_use"] = None

@@ -225,6 +225,25 @@ def test_a_driver_that_is_replaced_while_nothing_is_measured(bench):
     measured_within(bench, ALL)
 
 
+def test_a_driver_that_is_unloaded_is_the_state_of_all_devices(bench):
+    bench.look()
+    bench.driver.load_driver("")
+    for one in bench.devices:
+        one.fail(9)
+    for _ in range(3):
+        look = bench.look()
+    assert bench.states() == [DeviceState.DRIVER_NOT_LOADED] * 8
+    assert {value for (metric, *_), value in look.items() if metric == "gpu.state"} == {4}
+    assert {(reason, subject) for reason, _, subject in bench.events()} == {
+        ("GpuLost", f"device gpu{number}") for number in ALL
+    }
+    bench.driver.load_driver(VERSION)
+    for one in bench.devices:
+        one.answer()
+    measured_within(bench, ALL)
+    assert {reason for reason, *_ in bench.events()} == {"GpuBack"}
+
+
 def plant_kernel_list(proc, count=8, uuid="GPU-{at:08x}-1d1c-d9ed-fe37-18b8466a78ad"):
     for at in range(count):
         folder = proc / "driver/nvidia/gpus" / f"0000:{0x18 + at:02x}:00.0"
@@ -242,6 +261,7 @@ def plant_kernel_list(proc, count=8, uuid="GPU-{at:08x}-1d1c-d9ed-fe37-18b8466a7
         (lambda driver: (driver.folder / "libnvidia-ml.so.1").unlink(), DeviceState.LIBRARY_MISSING),
         (lambda driver: driver.fail(4), DeviceState.NO_PERMISSION),
         (lambda driver: driver.fail(16), DeviceState.RESET_REQUIRED),
+        (lambda driver: driver.fail(9), DeviceState.DRIVER_NOT_LOADED),
     ],
 )
 def test_gpus_that_only_the_kernel_shows_are_the_jobs_all_the_same(driver, tmp_path, fault, state):
