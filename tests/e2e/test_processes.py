@@ -12,6 +12,7 @@ import subprocess
 import threading
 import time
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -134,6 +135,20 @@ def test_recorded_requests_have_the_same_answers_from_any_number_of_processes(tm
             assert len(workers(server)) == (count if count > 1 else 0)
             assert server.ingest(body).status == 200
             answers.append(replayed(server))
+            if count > 1:
+                now_ms = int(time.time()) * 1000
+                recent = [(now_ms - 15_000 * number, number / 100) for number in range(20)]
+                body_now = samples(
+                    [row("gpu.utilization", recent, job="live", replica="worker-0", node="n1", device="0")]
+                )
+                assert server.ingest(body_now).status == 200
+                connections = connections_to_each(server)
+                for path in live(server, now_ms):
+                    different = set[bytes]().union(*(until_own(server, opened, path) for opened in connections))
+                    assert len(different) == 1, path
+                    assert b"worker-0" in different.pop()
+                for opened in connections:
+                    opened.close()
             assert server.stop() == 0
     one, again, *others = answers
     comparable = [mine == same for mine, same in zip(one, again, strict=True)]
@@ -143,6 +158,38 @@ def test_recorded_requests_have_the_same_answers_from_any_number_of_processes(tm
         pairs = list(zip(comparable, one, other, strict=True))
         assert [(mine, theirs) for is_same, mine, theirs in pairs if is_same and mine != theirs] == []
         assert [mine[:2] for _, mine, _ in pairs] == [theirs[:2] for _, _, theirs in pairs]
+
+
+def live(server: ServerProcess, now_ms: int) -> list[str]:
+    """Paths of live questions about the job ``live`` in our own API and in dialects."""
+    start, end = (datetime.fromtimestamp((now_ms - ago) / 1000, UTC).strftime("%FT%TZ") for ago in (600_000, 0))
+    query = urlencode(
+        {"query": 'jobmeter_gpu_utilization_ratio{job_id="live",project="default"}', "time": now_ms / 1000}
+    )
+    return [
+        f"{API}/jobs/live/metrics?metric=gpu.utilization&start={now_ms - 600_000}&end={now_ms}",
+        f"/prometheus/api/v1/query?{query}",
+        f"/api/v1/jobs/live/metrics?{urlencode({'MetricType': 'GpuCoreUsage', 'StartTime': start, 'EndTime': end})}",
+    ]
+
+
+def until_own(server: ServerProcess, connection: http.client.HTTPConnection, path: str) -> set[bytes]:
+    """Return the different answers of a connection until its worker has given one itself."""
+    found, before = set(), worker_answers(server)
+
+    def is_own() -> bool:
+        connection.request("GET", path, headers={"Authorization": f"Bearer {server.token}"})
+        answer = connection.getresponse()
+        assert answer.status == 200
+        found.add(_RANDOM.sub(b"X", answer.read()))
+        return worker_answers(server) > before
+
+    wait_until(is_own, "an answer of the worker itself")
+    return found
+
+
+def worker_answers(server: ServerProcess) -> float:
+    return float(_metrics(server).partition("\njobmeter_worker_answers_total ")[2].partition("\n")[0])
 
 
 def test_a_wrong_number_of_processes_is_one_line(tmp_path):
@@ -244,6 +291,16 @@ def test_a_change_through_one_worker_holds_at_all_workers(tmp_path):
 
         rated = sorted(status(one, f"{API}/nodes", admin) for one in (*connections, *connections, *connections))
         assert rated == [200] * 3 + [429] * (len(rated) - 3)
+
+        path = f"{API}/jobs/j1/metrics?metric=gpu.utilization&start={now_ms - 600_000}&end={now_ms}&step=1s"
+        for one in connections:
+            until_own(server, one, path)
+        for number in range(2, 5):
+            body = samples([row("gpu.utilization", [(now_ms - 1000 * number, 0.5)], job="j1", replica="worker-0")])
+            assert server.ingest(body).status == 200
+            for one in connections:
+                (found,) = until_own(server, one, path)
+                assert len(json.loads(found)["lines"][0]["points"]) == number
 
         key = json.loads(server.request("POST", "/keys", {"name": "k", "role": "reader"}).body)
         own = {"Authorization": f"Bearer {key['token']}"}

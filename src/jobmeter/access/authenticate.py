@@ -4,7 +4,7 @@ import hashlib
 import hmac
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -66,6 +66,7 @@ class _CachedKey(msgspec.Struct):
     key: StoredKey | None
     confirmed: float
     until: float
+    revision: Hashable
     secret: str = ""
     principal: Principal | None = None
 
@@ -80,13 +81,19 @@ class Authenticator:
         clock: Clock,
         nonces: NonceMemory | None = None,
         sessions: Sessions | None = None,
+        revision: Callable[[], Hashable] = lambda: None,
+        changed: Callable[[], object] = lambda: None,
     ) -> None:
-        """``nonces`` should have a file; by default they are in memory only."""
+        """``nonces`` should have a file; by default they are in memory only.
+
+        A cached key is valid while ``revision`` returns the same value. ``changed`` is called after ``forget``.
+        """
         self._stored = keys
         self._vault = vault
         self._clock = clock
         self._nonces = nonces or NonceMemory(clock)
         self._sessions = sessions or Sessions(vault, clock, self._nonces, NonceMemory(clock, window_ms=LIFE_MS))
+        self._revision, self._changed = revision, changed
         self._lock = threading.Lock()
         self._keys: OrderedDict[bytes | str, _CachedKey] = OrderedDict()
         self._used: OrderedDict[str, int] = OrderedDict()
@@ -194,6 +201,7 @@ class Authenticator:
         with self._lock:
             for name in [n for n, one in self._keys.items() if not key_id or (one.key and one.key.id == key_id)]:
                 del self._keys[name]
+        self._changed()
 
     def _name(self, claim: Claim) -> bytes | str | None:
         """Return the look-up key of a claim: the digest of a token, or an access key id; None for a share token.
@@ -257,14 +265,15 @@ class Authenticator:
         now = self._clock.monotonic()
         with self._lock:
             cached = self._keys.get(name)
-            return cached if cached is not None and cached.until > now else None
+            is_valid = cached is not None and cached.until > now and cached.revision == self._revision()
+            return cached if is_valid else None
 
     def _load(self, name: bytes | str) -> _CachedKey:
         """Load the key from the registry; during an outage use ``_confirmed_recently``."""
-        now = self._clock.monotonic()
+        now, revision = self._clock.monotonic(), self._revision()
         try:
             key = self._stored.by_token(name) if isinstance(name, bytes) else self._stored.by_access_key(name)
-            fresh = _CachedKey(key, now, now + REMEMBER_SECONDS)
+            fresh = _CachedKey(key, now, now + REMEMBER_SECONDS, revision)
         except UnavailableError:
             confirmed = self._confirmed_recently(name, now)
             if confirmed is None:

@@ -55,13 +55,17 @@ class RateLimiter:
         self._lock = threading.Lock()
         self._buckets: OrderedDict[tuple[str, str], TokenBucket] = OrderedDict()
 
+    def rate_of(self, operation: str, documented: Rate | None = None) -> Rate | None:
+        """Return the rate of an operation; None if it is not limited."""
+        return self._rates.get(operation) or self._rates.get(EVERY) or documented
+
     def take(self, key: str, operation: str, documented: Rate | None = None, account: str = "") -> None:
         """Count one call of a key; ``documented`` is the operation's own rate, used if the settings have none.
 
         ``account`` is the key's account, for rates per account. Raises ThrottledError, without counting the call, if it
         exceeds the rate.
         """
-        rate = self._rates.get(operation) or self._rates.get(EVERY) or documented
+        rate = self.rate_of(operation, documented)
         if rate is None:
             return
         per = rate.per or (documented.per if documented else None) or Per.KEY

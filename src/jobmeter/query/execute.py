@@ -221,6 +221,18 @@ class Executor:
         found: R | None = None if answer is None else answer(question, scope)
         return found
 
+    def preparation(self, question: Question[Any], scope: Scope) -> Callable[[], object] | None:
+        """Return the work that caches the job and the series of a question, with which ``from_memory`` may answer.
+
+        None if they would not help. The work may wait, and raises as ``run``.
+        """
+        if isinstance(question, MetricQuery | EncodedQuestion):
+            query = question.query if isinstance(question, EncodedQuestion) else question
+            return self._measurements.preparation(query, scope)
+        is_list = isinstance(question, SeriesQuestion) and question.brief and bool(question.jobs)
+        is_cached = is_list or isinstance(question, HeadQuestion | JobQuestion)
+        return partial(self.run, question, scope) if is_cached else None
+
     def _reported(self, question: ReportedQuestion, scope: Scope) -> Reported:
         return reported(self._store, self._subjects.head(question.ref, scope), question, self._meter())
 

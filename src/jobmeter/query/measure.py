@@ -3,7 +3,7 @@
 Layouts of series, and results of closed hours, are cached for later queries (``jobmeter.store.cache``).
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -105,6 +105,12 @@ class Measurements:
         selection = check(query, self._limits)
         resolved = self._resolve_cached(query, scope, selection.sources)
         return None if resolved is None else self._result_from_memory(query, selection, resolved)
+
+    def preparation(self, query: MetricQuery, scope: Scope) -> Callable[[], object] | None:
+        """Return the work that caches the layout of a short query about a job; None for any other query."""
+        if not isinstance(query.subject, JobRef) or query.range.length_ms > RAW_IS_QUICK:
+            return None
+        return partial(self._resolve, query, scope, check(query, self._limits).sources)
 
     def encoded(self, question: EncodedQuestion, scope: Scope) -> bytes:
         """Return the answer in the requested form; from the cache while it is valid.

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Collection, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable
 from typing import Generic, TypeVar
 
 import msgspec
@@ -75,12 +75,16 @@ class TtlCache(Generic[T]):
             self._entries.move_to_end(job)
             return cached.answer, self._generation
 
-    def last(self, job: str, question: Hashable) -> T | None:
-        """Return the last value read, expired or not; None if it was written or evicted since."""
+    def entry(self, job: str, question: Hashable) -> tuple[float, Expiring[T]] | None:
+        """Return the cached value and its expiry (monotonic seconds); None without one."""
         with self._lock:
             entry = self._entries.get(job)
-            cached = entry and entry.answers.get(question)
-            return cached[1].answer if cached else None
+            return None if entry is None else entry.answers.get(question)
+
+    def last(self, job: str, question: Hashable) -> T | None:
+        """Return the last value read, expired or not; None if it was written or evicted since."""
+        cached = self.entry(job, question)
+        return cached[1].answer if cached else None
 
     def put(self, job: str, question: Hashable, cached: Expiring[T], generation: int) -> None:
         """Cache a value that was read, unless its job was written since."""
@@ -131,6 +135,8 @@ class CachedAnswers:
         self.views: TtlCache[list[JobView]] = TtlCache(seconds, caches_absence=alone)
         self.heads: TtlCache[list[Job]] = TtlCache(seconds, caches_absence=alone)
         self.retentions: TtlCache[Retention] = TtlCache()
+        self.changed: Callable[[Collection[str] | None], object] = lambda _: None
+        """Called with the ids of changed jobs, None for all, after their answers were dropped."""
 
     def job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView] | None:
         """Return the cached jobs of that id."""
@@ -148,9 +154,11 @@ class CachedAnswers:
         """Drop these jobs. Call it after the commit of the change."""
         self.heads.invalidate(jobs)
         self.views.invalidate(jobs)
+        self.changed(jobs)
 
     def clear(self) -> None:
         """Drop everything."""
         self.heads.clear()
         self.views.clear()
         self.retentions.clear()
+        self.changed(None)

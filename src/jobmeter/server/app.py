@@ -35,7 +35,6 @@ from jobmeter.server.alert_records import recorder_of
 from jobmeter.server.alerting import Alerting
 from jobmeter.server.background import Background, Filling, Leased, Work, losses, node_watch, pruning, roll_ups
 from jobmeter.server.diagnosing import Diagnosing
-from jobmeter.server.dialect_router import DialectRouter
 from jobmeter.server.edge import Edge
 from jobmeter.server.exchange import AsgiScope, Receive, Send
 from jobmeter.server.figures import finding_metrics, server_metrics
@@ -43,15 +42,13 @@ from jobmeter.server.live import Hub
 from jobmeter.server.memory import Tidying
 from jobmeter.server.missing import Recreate, check_complete
 from jobmeter.server.native.metrics import ENCODERS
-from jobmeter.server.native.router import NativeRouter
 from jobmeter.server.opening import Opening
-from jobmeter.server.pages import PageRouter
-from jobmeter.server.pipeline import Router
-from jobmeter.server.root import HealthRouter, RootRouter
+from jobmeter.server.routing import routers_of
 from jobmeter.server.running import RunningJobs
 from jobmeter.server.services import Lanes, Services
 from jobmeter.server.tasks import Tasks
 from jobmeter.server.telemetry import Telemetry
+from jobmeter.server.workers.owner import raise_jobs, raise_keys
 from jobmeter.settings import Settings
 from jobmeter.ship.late import LateGroups
 from jobmeter.ship.outbox import ShippingOutbox
@@ -176,7 +173,7 @@ def assemble(
         vault=vault,
         nonces=nonces,
         sessions=sessions,
-        authenticator=Authenticator(registry.keys, vault, clock, nonces, sessions),
+        authenticator=Authenticator(registry.keys, vault, clock, nonces, sessions, changed=partial(raise_keys, store)),
         limiter=RateLimiter(clock, parse_rates(settings.rate_limits)),
         usage=UsageMeter(registry.usage, clock, calendar),
         calendar=calendar,
@@ -194,10 +191,11 @@ def assemble(
         shipping=shipping,
         alerting=_alerting(settings, clock, registry, executor, pipeline, shared=shared),
     )
+    registry.memory.changed = partial(raise_jobs, store)
     telemetry.register(partial(server_metrics, services))
     background = [Background(work, telemetry) for work in _works(services, shared=shared)]
     return Application(
-        Edge(_routers(services), telemetry, services.memory, settings.limits.body_bytes, services.usage, proxies),
+        Edge(routers_of(services), telemetry, services.memory, settings.limits.body_bytes, services.usage, proxies),
         services,
         background,
     )
@@ -236,17 +234,6 @@ def _works(services: Services, *, shared: bool) -> list[Work]:
     if isinstance(store, WindowedStore):
         works.append(Filling(store, clock))
     return works
-
-
-def _routers(services: Services) -> Sequence[Router]:
-    """List the routers in the order in which they are matched."""
-    return [
-        NativeRouter(services),
-        HealthRouter(services),
-        *(DialectRouter(dialect, services) for dialect in dialects()),
-        PageRouter(),  # after the dialects, because CloudMonitor calls use the page's path
-        RootRouter(services, dialects()),
-    ]
 
 
 def _lanes() -> Lanes:

@@ -53,7 +53,7 @@ class Edge:
     def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> Awaitable[None]:
         """Answer an HTTP request. Returns the reply at once when a request without a body is answered from memory."""
         exchange = Exchange(scope, receive, send, self._proxies)
-        router, handler = self._find(exchange)
+        router, handler = self.find(exchange)
         request, began = ServedRequest(exchange, router.name), self._telemetry.began(router.name)
         waiting: Awaitable[Answer] | None = None
         if not exchange.has_body and not isinstance(handler, Exception):
@@ -99,7 +99,8 @@ class Edge:
         self._telemetry.ended(request.router, request.source.status, began)
         finish(self._usage, request)
 
-    def _find(self, exchange: Exchange) -> tuple[Router, Handler | PublicHandler | Exception]:
+    def find(self, exchange: Exchange) -> tuple[Router, Handler | PublicHandler | Exception]:
+        """Find the router and the handler of a request, or the error of a request without a handler."""
         try:
             check_parameters(exchange.call.query)
         except ValueError as error:

@@ -27,7 +27,6 @@ from jobmeter.access.limit import Rate
 from jobmeter.access.memory import MemoryBudget
 from jobmeter.access.principal import Principal, Role, Scope
 from jobmeter.access.signatures import Scheme
-from jobmeter.access.usage import UsageMeter
 from jobmeter.dialects.base import Answer
 from jobmeter.errors import ForbiddenError, JobmeterError, ThrottledError, UnauthenticatedError
 from jobmeter.server.admission import Lane, admitted_run
@@ -215,7 +214,15 @@ async def _read_body(request: ServedRequest, exchange: Exchange, handler: Handle
     await exchange.read_body(handler.body_bytes, memory.account())
 
 
-def finish(usage: UsageMeter, request: ServedRequest) -> None:
+class CallCounter(Protocol):
+    """Counter of the calls of accounts."""
+
+    def count(self, account: str, api: str, operation: str, *, failed: bool) -> None:
+        """Count a call; see ``UsageMeter.count``."""
+        ...
+
+
+def finish(usage: CallCounter, request: ServedRequest) -> None:
     """Step 6: record the outcome of a request from ``request.source.status`` and ``request.error``.
 
     Called once for each request, after its answer. Must neither block nor raise.

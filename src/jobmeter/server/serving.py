@@ -26,6 +26,7 @@ from jobmeter.server.services import Services
 from jobmeter.server.stopping import Stopping
 from jobmeter.server.telnet import TelnetServer
 from jobmeter.server.workers.frames import Setup
+from jobmeter.server.workers.owner import OwnedRecords
 from jobmeter.server.workers.pool import WorkerPool
 from jobmeter.settings import Settings
 
@@ -124,7 +125,8 @@ def _serve_http(
     telemetry, stopping = application.services.telemetry, start.stopping
     if pool is not None:
         telemetry.count_workers(pool)
-        pool.serve(application.edge, stopping, listening, finished, partial(telemetry.closed, "http"))
+        records = OwnedRecords(application.services)
+        pool.serve(application.edge, stopping, listening, finished, partial(telemetry.closed, "http"), records)
         return
     connections = telemetry.connections("http", share(start.descriptors, MOST_HTTP), RESERVED)
     server = HttpServer(application.edge, start.bound, connections, start.clock)

@@ -79,7 +79,7 @@ class RequestFigures(Collector):
         """Count requests by router and status."""
         family = CounterMetricFamily("jobmeter_requests", "Requests answered.", labels=("door", "status"))
         with self._lock:
-            for (router, status), count in self._requests.items():
+            for (router, status), count in sorted(self._requests.items()):
                 family.add_metric((router, str(status)), count)
         return family
 

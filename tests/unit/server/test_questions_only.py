@@ -33,6 +33,8 @@ TAKERS = {
 EXCEPTIONS = {
     "server/app.py": "it makes the parts of the server and gives the registry and the store to them",
     "server/background.py": "its log names the number of series that it loaded into the window",
+    "server/workers/answers.py": "it makes the parts of a worker, whose executor checks the scope",
+    "server/workers/owner.py": "it finds the records that the executor of a worker asks for",
     "server/missing.py": "it looks for lost parts before there is an executor",
 }
 

@@ -2,10 +2,10 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from itertools import count
 
-from jobmeter.server.exchange import AsgiScope, Receive, Send
+from jobmeter.server.exchange import AsgiScope, Receive, Reply, Send
 from jobmeter.server.workers.frames import (
     PIECE_BYTES,
     PUSHED_BYTES,
@@ -48,17 +48,21 @@ class _ForwardedCall:
 
 
 class Forwarder:
-    """ASGI application that forwards every call to the storage process."""
+    """ASGI application that forwards every call to the storage process, unless the worker can answer it."""
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(
+        self, channel: Channel, answer: Callable[[AsgiScope, Receive, Send], Reply | None] = lambda *_: None
+    ) -> None:
+        """``answer`` returns the answer of the worker itself, None for a call to forward."""
         self.channel = channel
+        self._answer = answer
         self._numbers = count()
         self.calls: dict[int, _ForwardedCall] = {}
         """Unfinished calls by number."""
 
     def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> Awaitable[None]:
         """Answer a request."""
-        return self._forward(scope, receive, send)
+        return self._answer(scope, receive, send) or self._forward(scope, receive, send)
 
     def take(self, message: Answering) -> None:
         """Take a message of the storage process. A message for a call that has ended is dropped."""

@@ -12,6 +12,7 @@ from typing import Any, cast
 import msgspec
 
 from jobmeter.settings import Settings
+from jobmeter.store.base import SeriesSelector
 
 PIECE_BYTES = 256 * 1024
 """Most bytes of a body in one message."""
@@ -72,6 +73,13 @@ class Stop(msgspec.Struct, tag=5, array_like=True, frozen=True):
     """Request to accept no more connections, and to end after the last answer."""
 
 
+class LookupResult(msgspec.Struct, tag=6, array_like=True, frozen=True):
+    """Result of a ``RecordLookup`` in msgpack; None if the worker may not cache it."""
+
+    number: int
+    result: bytes | None
+
+
 class Ready(msgspec.Struct, tag=0, array_like=True, frozen=True):
     """Report that a worker accepts connections."""
 
@@ -123,8 +131,57 @@ class Closed(msgspec.Struct, tag=6, array_like=True, frozen=True):
     reason: str
 
 
-ToWorker = Setup | Want | AnswerStart | Part | End | Stop
-ToStorage = Ready | Head | BodyPart | ClientGone | Taken | Figures | Closed
+class KeyLookup(msgspec.Struct, tag=0, array_like=True, frozen=True):
+    """Search for a key by the digest of its token."""
+
+    token_hash: bytes
+
+
+class JobLookup(msgspec.Struct, tag=1, array_like=True, frozen=True):
+    """Search for the jobs of an id, with ``is_head`` without replicas and allocations."""
+
+    projects: frozenset[str] | None
+    job: str
+    is_head: bool
+
+
+class NodesLookup(msgspec.Struct, tag=2, array_like=True, frozen=True):
+    """Search for nodes by name."""
+
+    projects: frozenset[str] | None
+    names: frozenset[str] | None
+
+
+class SeriesLookup(msgspec.Struct, tag=3, array_like=True, frozen=True):
+    """Search for series."""
+
+    selector: SeriesSelector
+
+
+Searched = KeyLookup | JobLookup | NodesLookup | SeriesLookup
+
+
+class RecordLookup(msgspec.Struct, tag=7, array_like=True, frozen=True):
+    """Search for records of the storage process that a worker caches. ``LookupResult`` has the same number."""
+
+    number: int
+    about: Searched
+
+
+class Counts(msgspec.Struct, tag=8, array_like=True, frozen=True):
+    """Answers that a worker gave itself.
+
+    ``requests`` have the router, status and seconds, ``calls`` the account, API, operation and failure, ``questions``
+    the rows and seconds.
+    """
+
+    requests: list[tuple[str, int, float]]
+    calls: list[tuple[str, str, str, bool]]
+    questions: list[tuple[int, float]]
+
+
+ToWorker = Setup | Want | AnswerStart | Part | End | Stop | LookupResult
+ToStorage = Ready | Head | BodyPart | ClientGone | Taken | Figures | Closed | RecordLookup | Counts
 
 
 def _plain(value: object) -> str:
@@ -136,6 +193,16 @@ def _path(kind: type, value: Any) -> Any:  # noqa: ANN401 - msgspec's
 
 
 _ENCODER = msgspec.msgpack.Encoder(enc_hook=_plain)
+
+
+def encoded(message: ToWorker | ToStorage) -> bytearray:
+    """Return a message after its length."""
+    data = bytearray(LENGTH_BYTES)
+    _ENCODER.encode_into(message, data, LENGTH_BYTES)
+    data[:LENGTH_BYTES] = (len(data) - LENGTH_BYTES).to_bytes(LENGTH_BYTES, "little")
+    return data
+
+
 READ_BY_WORKER = msgspec.msgpack.Decoder(ToWorker, dec_hook=_path)
 READ_BY_STORAGE = msgspec.msgpack.Decoder(ToStorage, dec_hook=_path)
 
@@ -197,10 +264,7 @@ class Channel(asyncio.Protocol):
     def send(self, message: ToWorker | ToStorage) -> None:
         """Send a message; does nothing when the other process is gone."""
         if self._transport is not None:
-            data = bytearray(LENGTH_BYTES)
-            _ENCODER.encode_into(message, data, LENGTH_BYTES)
-            data[:LENGTH_BYTES] = (len(data) - LENGTH_BYTES).to_bytes(LENGTH_BYTES, "little")
-            self._transport.write(data)
+            self._transport.write(encoded(message))
 
     async def drain(self) -> None:
         """Wait until the other process has read enough."""

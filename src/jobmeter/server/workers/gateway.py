@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 from jobmeter.server.exchange import AsgiScope, Message, Reply
 from jobmeter.server.http.connection import FAILED_HEADERS, Application
@@ -16,11 +17,15 @@ from jobmeter.server.workers.frames import (
     Channel,
     ClientGone,
     Closed,
+    Counts,
     End,
     Figures,
     Head,
     Headers,
+    LookupResult,
     Part,
+    RecordLookup,
+    Searched,
     Taken,
     ToStorage,
     Want,
@@ -122,6 +127,23 @@ class _ReceivedCall:
         self._channel.send(start)
 
 
+class SharedRecords(Protocol):
+    """Records that workers cache, the window that they read, and the counts of their answers."""
+
+    @property
+    def descriptor(self) -> int | None:
+        """Descriptor of the window's memory; None if workers must not answer."""
+        ...
+
+    def find(self, about: Searched) -> bytes | None:
+        """Return the records in msgpack; None if no worker may cache them. May wait."""
+        ...
+
+    def count(self, counts: Counts) -> None:
+        """Count the answers of a worker."""
+        ...
+
+
 class WorkerGateway:
     """Storage process's end of the connection with one worker."""
 
@@ -131,10 +153,12 @@ class WorkerGateway:
         ready: Callable[[], None],
         closed: Callable[[str], None],
         lost: Callable[[], None],
+        records: SharedRecords | None = None,
     ) -> None:
         """``ready`` is called once the worker accepts connections, ``lost`` once at the end.
 
-        ``closed`` gets the reason of each connection that the worker closed or refused.
+        ``closed`` gets the reason of each connection that the worker closed or refused. Without ``records`` the worker
+        forwards every call.
         """
         self.channel = Channel(READ_BY_STORAGE, self._take, self._lost)
         self.ready = asyncio.Event()
@@ -145,12 +169,19 @@ class WorkerGateway:
         self._on_ready = ready
         self._closed = closed
         self._on_loss = lost
+        self._records = records
+        self._lookups: set[asyncio.Future[bytes | None]] = set()
         self._calls: dict[int, _ReceivedCall] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def _take(self, message: ToStorage) -> None:
         if isinstance(message, Head):
             self._begin(message)
+        elif isinstance(message, Counts):
+            if self._records is not None:
+                self._records.count(message)
+        elif isinstance(message, RecordLookup):
+            self._look_up(message)
         elif isinstance(message, BodyPart | Taken | ClientGone):
             call = self._calls.get(message.call)
             if call is not None:  # else the call has ended
@@ -162,6 +193,22 @@ class WorkerGateway:
         else:
             self.ready.set()
             self._on_ready()
+
+    def _look_up(self, lookup: RecordLookup) -> None:
+        records, loop = self._records, asyncio.get_running_loop()
+        if records is None:
+            self.channel.send(LookupResult(lookup.number, None))
+            return
+        found = loop.run_in_executor(None, records.find, lookup.about)
+        self._lookups.add(found)
+        found.add_done_callback(lambda done: self._found(lookup.number, done))
+
+    def _found(self, number: int, done: asyncio.Future[bytes | None]) -> None:
+        self._lookups.discard(done)
+        error = None if done.cancelled() else done.exception()
+        if error is not None:
+            _log.error("a search for a worker failed", exc_info=error)
+        self.channel.send(LookupResult(number, None if done.cancelled() or error else done.result()))
 
     def _begin(self, head: Head) -> None:
         call = _ReceivedCall(head, self.channel)

@@ -13,6 +13,7 @@ from jobmeter.server.http.limits import RESERVED, Connections, allow_descriptors
 from jobmeter.server.listen import HttpServer
 from jobmeter.server.memory import spare_collections
 from jobmeter.server.stopping import Stopping
+from jobmeter.server.workers.answers import WorkerAnswers
 from jobmeter.server.workers.forward import Forwarder
 from jobmeter.server.workers.frames import (
     LENGTH_BYTES,
@@ -20,6 +21,7 @@ from jobmeter.server.workers.frames import (
     Channel,
     Closed,
     Figures,
+    LookupResult,
     Ready,
     Setup,
     Stop,
@@ -33,9 +35,10 @@ class HttpWorker:
     def __init__(self, connection: socket.socket, bound: socket.socket) -> None:
         self._connection = connection
         self._bound = bound
-        self._setup = _read_setup(connection)
+        self._setup, window = _read_setup(connection)
         self._channel = Channel(READ_BY_WORKER, self._take, _leave)
-        self._forwarder = Forwarder(self._channel)
+        self._answers = None if window is None else WorkerAnswers.open(self._setup.settings, window, self._channel)
+        self._forwarder = Forwarder(self._channel) if self._answers is None else Forwarder(self._channel, self._answers)
         self._connections = Connections("http", self._setup.bound, self._closed, time.monotonic, RESERVED)
         self._stopping = Stopping(self._setup.settings.grace_seconds)
         self._attaching: asyncio.Task[object] | None = None
@@ -45,6 +48,8 @@ class HttpWorker:
         with self._stopping:
             server = HttpServer(self._forwarder, self._bound, self._connections, SystemClock(), is_shared=True)
             server.serve(self._setup.settings, self._stopping, self._listening, self._finished)
+        if self._answers is not None:
+            self._answers.close()
 
     def _listening(self) -> None:
         self._attaching = asyncio.get_running_loop().create_task(self._attach())
@@ -52,6 +57,8 @@ class HttpWorker:
 
     async def _attach(self) -> None:
         await asyncio.get_running_loop().create_connection(lambda: self._channel, sock=self._connection)
+        if self._answers is not None:
+            self._answers.begin()
         self._channel.send(Ready())
 
     def _finished(self) -> bool:
@@ -63,19 +70,26 @@ class HttpWorker:
 
     def _take(self, message: ToWorker) -> None:
         if isinstance(message, Stop):
+            if self._answers is not None:
+                self._answers.stop()
             self._stopping.begin()
+        elif isinstance(message, LookupResult):
+            if self._answers is not None:
+                self._answers.take(message)
         elif not isinstance(message, Setup):
             self._forwarder.take(message)
 
 
-def _read_setup(connection: socket.socket) -> Setup:
-    length = int.from_bytes(connection.recv(LENGTH_BYTES, socket.MSG_WAITALL), "little")
+def _read_setup(connection: socket.socket) -> tuple[Setup, int | None]:
+    """Return the first message, and the descriptor of the window that came with it."""
+    head, descriptors, _, _ = socket.recv_fds(connection, LENGTH_BYTES, 1, socket.MSG_WAITALL)
+    length = int.from_bytes(head, "little")
     if not length:
         _leave()  # the server did not start
     setup = READ_BY_WORKER.decode(connection.recv(length, socket.MSG_WAITALL))
     if not isinstance(setup, Setup):
         raise TypeError(f"the storage process begins with {type(setup).__name__}")
-    return setup
+    return setup, descriptors[0] if descriptors else None
 
 
 def _leave() -> None:

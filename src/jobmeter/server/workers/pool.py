@@ -16,8 +16,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from jobmeter.errors import UnavailableError
 from jobmeter.server.http.connection import Application
 from jobmeter.server.stopping import Stopping
-from jobmeter.server.workers.frames import Setup, Stop
-from jobmeter.server.workers.gateway import WorkerGateway
+from jobmeter.server.workers.frames import Setup, Stop, encoded
+from jobmeter.server.workers.gateway import SharedRecords, WorkerGateway
 
 _log = logging.getLogger("jobmeter.server")
 
@@ -67,6 +67,7 @@ class WorkerPool:
         self._bound = bound
         self._setup = setup
         self._restarts = 0
+        self._window: int | None = None
         self._gateways: set[WorkerGateway] = set()
         self._stop = asyncio.Event()
         self._changed = asyncio.Event()
@@ -85,14 +86,17 @@ class WorkerPool:
         listening: Callable[[], None],
         finished: Callable[[], bool],
         closed: Callable[[str], None],
+        records: SharedRecords | None = None,
     ) -> None:
         """Serve as ``HttpServer.serve`` does. Raises UnavailableError when no worker starts.
 
-        ``closed`` gets the reason of each HTTP connection that a worker closed or refused.
+        ``closed`` gets the reason of each HTTP connection that a worker closed or refused. Workers answer some calls
+        themselves from ``records`` and the window.
         """
+        self._window = None if records is None else records.descriptor
 
         def connected(lost: Callable[[], None]) -> WorkerGateway:
-            return WorkerGateway(application, self._changed.set, closed, lost)
+            return WorkerGateway(application, self._changed.set, closed, lost, records)
 
         with ThreadPoolExecutor(1, "jobmeter-workers") as aside:
             aside.submit(lambda: uvloop.run(self._serve(connected, stopping, listening, finished))).result()
@@ -188,9 +192,10 @@ class WorkerPool:
         """Serve the calls of a worker until its end."""
         loop, lost = asyncio.get_running_loop(), asyncio.Event()
         gateway = connected(lost.set)
+        with suppress(OSError):  # a worker that has died is noticed below
+            socket.send_fds(worker.socket, [encoded(self._setup)], [] if self._window is None else [self._window])
         await loop.create_connection(lambda: gateway.channel, sock=worker.socket)
         self._gateways.add(gateway)
-        gateway.channel.send(self._setup)
         if self._stop.is_set():
             gateway.channel.send(Stop())
         await lost.wait()

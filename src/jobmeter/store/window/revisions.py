@@ -1,5 +1,7 @@
 """Numbers that change when the data of a job may have changed, for every process that caches such data."""
 
+import threading
+import zlib
 from collections.abc import Collection, Hashable, Iterable
 
 import numpy as np
@@ -8,6 +10,15 @@ from jobmeter.kernel.series_table import Allocate
 
 SLOTS = 1 << 16
 """Number of slots. Keys with one slot are raised together."""
+
+
+def key_of(name: str) -> int:
+    """Return the key of a name, equal in every process."""
+    return zlib.crc32(name.encode())
+
+
+KEYS = key_of("/keys")
+"""Key of all credentials: a slash occurs in no job's id."""
 
 
 class Revisions:
@@ -20,6 +31,7 @@ class Revisions:
     def __init__(self, allocate: Allocate = np.zeros) -> None:
         self._numbers = allocate(SLOTS + 1, np.int64).data
         self._last = 0
+        self._raising = threading.Lock()
 
     def of(self, keys: Iterable[int]) -> Hashable:
         """Return a value that changes when any of these keys is raised."""
@@ -28,11 +40,13 @@ class Revisions:
 
     def raise_all(self) -> None:
         """Change the revision of every key."""
-        self._last += 1
-        self._numbers[SLOTS] = self._last
+        with self._raising:
+            self._last += 1
+            self._numbers[SLOTS] = self._last
 
     def raise_some(self, keys: Collection[int]) -> None:
         """Change the revisions of these keys."""
-        for key in keys:
-            self._last += 1
-            self._numbers[key % SLOTS] = self._last
+        with self._raising:
+            for key in keys:
+                self._last += 1
+                self._numbers[key % SLOTS] = self._last

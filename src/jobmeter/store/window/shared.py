@@ -46,11 +46,16 @@ class SharedWindow(WindowReads):
         return cls(arena, os.pidfd_open(int(arena.header[HeaderField.PROCESS])))
 
     @property
+    def is_closed(self) -> bool:
+        """True while the writer forbids answers from the window, and after its regular end."""
+        return bool(self._arena.header[HeaderField.CLOSED])
+
+    @property
     def ended(self) -> bool:
-        """True if the writer has closed the window or has died: nothing is written to it any more."""
+        """True if the writer has closed the window or has died: nobody may read it."""
         poll = select.poll()  # select, in contrast, takes only small descriptors
         poll.register(self.owner, select.POLLIN)
-        return bool(self._arena.header[HeaderField.CLOSED]) or bool(poll.poll(0))
+        return self.is_closed or bool(poll.poll(0))
 
     def close(self) -> None:
         """Close the descriptor. The memory is unmapped with this object."""

@@ -91,8 +91,10 @@ class WindowedStore:
             if alone == self._is_alone:
                 return
             self._is_alone = alone
+            self.window.share(is_shared=False)
             self.window.clear()
             self.window.revisions.raise_all()
+            self.window.share(is_shared=alone)
             self._unfilled = SeriesPage(_NO_SERIES, NEWEST) if alone else None
             if alone:
                 self._immutable_ms = max(self._immutable_ms, self._rolled_until())

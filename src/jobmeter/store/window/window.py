@@ -68,7 +68,11 @@ class Window(WindowReads):
 
     def close(self) -> None:
         """Show other processes that no further write will follow."""
-        self._arena.header[HeaderField.CLOSED] = 1
+        self.share(is_shared=False)
+
+    def share(self, *, is_shared: bool) -> None:
+        """Let other processes answer from the window, or forbid it."""
+        self._arena.header[HeaderField.CLOSED] = not is_shared
 
     @property
     def bytes(self) -> int:

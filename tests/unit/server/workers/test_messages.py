@@ -22,10 +22,17 @@ from jobmeter.server.workers.frames import (
     BodyPart,
     Channel,
     Closed,
+    Counts,
     End,
     Figures,
     Head,
+    JobLookup,
+    KeyLookup,
+    LookupResult,
+    NodesLookup,
     Ready,
+    RecordLookup,
+    SeriesLookup,
     Setup,
     Stop,
     Taken,
@@ -33,6 +40,7 @@ from jobmeter.server.workers.frames import (
 )
 from jobmeter.server.workers.gateway import WorkerGateway
 from jobmeter.settings import Limits, Settings
+from jobmeter.store.base import SeriesSelector
 
 HEADERS = [(b"content-type", b"text/plain")]
 TO_WORKER = [
@@ -41,6 +49,8 @@ TO_WORKER = [
     AnswerStart(1, 200, HEADERS, b"\x00\xff", more=True, authenticated=False),
     End(1),
     Stop(),
+    LookupResult(2, b"\x00"),
+    LookupResult(3, None),
 ]
 TO_STORAGE = [
     Head(1, "GET", b"/a%2F\xe9", b"x=1", HEADERS, "http", ("127.0.0.1", 5), is_pushed=False),
@@ -48,6 +58,11 @@ TO_STORAGE = [
     Taken(1, 100),
     Figures(3),
     Closed("idle"),
+    RecordLookup(1, KeyLookup(b"\xff")),
+    RecordLookup(2, JobLookup(frozenset({"p"}), "j", is_head=True)),
+    RecordLookup(3, NodesLookup(None, frozenset({"n"}))),
+    RecordLookup(4, SeriesLookup(SeriesSelector(jobs=(2**64 - 1,), nodes=(("", "n"),), metrics=frozenset({"m"})))),
+    Counts([("native", 200, 0.5)], [("a", "native", "op", False)], [(3, 0.25)]),
 ]
 
 

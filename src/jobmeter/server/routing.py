@@ -1,0 +1,22 @@
+"""Routers of every request, in the order in which they are matched."""
+
+from collections.abc import Sequence
+
+from jobmeter.dialects.registry import dialects
+from jobmeter.server.dialect_router import DialectRouter
+from jobmeter.server.native.router import NativeRouter
+from jobmeter.server.pages import PageRouter
+from jobmeter.server.pipeline import Router
+from jobmeter.server.root import HealthRouter, RootRouter
+from jobmeter.server.services import Services
+
+
+def routers_of(services: Services) -> Sequence[Router]:
+    """List the routers in the order in which they are matched."""
+    return [
+        NativeRouter(services),
+        HealthRouter(services),
+        *(DialectRouter(dialect, services) for dialect in dialects()),
+        PageRouter(),  # after the dialects, because CloudMonitor calls use the page's path
+        RootRouter(services, dialects()),
+    ]

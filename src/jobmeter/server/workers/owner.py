@@ -1,0 +1,103 @@
+"""Records of the storage process that workers cache, and the revisions that end their validity."""
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+import msgspec
+from prometheus_client.core import CounterMetricFamily, Metric
+
+from jobmeter.errors import JobmeterError
+from jobmeter.server.services import Services
+from jobmeter.server.workers.frames import (
+    PIECE_BYTES,
+    Counts,
+    JobLookup,
+    KeyLookup,
+    NodesLookup,
+    Searched,
+    SeriesLookup,
+)
+from jobmeter.store.base import Store
+from jobmeter.store.window.revisions import KEYS, key_of
+from jobmeter.store.window.store import WindowedStore
+
+
+def raise_keys(store: Store) -> None:
+    """Make workers forget every key."""
+    if isinstance(store, WindowedStore):
+        store.window.revisions.raise_some((KEYS,))
+
+
+def raise_jobs(store: Store, jobs: Collection[str] | None) -> None:
+    """Make workers forget the records of jobs with these ids; None for all jobs."""
+    if not isinstance(store, WindowedStore):
+        return
+    if jobs is None:
+        store.window.revisions.raise_all()
+    else:
+        store.window.revisions.raise_some([key_of(job) for job in jobs])
+
+
+class OwnedRecords:
+    """Finds records for workers, and counts the answers that workers give. See ``SharedRecords``."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self.answers = 0
+        """Number of answers that workers gave."""
+        services.telemetry.register(self.metrics)
+
+    @property
+    def descriptor(self) -> int | None:
+        """Descriptor of the window's memory; None without a window."""
+        store = self._services.store
+        return store.window.descriptor if isinstance(store, WindowedStore) else None
+
+    def find(self, about: Searched) -> bytes | None:
+        """Return the records in msgpack; None if they are too large or unavailable."""
+        try:
+            data = msgspec.msgpack.encode(self._found(about))
+        except (JobmeterError, LookupError):
+            return None
+        return data if len(data) <= PIECE_BYTES else None
+
+    def count(self, counts: Counts) -> None:
+        """Count the answers of a worker like the answers of this process."""
+        telemetry, usage = self._services.telemetry, self._services.usage
+        self.answers += len(counts.requests)
+        telemetry.note_activity()
+        for router, status, seconds in counts.requests:
+            telemetry.requests.answered(router, status, seconds)
+        for account, api, operation, failed in counts.calls:
+            usage.count(account, api, operation, failed=failed)
+        for rows, seconds in counts.questions:
+            telemetry.requests.question_answered(rows, seconds)
+
+    def metrics(self) -> Iterator[Metric]:
+        """Return the number of answers of workers."""
+        yield CounterMetricFamily(
+            "jobmeter_worker_answers", "Requests that worker processes answered themselves.", self.answers
+        )
+
+    def _found(self, about: Searched) -> Any:  # noqa: ANN401 - each search has its own result
+        """Return the records. Raises LookupError if no worker may cache them."""
+        registry, store, now_ms = self._services.registry, self._services.store, self._services.clock.now_ms()
+        match about:
+            case KeyLookup():
+                if store.damaged():
+                    raise LookupError("answers have to name the damaged parts")
+                return registry.keys.by_token(about.token_hash)
+            case JobLookup(projects=projects, job=job, is_head=is_head):
+                if is_head:
+                    registry.job_head(projects, job, now_ms)
+                else:
+                    registry.job(projects, job, now_ms)
+                memory = registry.memory.heads if is_head else registry.memory.views
+                found = memory.entry(job, projects)
+                if found is None:
+                    raise LookupError(job)
+                return found
+            case NodesLookup():
+                return registry.nodes(about.projects, about.names)
+            case SeriesLookup():
+                return store.find(about.selector)

@@ -1,0 +1,188 @@
+"""Records of the storage process as a worker sees them: searched on a thread, cached while their revision holds."""
+
+import asyncio
+from collections.abc import Hashable, Sequence
+from concurrent.futures import CancelledError, Future
+from itertools import count
+from time import monotonic
+from typing import Any, TypeVar
+
+import msgspec
+
+from jobmeter.model.job import Job, JobView, Node
+from jobmeter.model.series import Series
+from jobmeter.registry.memory import Expiring
+from jobmeter.registry.stored import StoredKey
+from jobmeter.server.workers.frames import (
+    Channel,
+    JobLookup,
+    KeyLookup,
+    LookupResult,
+    NodesLookup,
+    RecordLookup,
+    Searched,
+    SeriesLookup,
+)
+from jobmeter.store.base import SeriesSelector, StoreMemory
+from jobmeter.store.cache import Cache
+from jobmeter.store.damage import DamagedPart
+from jobmeter.store.window.revisions import Revisions, key_of
+from jobmeter.store.window.shared import SharedWindow
+
+T = TypeVar("T")
+
+_SEARCH_SECONDS = 5.0
+"""Longest time in seconds that a search takes."""
+_CACHE_BYTES = 16 * 2**20
+"""Memory for the records of jobs."""
+_ROW_BYTES = 500
+"""Memory of a row of the registry, about."""
+
+
+class OwnerNeededError(Exception):
+    """Only the storage process can answer this call."""
+
+
+class RecordSearch:
+    """Searches of a worker in the records of the storage process. ``find`` is for threads, all else for the loop."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._numbers = count()
+        self._waiting: dict[int, Future[bytes | None]] = {}
+
+    def begin(self) -> None:
+        """Allow searches from now on; called on the event loop."""
+        self._loop = asyncio.get_running_loop()
+
+    def find(self, about: Searched, decoder: msgspec.msgpack.Decoder[T]) -> T:
+        """Return the records. Raises OwnerNeededError if the worker may not cache them, or if the search fails."""
+        loop = self._loop
+        if loop is None:
+            raise OwnerNeededError("not connected")
+        number, future = next(self._numbers), Future[bytes | None]()
+        self._waiting[number] = future
+        try:
+            loop.call_soon_threadsafe(self._channel.send, RecordLookup(number, about))
+            found = future.result(_SEARCH_SECONDS)
+        except (TimeoutError, CancelledError, RuntimeError) as error:
+            raise OwnerNeededError("no result") from error
+        finally:
+            self._waiting.pop(number, None)
+        if found is None:
+            raise OwnerNeededError("no record")
+        return decoder.decode(found)
+
+    def take(self, found: LookupResult) -> None:
+        """Take the result of a search."""
+        waiting = self._waiting.get(found.number)
+        if waiting is not None:
+            waiting.set_result(found.result)
+
+    def close(self) -> None:
+        """End the searches under way."""
+        self._loop = None
+        for waiting in list(self._waiting.values()):
+            waiting.cancel()
+
+
+_KEY: msgspec.msgpack.Decoder[StoredKey | None] = msgspec.msgpack.Decoder(StoredKey | None)
+_HEADS = msgspec.msgpack.Decoder(tuple[float, Expiring[list[Job]]])
+_VIEWS = msgspec.msgpack.Decoder(tuple[float, Expiring[list[JobView]]])
+_NODES = msgspec.msgpack.Decoder(list[Node])
+_SERIES = msgspec.msgpack.Decoder(list[Series])
+
+
+class WorkerKeys:
+    """Keys of the registry, as ``KeyTable`` has them."""
+
+    def __init__(self, search: RecordSearch) -> None:
+        self._search = search
+
+    def by_token(self, token_hash: bytes) -> StoredKey | None:
+        """Return the key with that token digest, revoked or not."""
+        return self._search.find(KeyLookup(token_hash), _KEY)
+
+
+class WorkerJobs:
+    """Cached jobs, as ``CachedAnswers`` has them. ``find`` searches for a job that is not cached."""
+
+    def __init__(self, search: RecordSearch, revisions: Revisions) -> None:
+        self._search, self._revisions = search, revisions
+        self._cache = Cache(_CACHE_BYTES)
+
+    def job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView] | None:
+        """Return the cached jobs of that id."""
+        return self._cached(JobLookup(projects, job, is_head=False), now_ms)
+
+    def job_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job] | None:
+        """Return the cached jobs of that id, without replicas and allocations."""
+        return self._cached(JobLookup(projects, job, is_head=True), now_ms)
+
+    def find(self, lookup: JobLookup, decoder: msgspec.msgpack.Decoder[tuple[float, Expiring[list[T]]]]) -> list[T]:
+        """Search for the jobs, and cache them. Raises OwnerNeededError."""
+        revision = self._revision(lookup)
+        until, found = self._search.find(lookup, decoder)
+        self._cache.put(lookup, revision, (until, found), _ROW_BYTES * found.parts)
+        return found.answer
+
+    def _cached(self, lookup: JobLookup, now_ms: int) -> list[Any] | None:
+        entry: tuple[float, Expiring[list[Any]]] | None = self._cache.get(lookup, self._revision(lookup))
+        if entry is None or entry[0] <= monotonic() or not entry[1].is_valid(now_ms):
+            return None
+        return entry[1].answer
+
+    def _revision(self, lookup: JobLookup) -> Hashable:
+        return self._revisions.of((key_of(lookup.job),))
+
+
+class WorkerRegistry:
+    """Part of ``Registry`` with which a worker answers. Raises OwnerNeededError for all else."""
+
+    def __init__(self, search: RecordSearch, revisions: Revisions) -> None:
+        self._search = search
+        self.keys = WorkerKeys(search)
+        self.memory = WorkerJobs(search, revisions)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - never returns
+        """Raise OwnerNeededError."""
+        raise OwnerNeededError(name)
+
+    def job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView]:
+        """Return the jobs of that id."""
+        cached = self.memory.job(projects, job, now_ms)
+        return cached or self.memory.find(JobLookup(projects, job, is_head=False), _VIEWS)
+
+    def job_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job]:
+        """Return the jobs of that id, without replicas and allocations."""
+        cached = self.memory.job_head(projects, job, now_ms)
+        return cached or self.memory.find(JobLookup(projects, job, is_head=True), _HEADS)
+
+    def nodes(self, projects: frozenset[str] | None, names: frozenset[str] | None = None) -> list[Node]:
+        """Return the nodes with these names."""
+        return self._search.find(NodesLookup(projects, names), _NODES)
+
+
+class WorkerStore:
+    """Part of ``Store`` with which a worker answers. Raises OwnerNeededError for all else."""
+
+    def __init__(self, search: RecordSearch, window: SharedWindow) -> None:
+        self._search, self._window = search, window
+        self.memory: StoreMemory = window
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - never returns
+        """Raise OwnerNeededError."""
+        raise OwnerNeededError(name)
+
+    def revision(self, jobs: Sequence[int]) -> Hashable | None:
+        """Return a value that changes when data of these jobs may have changed; None while the window is closed."""
+        return None if self._window.is_closed else self._window.revisions.of(jobs)
+
+    def find(self, selector: SeriesSelector) -> list[Series]:
+        """Return the series that match."""
+        return self._search.find(SeriesLookup(selector), _SERIES)
+
+    def damaged(self) -> Sequence[DamagedPart]:
+        """Return no part: while any is damaged, a worker has no key, and so answers nothing."""
+        return ()

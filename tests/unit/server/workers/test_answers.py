@@ -1,0 +1,321 @@
+"""Answers of a worker itself: equal to those of the storage process at once after every change, and counted."""
+
+import asyncio
+import json
+import re
+import socket
+import tempfile
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.asgi import send
+from tests.frames import FRAMES, row, samples
+from tests.http_wire import run
+from tests.serving import BASE, serving
+from tests.waiting import until
+
+from jobmeter.model.job import JobState
+from jobmeter.model.record import JobRecord, Records, ReplicaRecord
+from jobmeter.model.time import HOUR, MINUTE, SECOND
+from jobmeter.server.workers.answers import WorkerAnswers
+from jobmeter.server.workers.forward import Forwarder
+from jobmeter.server.workers.frames import READ_BY_WORKER, Channel, KeyLookup, LookupResult
+from jobmeter.server.workers.gateway import WorkerGateway
+from jobmeter.server.workers.owner import OwnedRecords
+from jobmeter.store.window.shared import SharedWindow
+
+_IDS = re.compile(rb'"request_?id":"[^"]*"', re.IGNORECASE)
+PROMETHEUS = (
+    "/prometheus/api/v1/query?query=jobmeter_gpu_utilization_ratio%7Bjob_id%3D%22j1%22%2Cproject%3D%22default%22%7D"
+)
+
+
+class Workplace:
+    """A storage process and a worker in one event loop."""
+
+    def __init__(self, served, answers, records):
+        self.served, self.answers, self.records = served, answers, records
+        self.own = 0
+        self.forwarder: Any = None
+
+    @property
+    def now_ms(self):
+        return self.served.clock.now_ms()
+
+    @property
+    def services(self):
+        return self.served.application.services
+
+    def metrics(self, job="j1", metric="gpu.utilization"):
+        span = f"start={self.now_ms - 10 * MINUTE}&end={self.now_ms}"
+        return f"{BASE}/jobs/{job}/metrics?metric={metric}&{span}&step=15s&by=replica"
+
+    async def ask(self, target, token=None, application=None):
+        """The status and the body of an answer through the worker."""
+        credential = {"Authorization": f"Bearer {token or self.served.admin.token}"}
+        reply = await send(application or self._through_worker, "GET", target, headers=credential)
+        return reply.status, _IDS.sub(b"", reply.body)
+
+    def _through_worker(self, scope, receive, send):
+        scope["extensions"] = {"jobmeter.call": {"authenticated": lambda: None}}
+        return self.forwarder(scope, receive, send)
+
+    async def stored(self, target, token=None):
+        """The same from the storage process."""
+        return await self.ask(target, token, self.served.application)
+
+    async def write(self, *rows):
+        headers = {"Authorization": f"Bearer {self.served.admin.token}", "Content-Type": FRAMES}
+        reply = await send(self.served.application, "POST", f"{BASE}/ingest", samples(rows), headers)
+        assert reply.status == 200
+
+    async def change(self, method, path, body=None):
+        headers = {"Authorization": f"Bearer {self.served.admin.token}", "Content-Type": "application/json"}
+        content = b"" if body is None else json.dumps(body).encode()
+        reply = await send(self.served.application, method, BASE + path, content, headers)
+        assert reply.status < 300, reply.body
+        return reply
+
+    def reader(self):
+        """Create a key that was used: the storage process notes each first use in ten minutes."""
+        key = self.served.key("reader")
+        self.services.registry.keys.mark_used(key.id, self.now_ms)
+        return key
+
+    async def counted(self):
+        """Number of answers of the worker that the storage process has counted."""
+        await self.ask("/healthz")  # counts go ahead of it
+        return self.records.answers
+
+    def answer(self, scope, receive, send):
+        reply = self.answers(scope, receive, send)
+        self.own += reply is not None
+        return reply
+
+    async def answers_itself(self, target, token=None):
+        """Ask until the worker answers itself, at most six times: it searches for the key, the job and the series."""
+        before = self.own
+        for _ in range(6):
+            found = await self.ask(target, token)
+            if self.own > before:
+                return found
+            await until(lambda: not self.answers.is_searching)
+        return None
+
+
+@asynccontextmanager
+async def working(folder, **options):
+    served = serving(folder, **options)
+    services = served.application.services
+    ours, theirs = socket.socketpair()
+    loop = asyncio.get_running_loop()
+    records = OwnedRecords(services)
+    ended = asyncio.Event()
+    gateway = WorkerGateway(served.application, lambda: None, lambda _: None, ended.set, records)
+    await loop.create_connection(lambda: gateway.channel, sock=ours)
+
+    def take(message):
+        (answers if isinstance(message, LookupResult) else forwarder).take(message)
+
+    channel = Channel(READ_BY_WORKER, take, lambda: None)
+    await loop.create_connection(lambda: channel, sock=theirs)
+    answers = WorkerAnswers(services.settings, SharedWindow.open(records.descriptor or 0), channel, served.clock)
+    answers.begin()
+    place = Workplace(served, answers, records)
+    forwarder = place.forwarder = Forwarder(channel, place.answer)
+    try:
+        yield place
+    finally:
+        answers.close()
+        channel.cut()
+        await ended.wait()
+        await loop.run_in_executor(None, served.application.close)
+
+
+def point(place, seconds, value, **names):
+    times = [(place.now_ms - seconds * SECOND, value)]
+    return row("gpu.utilization", times, **{"job": "j1", "replica": "worker-0", "node": "n1", "device": "0", **names})
+
+
+def targets(place, job="j1"):
+    return place.metrics(job), PROMETHEUS.replace("j1", job), f"/api/v1/jobs/{job}/metrics?MetricType=GpuCoreUsage"
+
+
+def test_a_worker_answers_live_questions_of_the_api_and_of_dialects(tmp_path):
+    async def main():
+        async with working(tmp_path / "data") as place:
+            await place.write(point(place, 60, 0.5), point(place, 30, 0.75, replica="worker-1", device="1"))
+            for target in targets(place):
+                own = await place.answers_itself(target)
+                assert own is not None, target
+                assert own == await place.stored(target)
+                assert own[0] == 200
+
+    run(main())
+
+
+def test_answers_of_a_worker_are_counted_as_others_are(tmp_path):
+    async def main():
+        async with working(tmp_path / "data") as place:
+            await place.write(point(place, 60, 0.5))
+            target = place.metrics()
+            assert await place.answers_itself(target)
+            await place.counted()
+            before, calls = figures(place), usage(place)
+            for _ in range(3):
+                await place.ask(target)
+            assert await place.counted() == before["jobmeter_worker_answers_total"] + 3
+            after = figures(place)
+            for name in (
+                'jobmeter_requests_total{door="native",status="200"}',
+                'jobmeter_request_duration_seconds_count{door="native"}',
+                "jobmeter_worker_answers_total",
+                "jobmeter_query_rows_total",
+            ):
+                assert after[name] == before[name] + 3, name
+            assert usage(place) == calls + 3
+
+    run(main())
+
+
+def figures(place):
+    lines = place.services.telemetry.text().decode().splitlines()
+    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")}
+
+
+def usage(place):
+    """Number of calls of the operation that the targets call."""
+    place.services.usage.flush()
+    month = place.services.calendar.at(place.now_ms).name
+    found = place.services.registry.usage.calls(month, None)
+    return sum(one.calls for one in found if one.operation == "getJobMetrics")
+
+
+@pytest.mark.parametrize(
+    "options", [{"rate_limits": "*=1000"}, {"rate_limits": "getJobMetrics=1000"}, {"query_budgets": "rows=1000000"}]
+)
+def test_limited_calls_are_left_to_the_storage_process(tmp_path, options):
+    async def main():
+        async with working(tmp_path / "data", **options) as place:
+            await place.write(point(place, 60, 0.5))
+            assert await place.answers_itself(place.metrics()) is None
+            assert (await place.ask(place.metrics())) == (await place.stored(place.metrics()))
+
+    run(main())
+
+
+def test_a_session_and_a_wrong_token_are_left_to_the_storage_process(tmp_path):
+    async def main():
+        async with working(tmp_path / "data") as place:
+            await place.write(point(place, 60, 0.5))
+            assert await place.answers_itself(place.metrics())
+            assert await place.answers_itself(place.metrics(), token="wrong") is None
+            assert (await place.ask(place.metrics(), token="wrong"))[0] == 401
+
+    run(main())
+
+
+def test_a_worker_answers_nothing_while_the_window_is_closed_or_parts_are_damaged(tmp_path):
+    async def main():
+        async with working(tmp_path / "data") as place:
+            await place.write(point(place, 60, 0.5))
+            assert await place.answers_itself(place.metrics())
+            window = place.services.store.window
+            window.share(is_shared=False)
+            assert await place.answers_itself(place.metrics()) is None
+            window.share(is_shared=True)
+            assert await place.answers_itself(place.metrics())
+            place.services.store.damaged = lambda: ("part",)
+            place.served.clock.time_ms += 2 * SECOND  # a key is valid for a second
+            found = place.records.find(KeyLookup(b""))
+            assert found is None
+            place.services.store.damaged = tuple
+            assert await place.answers_itself(place.metrics())
+
+    run(main())
+
+
+class Change:
+    """Changes after which an answer must differ, and the status of the answers that follow."""
+
+    def __init__(self, place, key):
+        self.place, self.key, self.number = place, key, 0
+
+    async def newer_sample(self):
+        self.number += 1
+        await self.place.write(point(self.place, 5, self.number / 100))
+
+    async def late_sample(self):
+        self.number += 1
+        await self.place.write(point(self.place, 200 + self.number, self.number / 100))
+
+    async def other_replica(self):
+        self.number += 1
+        names = {"replica": f"worker-{self.number}", "device": str(self.number)}
+        await self.place.write(point(self.place, 20, 0.5, **names))
+
+    async def end_of_the_job(self):
+        self.number += 1
+        state = (JobState.SUCCEEDED, JobState.FAILED)[self.number % 2]
+        replica = ReplicaRecord(name="worker-0", rank=self.number)
+        record = JobRecord(job_id="j1", state=state, end=self.place.now_ms - self.number, replicas=[replica])
+        self.place.services.registry.record("default", Records(jobs=[record]), self.place.now_ms)
+
+    async def deletion(self):
+        if (await self.place.stored(f"{BASE}/jobs/j1"))[0] == 200:
+            await self.place.change("DELETE", "/jobs/j1")
+
+    async def revocation(self):
+        await self.place.change("DELETE", f"/keys/{self.key.id}")
+        self.key = self.place.reader()
+
+    async def roll_up(self):
+        self.place.services.store.roll_up(self.place.now_ms // HOUR * HOUR)
+
+    async def passing_time(self):
+        self.place.served.clock.time_ms += MINUTE
+
+
+CHANGES = [name for name in vars(Change) if not name.startswith("_")]
+
+
+@settings(max_examples=5, deadline=None)
+@given(names=st.lists(st.sampled_from(CHANGES), min_size=3, max_size=6))
+def test_the_next_answer_of_a_worker_sees_every_acknowledged_change(names):
+    async def main(folder):
+        async with working(folder) as place:
+            change = Change(place, place.reader())
+            await change.newer_sample()
+            for name in names:
+                for target in targets(place):
+                    await place.answers_itself(target, change.key.token)
+                former = change.key.token
+                await getattr(change, name)()
+                for target in targets(place):
+                    assert await place.ask(target, former) == await place.stored(target, former), (name, target)
+            assert place.own
+
+    with tempfile.TemporaryDirectory() as folder:
+        run(main(Path(folder) / "data"))
+
+
+@pytest.mark.parametrize("name", [name for name in CHANGES if name != "roll_up"])
+def test_an_answer_that_a_worker_gave_is_not_repeated_after_a_change(tmp_path, name):
+    async def main():
+        async with working(tmp_path / "data") as place:
+            change = Change(place, place.reader())
+            await change.newer_sample()
+            token = change.key.token
+            before = [await place.answers_itself(target, token) for target in targets(place)]
+            assert None not in before
+            targets_before = targets(place)
+            await getattr(change, name)()
+            after = [await place.ask(target, token) for target in targets_before]
+            assert after == [await place.stored(target, token) for target in targets_before]
+            assert name == "passing_time" or after != before
+
+    run(main())
