@@ -117,9 +117,9 @@ def _entries() -> "Mapping[str, list[EntryPoint]]":
 def _may_have_plugins(location: str) -> bool:
     """Return False if no package of a folder of modules names an entry point of a plug-in."""
     folder = Path(location)
-    if folder.is_file():
-        return True  # an archive
     try:
+        if folder.is_file():
+            return True  # an archive
         return any(b"[jobmeter." in path.read_bytes() for path in folder.glob("*-info/entry_points.txt"))
     except OSError:
         return True

@@ -229,6 +229,10 @@ class Executor:
         if isinstance(question, MetricQuery | EncodedQuestion):
             query = question.query if isinstance(question, EncodedQuestion) else question
             return self._measurements.preparation(query, scope)
+        if isinstance(question, SamplesQuestion):
+            keys = series.keys_of(question.series, self.cache)
+            ends = partial(job_ends, self._registry, question.series, keys, self._clock.now_ms())
+            return ends if question.ends and question.brief else None
         is_list = isinstance(question, SeriesQuestion) and question.brief and bool(question.jobs)
         is_cached = is_list or isinstance(question, HeadQuestion | JobQuestion)
         return partial(self.run, question, scope) if is_cached else None

@@ -230,8 +230,7 @@ def test_a_driver_that_is_unloaded_is_the_state_of_all_devices(bench):
     bench.driver.load_driver("")
     for one in bench.devices:
         one.fail(9)
-    for _ in range(3):
-        look = bench.look()
+    _, _, look = [bench.look() for _ in range(3)]
     assert bench.states() == [DeviceState.DRIVER_NOT_LOADED] * 8
     assert {value for (metric, *_), value in look.items() if metric == "gpu.state"} == {4}
     assert {(reason, subject) for reason, _, subject in bench.events()} == {
