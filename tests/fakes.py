@@ -1,6 +1,6 @@
 """Stand-ins that tests of the funnel and of questions share: a clock that is set, a registry in dictionaries."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -174,15 +174,15 @@ class FakeRegistry(Registry):
 
     def group_jobs(
         self, projects: frozenset[str] | None, resource_group: str | None, span: TimeRange, now_ms: int
-    ) -> list[JobView]:
-        return [
+    ) -> Iterator[JobView]:
+        return (
             view
             for view in self.views.values()
             if resource_group in (None, view.job.resource_group)
             and (projects is None or view.job.project in projects)
             and (view.job.start is None or view.job.start < span.end_ms)
             and (view.job.end is None or view.job.end >= span.start_ms)
-        ]
+        )
 
     def job_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job]:
         return [view.job for view in self.job(projects, job, now_ms)]

@@ -52,6 +52,14 @@ _INTERPRETERS = {".py": "python", ".sh": "bash"}
 _NOT_FOUND = 127
 _NOT_EXECUTABLE = 126
 _SHORTEST_INTERVAL_MS = 100
+_LOST = {
+    "expired": "they were older than the server's retention; raise it there",
+    "future": "they were ahead of the server's clock; check the clocks of both machines",
+    "memory.full": "the server was away for too long, and the disk could not be written; check both",
+    "refused": "the server refused them as invalid; `rejected` in the spool has them with the reason",
+    "spool.full": "the server was away for too long; check it",
+}
+"""Cause and remedy of lost samples, by reason."""
 
 
 _GROUPS = {
@@ -261,8 +269,9 @@ def _report(result: Result, spool: Spool | None) -> None:
     if result.set_aside:
         _say(f"the server refused some data: {result.set_aside}")
     if result.lost:
-        reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(result.lost.items()))
-        _say(f"{sum(result.lost.values()):,} samples were lost ({reasons}); docs/how-to/run.md has the reasons")
+        _say(f"{sum(result.lost.values()):,} samples were lost")
+        for reason, count in sorted(result.lost.items()):
+            _say(f"  {count:,} {reason}: {_LOST.get(reason, 'see the log of the server')}")
     if result.remaining:
         count, numbers = len(result.remaining), ", ".join(map(str, sorted(result.remaining)[:8]))
         _say(f"{count} {'process' if count == 1 else 'processes'} of the command still running, unmeasured: {numbers}")

@@ -166,7 +166,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     def replicas_of(self, subject: Subject, time: int | None = None) -> list[str]:
         """Return the replicas that a finding about a subject names.
 
-        That is itself, or the owners at a time (None: last) of a device, else of its partitions.
+        A replica names itself. A device names its owners and its partitions' owners at ``time``, for None the last.
         """
         if subject.kind == "replica":
             return [subject.name]

@@ -12,7 +12,7 @@ def main() -> int:
     except ModuleNotFoundError as error:
         if error.name not in {"benchmarks", "benchmarks.faults"}:
             raise
-        message = "the scripts that measure the rules are not installed: run this command in a clone of the source"
+        message = "the scripts that measure the rules are not here: run this command in the top folder of a clone"
         raise ConfigurationError(message) from error
     return measure()
 

@@ -14,7 +14,7 @@ SUMMARY_METRICS = shown_in(Display.CORE | Display.SUMMARY)
 """Metrics of a job's summary."""
 
 
-_LATE_MS = 30_000
+LATE_MS = 30_000
 """Time in milliseconds after a job's end in which a sample still belongs to the job."""
 
 
@@ -32,9 +32,9 @@ def life(job: Job, now_ms: int) -> TimeRange:
     """Range from a job's start to just after its end (or now). Unrecorded times are taken from its samples."""
     start, end = job_start(job), job_end(job)
     # The last sample comes after the end, which a scheduler reports in whole seconds.
-    if end is not None and now_ms < end + _LATE_MS + _UNREPORTED_MS:
-        end = max(end, min(now_ms, end + _LATE_MS))
-    elif end is not None and job.last_sample is not None and end < job.last_sample <= end + _LATE_MS:
+    if end is not None and now_ms < end + LATE_MS + _UNREPORTED_MS:
+        end = max(end, min(now_ms, end + LATE_MS))
+    elif end is not None and job.last_sample is not None and end < job.last_sample <= end + LATE_MS:
         end = job.last_sample
     end = min((now_ms if end is None else end) + 1, MAX_TIME_MS)
     return TimeRange(min(end if start is None else start, end), end)

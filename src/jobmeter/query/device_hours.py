@@ -6,7 +6,7 @@ total of the range for any length of period. Devices that several jobs share cou
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
-from itertools import compress
+from itertools import compress, islice
 from operator import not_
 
 import msgspec
@@ -155,11 +155,11 @@ def _jobs(registry: Registry, question: DeviceHoursQuestion, scope: Scope, now_m
         return []
     around = TimeRange(max(0, question.range.start_ms - _LATE_MS), question.range.end_ms)
     views = registry.group_jobs(projects, None, around, now_ms)
-    found = [view for view in views if view.allocations and shown(view, scope)]
+    # The jobs of a long range need not fit into memory.
+    found = list(islice((view for view in views if view.allocations and shown(view, scope)), MOST_JOBS + 1))
     if len(found) > MOST_JOBS:
         raise LimitExceededError(
-            f"{len(found)} jobs had devices in this range, more than {MOST_JOBS}: choose a shorter range or a project",
-            "range",
+            f"more than {MOST_JOBS} jobs had devices in this range: choose a shorter range or a project", "range"
         )
     # The idle time of a job depends on its whole life. A view of a part of it lacks the allocations outside the range.
     whole = [around.intersect(span) == span for span in (life(view.job, now_ms) for view in found)]

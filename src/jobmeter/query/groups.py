@@ -88,7 +88,9 @@ class Groups:
                 nodes, parts, _ = self._present(question, LIMITS, projects)
                 return total(self._capacities(nodes, parts, projects, question.range).values())
             case RequestsQuestion():
-                views = self._registry.group_jobs(projects, question.group.id, question.range, self._clock.now_ms())
+                views = list(
+                    self._registry.group_jobs(projects, question.group.id, question.range, self._clock.now_ms())
+                )
                 parts = self._in_state(views, question.range, question.states, projects)
                 return parts.amounts(range(len(parts.jobs)))
             case NodeLoadsQuestion():
@@ -132,7 +134,7 @@ class Groups:
     def _loads(self, question: NodeLoadsQuestion, projects: frozenset[str] | None) -> Sequence[NodeLoad]:
         nodes, parts, _ = self._present(question, LIMITS, projects)
         now_ms = self._clock.now_ms()
-        views = self._registry.group_jobs(projects, question.group.id, question.range, now_ms)
+        views = list(self._registry.group_jobs(projects, question.group.id, question.range, now_ms))
         running = self._in_state(views, question.range, frozenset({JobState.RUNNING}), projects)
         capacities = self._capacities(nodes, parts, projects, question.range)
         loads = node_loads(running, capacities)
@@ -184,7 +186,7 @@ class Groups:
     def _views(self, group: GroupRef, projects: frozenset[str] | None, span: TimeRange) -> list[JobView]:
         """Find the jobs of the group in the range and in the day before its end."""
         around = TimeRange(max(0, min(span.start_ms, span.end_ms - _LOOK_BACK_MS)), span.end_ms)
-        views = self._registry.group_jobs(projects, group.id, around, self._clock.now_ms())
+        views = list(self._registry.group_jobs(projects, group.id, around, self._clock.now_ms()))
         if len(views) > MOST_JOBS:
             raise LimitExceededError(
                 f"a question may cover {MOST_JOBS} jobs of a group, this one covers {len(views)}", "range"

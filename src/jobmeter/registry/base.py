@@ -1,7 +1,7 @@
 """The registry: each method is one transaction; the modules beside this one do the work."""
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -265,18 +265,18 @@ class Registry:
 
     def group_jobs(
         self, projects: frozenset[str] | None, resource_group: str | None, span: TimeRange, now_ms: int
-    ) -> list[JobView]:
-        """Return the jobs of a resource group (None: of all) that live or are queued in the span, by project and id.
+    ) -> Iterator[JobView]:
+        """Yield the jobs of a resource group (None: of all) that live or are queued in the span, by project and id.
 
-        Each has its replicas, and its allocations that overlap the span. A job without a record lives until 5 minutes
-        after its last sample.
+        They are read while the caller iterates, some hundred at a time. Each has its replicas, and its allocations
+        that overlap the span. A job without a record lives until 5 minutes after its last sample.
         """
         return self.columns.group_jobs(projects, resource_group, span, now_ms)
 
     def job_views(self, jobs: Iterable[tuple[str, str]], span: TimeRange, now_ms: int) -> list[JobView]:
         """Return these jobs, (project, id), by project and id, with replicas, and allocations that overlap the span."""
         with self.database.read() as connection:
-            return groups.views_of(connection, jobs, span, now_ms)
+            return list(groups.views_of(connection, jobs, span, now_ms))
 
     def job_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job]:
         """Return the jobs of ``job`` without replicas and allocations, for the hot path.

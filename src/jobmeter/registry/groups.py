@@ -1,7 +1,7 @@
 """Reads jobs with their replicas and allocations, in three queries for some hundred jobs."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -16,13 +16,10 @@ from jobmeter.registry.statements import job_chunks
 _Key = tuple[str, str]
 
 
-def views_of(connection: sa.Connection, keys: Iterable[_Key], span: TimeRange, now_ms: int) -> list[JobView]:
-    """Return jobs with their replicas and the allocations that overlap the span, by project and id."""
-    return [
-        view
-        for project, ids in job_chunks(sorted(keys))
-        for view in _views(connection, (jobs.c.project == project, jobs.c.id.in_(ids)), span, now_ms)
-    ]
+def views_of(connection: sa.Connection, keys: Iterable[_Key], span: TimeRange, now_ms: int) -> Iterator[JobView]:
+    """Yield jobs with their replicas and the allocations that overlap the span, by project and id."""
+    for project, ids in job_chunks(sorted(keys)):
+        yield from _views(connection, (jobs.c.project == project, jobs.c.id.in_(ids)), span, now_ms)
 
 
 def _views(

@@ -13,8 +13,13 @@ from jobmeter.model.job import JobState
     [
         ({}, ""),
         (
-            {"spool.full": 1200, "expired": 34},
-            "jobmeter: 1,234 samples were lost (expired 34, spool.full 1,200); docs/how-to/run.md has the reasons\n",
+            {"spool.full": 1200, "expired": 34, "odd": 1},
+            (
+                "jobmeter: 1,235 samples were lost\n"
+                "jobmeter:   34 expired: they were older than the server's retention; raise it there\n"
+                "jobmeter:   1 odd: see the log of the server\n"
+                "jobmeter:   1,200 spool.full: the server was away for too long; check it\n"
+            ),
         ),
     ],
     ids=["nothing", "samples"],

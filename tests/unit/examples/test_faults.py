@@ -20,5 +20,5 @@ def test_an_installation_without_them_says_so(tmp_path):
     done = run(tmp_path)
     assert done.returncode == 1
     assert done.stderr == (
-        "the scripts that measure the rules are not installed: run this command in a clone of the source\n"
+        "the scripts that measure the rules are not here: run this command in the top folder of a clone\n"
     )

@@ -164,6 +164,21 @@ def test_more_buckets_than_the_limit_are_refused():
         answered([], TimeRange(0, MOST_BUCKETS * DAY + 1), DAY)
 
 
+def test_more_jobs_than_the_limit_are_refused_before_all_are_read(monkeypatch):
+    read = []
+
+    def group_jobs(*_):
+        for number in range(100):
+            read.append(number)
+            yield view_of(f"j{number}", 0, 600, *[("gpu0", 0, 60)] * (number % 2))
+
+    monkeypatch.setattr("jobmeter.query.device_hours.MOST_JOBS", 3)
+    monkeypatch.setattr(FakeRegistry, "group_jobs", group_jobs)
+    with pytest.raises(LimitExceededError, match="more than 3 jobs"):
+        answered([], TimeRange(FIRST, NOW), DAY)
+    assert len(read) == 8
+
+
 def test_groups_beyond_the_limit_are_summed_and_counted():
     found: list[Any] = [
         (view_of(f"j{at}", 0, 600, ("gpu0", 0, 60 + at), user=f"u{at}"), {}) for at in range(MOST_GROUPS + 3)

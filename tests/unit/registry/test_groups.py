@@ -41,7 +41,7 @@ def test_what_has_only_samples_lives_on_for_five_minutes(registry, before_ms, th
     last = SPAN.start_ms - before_ms
     observed = observation(last - MINUTE, last, project="p", job="j1", replica="a")
     registry.observe([observed], NOW)
-    assert bool(registry.group_jobs(None, "rg", SPAN, NOW)) is there
+    assert any(True for _ in registry.group_jobs(None, "rg", SPAN, NOW)) is there
 
 
 def test_projects_and_what_belongs_to_a_job(registry):
@@ -72,7 +72,7 @@ def test_projects_and_what_belongs_to_a_job(registry):
             for view in alone
             if view.job.resource_group == "rg" and view.job.start < SPAN.end_ms
         }
-        found = registry.group_jobs(projects, "rg", SPAN, NOW)
+        found = list(registry.group_jobs(projects, "rg", SPAN, NOW))
         assert _ids(found) == sorted(expected)
         for view in found:
             own = expected[view.job.project, view.job.id]

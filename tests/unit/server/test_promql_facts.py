@@ -187,3 +187,20 @@ def test_the_series_of_a_job_end_when_the_job_ends(filled):
     last = {one["metric"]["job_id"]: round(one["values"][-1][0] * 1000) - now for one in found}
     assert last == {"run": -5 * MINUTE - SECOND, "bad": -10 * MINUTE}
     assert len(ask(filled, "last_over_time(jobmeter_app_loss[15m])")) == 2
+
+
+def test_an_instant_and_a_range_agree_about_samples_after_the_end_of_a_job(filled):
+    now = filled.clock.now_ms()
+    end = now - 10 * MINUTE
+    late = [end + at for at in (-15 * SECOND, 0, 5 * SECOND, 20 * SECOND)]
+    much_later = [end + 2 * MINUTE, end + 2 * MINUTE + 10 * SECOND]
+    rows = [frames.row("app.loss", [(at, 7.0) for at in (*late, *much_later)], "bad")]
+    assert filled.ingest(frames.samples(rows)).status == 200
+    found = ask(filled, "jobmeter_app_loss", start=(end - 10_000) / 1000, end=(end + 130_000) / 1000, step="5")
+    times = [round(time * 1000) - end for time, _ in found[0]["values"]]
+    # The job's end ends the series until a late sample comes, 30 s later the series ends again. Then samples go on.
+    seconds = (-10, -5, 0, *range(5, 31, 5), 120, 125, 130)
+    assert times == [one * SECOND for one in seconds]
+    for at in range(-10, 131, 10):
+        one = ask(filled, "jobmeter_app_loss", time=end / 1000 + at)
+        assert bool(one) == (at in seconds), at

@@ -119,6 +119,11 @@ def names_of(metric: str) -> list[str]:
     return [own_name(metric), *_exporters().get(metric, ())]
 
 
+def labels_of(label: str) -> set[str]:
+    """Return every name under which a stored label is answered."""
+    return {_plain(label), _plain(sent_label(label))}
+
+
 @cache
 def _exporters() -> Mapping[str, tuple[str, ...]]:
     found: dict[str, list[str]] = {}

@@ -18,7 +18,8 @@ from jobmeter.promql.labels import Labels, value_of, with_label
 from jobmeter.promql.nodes import NAME, Matcher, Node, VectorMatch, VectorSelector
 from jobmeter.promql.reads import SelectorRead, brief_nodes, reads
 from jobmeter.promql.regex import full_matches
-from jobmeter.promql.windows import RolledSamples, WindowSamples
+from jobmeter.promql.windows import RolledSamples, WindowSamples, is_stale
+from jobmeter.query.defaults import LATE_MS
 from jobmeter.query.rollups import RollupsQuestion
 from jobmeter.query.series import NamesQuestion, SamplesQuestion, SeriesQuestion
 from jobmeter.query.source import RAW_IS_QUICK
@@ -270,17 +271,30 @@ def _read_stored(
 
 
 def _with_ends(samples: WindowSamples, ends: Int64s, end_ms: int) -> WindowSamples:
-    """Add a stale marker at the end of the job of each series, behind its last sample; ``ends`` as ``Samples.ends``."""
-    last = samples.starts[1:] - 1
-    at = np.maximum(ends, samples.times[last] + 1)
-    ended = (ends != NEVER) & (at <= end_ms)
+    """Add stale markers behind the end of the job of each series; ``ends`` as ``Samples.ends``.
+
+    The last samples of a job may come after its end. So a second marker follows when samples count as late no more.
+    Where a marker stands depends on no other sample: an instant and a range have the same value at each time.
+    """
+    for after in (1, LATE_MS + 1):
+        samples = _with_markers(samples, np.where(ends == NEVER, end_ms, ends) + after, end_ms)
+    return samples
+
+
+def _with_markers(samples: WindowSamples, at: Int64s, end_ms: int) -> WindowSamples:
+    """Add a stale marker to each series at its time ``at``, up to ``end_ms``, if a value is to be ended there."""
+    series = len(samples.labels)
+    row = np.repeat(np.arange(series), np.diff(samples.starts))
+    before = np.bincount(row[samples.times <= at[row]], minlength=series)
+    places = samples.starts[:-1] + before
+    last = np.maximum(places - 1, 0)
+    ended = (at <= end_ms) & (before > 0) & (samples.times[last] < at) & ~is_stale(samples.values[last])
     if not ended.any():
         return samples
-    places = samples.starts[1:][ended]
     return msgspec.structs.replace(
         samples,
-        times=np.insert(samples.times, places, at[ended]),
-        values=np.insert(samples.values.view(np.int64), places, STALE).view(np.float64),
+        times=np.insert(samples.times, places[ended], at[ended]),
+        values=np.insert(samples.values.view(np.int64), places[ended], STALE).view(np.float64),
         starts=samples.starts + np.concatenate(([0], np.cumsum(ended))),
     )
 

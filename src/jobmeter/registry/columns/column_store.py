@@ -103,12 +103,12 @@ class ColumnStore:
 
     def group_jobs(
         self, projects: frozenset[str] | None, group: str | None, span: TimeRange, now_ms: int
-    ) -> list[JobView]:
-        """Return the jobs of a resource group (None: of all groups) that overlap the span."""
+    ) -> Iterator[JobView]:
+        """Yield the jobs of a resource group (None: of all groups) that overlap the span."""
         with self._current() as current:
             keys = current.table.keys(row_filter.living(current.table, projects, group, span))
             current.release()
-            return views_of(current.connection, keys, span, now_ms)
+            yield from views_of(current.connection, keys, span, now_ms)
 
     def read_soon(self) -> None:
         """Schedule a read of the latest writes, so that the next query finds them read."""

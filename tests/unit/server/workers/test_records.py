@@ -1,6 +1,7 @@
 """Searches of a worker in the records of the storage process: bounds of a message, and searches without a result."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from tests.fakes import SetClock
@@ -16,7 +17,8 @@ class StorageEnd:
 
     def __init__(self):
         self.clock = SetClock()
-        self.search = RecordSearch(self, self.clock)
+        channel: Any = self
+        self.search = RecordSearch(channel, self.clock)
         self.received = []
 
     def send(self, message):

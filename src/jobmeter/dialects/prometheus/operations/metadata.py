@@ -11,7 +11,7 @@ from jobmeter.dialects.base import Steps, ask, constant
 from jobmeter.dialects.base.request import Request
 from jobmeter.dialects.prometheus import answers
 from jobmeter.dialects.prometheus.facts import FACTS
-from jobmeter.dialects.prometheus.names import JOB, PROJECT, metric_of, names_of
+from jobmeter.dialects.prometheus.names import JOB, PROJECT, labels_of, metric_of, names_of
 from jobmeter.dialects.prometheus.requests import API, TIME, Alternatives, QueryRequest, Selectors, operation
 from jobmeter.dialects.prometheus.select import MOST_NAMES, Row, find
 from jobmeter.model.catalog import METRICS, Kind
@@ -77,7 +77,7 @@ class LabelsRequest(NamesRequest, frozen=True, kw_only=True):
             some = yield from ask(NamesQuestion(part=part, limit=1, special=True))
             names |= {name} if some else set()
         stored = yield from ask(NamesQuestion(part=NamePart.LABEL, limit=MOST_NAMES, special=True))
-        return answers.names((*names, *(one.replace(".", "_") for one in stored)), self.limit)
+        return answers.names(names.union(*map(labels_of, stored)), self.limit)
 
 
 @operation(f"GET {API}/label/{{label}}/values", "metrics:read", name="label_values")
