@@ -42,7 +42,7 @@ def measured(job_id, start, seconds):
     for rank in (0, 1):
         place = {"job": job_id, "replica": f"worker-{rank}", "node": "node-7"}
         times = [start + 1000 * at for at in range(seconds)]
-        gpu = [(time, 0.9 - 0.3 * rank * (at > seconds // 2)) for at, time in enumerate(times)]
+        gpu = [(time, 0.9 - 0.3 * rank * (at >= seconds // 2)) for at, time in enumerate(times)]
         yield {"metric": "gpu.utilization", **place, "device": f"gpu{rank}"}, gpu
         yield {"metric": "memory.usage", **place}, [(time, 2.0**33 + 2.0**20 * at) for at, time in enumerate(times)]
         yield {"metric": "cpu.usage", **place}, [(time, 3.5) for time in times]

@@ -1,6 +1,6 @@
 """What a process of its own does with an embedded store: a process can have one only, and one that is killed is lost.
 
-``python child.py VERB FOLDER ...`` prints JSON lines.
+``python -m tests.unit.store.child VERB FOLDER ...`` prints JSON lines.
 """
 
 import json

@@ -14,13 +14,19 @@ from typing import Any
 import pytest
 from tests.unit.store.child import STEPS
 
-CHILD = str(Path(__file__).with_name("child.py"))
+ROOT = Path(__file__).parents[3]
+CHILD = ("-m", "tests.unit.store.child")
 
 
 def run(*arguments: object, killed: bool = False) -> list[dict[str, Any]]:
     """The lines that a child says, which ends well, or kills itself."""
     done = subprocess.run(
-        [sys.executable, CHILD, *map(str, arguments)], capture_output=True, text=True, timeout=240, check=False
+        [sys.executable, *CHILD, *map(str, arguments)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
     )
     assert done.returncode == (-signal.SIGKILL if killed else 0), done.stderr[-3000:]
     return [json.loads(line) for line in done.stdout.splitlines()]
@@ -29,7 +35,7 @@ def run(*arguments: object, killed: bool = False) -> list[dict[str, Any]]:
 def write_and_kill(folder: Path, first: int, seconds: float) -> int:
     """Write until killed; gives the number of batches that were acknowledged, of all that there are."""
     with subprocess.Popen(
-        [sys.executable, CHILD, "write", str(folder), str(first)], stdout=subprocess.PIPE, text=True
+        [sys.executable, *CHILD, "write", str(folder), str(first)], cwd=ROOT, stdout=subprocess.PIPE, text=True
     ) as child:
         assert child.stdout is not None
         assert json.loads(child.stdout.readline()) == {"ready": True}
@@ -58,7 +64,9 @@ def test_what_was_acknowledged_survives_kill_9(tmp_path):
 @pytest.mark.parametrize("step", STEPS)
 def test_a_death_at_any_step_leaves_what_was_acknowledged(tmp_path, step):
     folder = tmp_path / "store"
-    done = subprocess.run([sys.executable, CHILD, "die", str(folder), step], capture_output=True, check=False)
+    done = subprocess.run(
+        [sys.executable, *CHILD, "die", str(folder), step], cwd=ROOT, capture_output=True, check=False
+    )
     assert done.returncode == -9, done.stderr[-3000:]
     said = run("risen", folder)[0]
     # Nobody was told of the last write; it may be there all the same.
@@ -76,8 +84,9 @@ def test_a_death_at_any_step_leaves_what_was_acknowledged(tmp_path, step):
 def run_on_a_small_disk(disk: Path, verb: str, options: str = "") -> dict[str, Any]:
     """What a child says whose store lies on a disk of its own; skips where nobody may mount one."""
     disk.mkdir()
-    script = f"mount -t tmpfs -o size=96m tmpfs {disk} && {options} exec {sys.executable} {CHILD} {verb} {disk}/store"
-    done = subprocess.run(["unshare", "-rm", "sh", "-c", script], capture_output=True, text=True, check=False)
+    child = f"{sys.executable} {' '.join(CHILD)} {verb} {disk}/store"
+    script = f"mount -t tmpfs -o size=96m tmpfs {disk} && {options} exec {child}"
+    done = subprocess.run(["unshare", "-rm", "sh", "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
     if "unshare:" in done.stderr or "mount:" in done.stderr:
         pytest.skip("this system lets nobody mount a small disk")
     assert done.returncode == 0, done.stderr[-3000:]
@@ -111,7 +120,7 @@ def test_a_folder_that_may_not_be_written_is_refused(tmp_path):
 def test_a_second_process_is_refused(tmp_path):
     folder = tmp_path / "store"
     with subprocess.Popen(
-        [sys.executable, CHILD, "write", str(folder), "0"], stdout=subprocess.PIPE, text=True
+        [sys.executable, *CHILD, "write", str(folder), "0"], cwd=ROOT, stdout=subprocess.PIPE, text=True
     ) as child:
         assert child.stdout is not None
         child.stdout.readline()

@@ -18,7 +18,6 @@ from jobmeter.access.call import Call, Claim, ClaimKind, Scheme
 from jobmeter.access.forwarded import TrustedProxies, parse_public_url
 from jobmeter.access.limit import Budget, Rate, RateLimiter, parse_budget, parse_rates
 from jobmeter.access.principal import Scope
-from jobmeter.access.vault import Vault
 from jobmeter.dialects.base import Answer
 from jobmeter.errors import JobmeterError
 from jobmeter.model.question import Question
@@ -102,11 +101,12 @@ class WorkerAnswers:
         clock: Clock = SystemClock(),  # noqa: B008
     ) -> None:
         self._window, self._channel, self._clock = window, channel, clock
-        self._search = search = RecordSearch(channel)
+        self._search = search = RecordSearch(channel, clock)
         self._counts = Counts([], [], [])
         self._costs: list[tuple[int, float]] = []
         self._is_stopping = False
         self._counting: asyncio.TimerHandle | None = None
+        owned: Any = OwnedPart()
         registry, store, cache = (
             WorkerRegistry(search, window.revisions),
             WorkerStore(search, window),
@@ -117,13 +117,12 @@ class WorkerAnswers:
         )
         self._authenticator = _TokenAuthenticator(
             cast("Any", registry.keys),
-            Vault.load(settings, make=False),
+            owned,  # the vault: tokens need no key of it, so a worker never reads one
             self._clock,
-            cast("Any", OwnedPart()),
-            cast("Any", OwnedPart()),
+            owned,
+            owned,
             lambda: window.revisions.of((KEYS,)),
         )
-        owned: Any = OwnedPart()
         parts: dict[str, Any] = dict.fromkeys(Services.__struct_fields__, owned)
         services = Services(
             **{

@@ -11,9 +11,11 @@ import msgspec
 
 from jobmeter.model.job import Job, JobView, Node
 from jobmeter.model.series import Series
+from jobmeter.model.time import Clock
 from jobmeter.registry.memory import Expiring
 from jobmeter.registry.stored import StoredKey
 from jobmeter.server.workers.frames import (
+    PIECE_BYTES,
     Channel,
     JobLookup,
     KeyLookup,
@@ -33,6 +35,10 @@ T = TypeVar("T")
 
 _SEARCH_SECONDS = 5.0
 """Longest time in seconds that a search takes."""
+REFUSED_SECONDS = 10.0
+"""Time in seconds for which a search without a result is not repeated: a list that is too large costs most."""
+_REFUSED_BYTES = 2**20
+"""Memory for searches without a result."""
 _CACHE_BYTES = 16 * 2**20
 """Memory for the records of jobs."""
 _ROW_BYTES = 500
@@ -46,9 +52,10 @@ class OwnerNeededError(Exception):
 class RecordSearch:
     """Searches of a worker in the records of the storage process. ``find`` is for threads, all else for the loop."""
 
-    def __init__(self, channel: Channel) -> None:
-        self._channel = channel
+    def __init__(self, channel: Channel, clock: Clock) -> None:
+        self._channel, self._clock = channel, clock
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._refused = Cache(_REFUSED_BYTES)
         self._numbers = count()
         self._waiting: dict[int, Future[bytes | None]] = {}
 
@@ -57,10 +64,17 @@ class RecordSearch:
         self._loop = asyncio.get_running_loop()
 
     def find(self, about: Searched, decoder: msgspec.msgpack.Decoder[T]) -> T:
-        """Return the records. Raises OwnerNeededError if the worker may not cache them, or if the search fails."""
-        loop = self._loop
+        """Return the records.
+
+        Raises OwnerNeededError if the worker may not cache them, if ``about`` is too large, or if the search fails.
+        """
+        loop, size = self._loop, len(msgspec.msgpack.encode(about))
         if loop is None:
             raise OwnerNeededError("not connected")
+        if size > PIECE_BYTES:  # the storage process closes the connection after a message that is too long
+            raise OwnerNeededError("too many names")
+        if self._clock.monotonic() < (self._refused.get(about, None) or 0.0):
+            raise OwnerNeededError("no record")
         number, future = next(self._numbers), Future[bytes | None]()
         self._waiting[number] = future
         try:
@@ -71,6 +85,7 @@ class RecordSearch:
         finally:
             self._waiting.pop(number, None)
         if found is None:
+            self._refused.put(about, None, self._clock.monotonic() + REFUSED_SECONDS, size)
             raise OwnerNeededError("no record")
         return decoder.decode(found)
 

@@ -80,6 +80,21 @@ def test_counters_are_as_they_were_read_and_further_columns_distinguish_series(s
     assert {row["labels"] for row in rows if row["attempt"] == "3"} == {""}
 
 
+def test_codes_of_special_values_are_exported_by_their_name_alone_and_deleted_with_their_job(stored):
+    codes = [(NOW - 60_000, 2.0), (NOW - 30_000, 1.0)]
+    body = samples([row("special.external.up", codes, job="j1"), row("external.up", [(NOW - 90_000, 1.0)], job="j1")])
+    assert stored.ingest(body).json()["rejected"] == {}
+    names = stored.call("GET", "/jobs/j1/metrics/names").json()["metrics"]
+    assert "external.up" in names
+    assert not [name for name in names if name.startswith("special.")]
+    assert [float(row["value"]) for row in _rows(_get(stored, "metric=external.up&format=csv").body)] == [1.0]
+    exported = _rows(_get(stored, "metric=special.external.up&format=csv").body)
+    assert [(int(row["time"]), float(row["value"])) for row in exported] == codes
+    assert stored.call("DELETE", "/jobs/j1").status == 200
+    assert stored.ingest(records({"jobs": [{"job_id": "j1", "start": NOW - 600_000}]})).status == 200
+    assert _rows(_get(stored, "metric=special.external.up&format=csv").body) == []
+
+
 def test_json_has_an_object_a_line(stored):
     reply = _get(stored, "metric=network.receive&replica=worker-0")
     assert reply.headers["content-type"] == "application/x-ndjson"

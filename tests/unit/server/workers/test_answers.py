@@ -26,6 +26,7 @@ from jobmeter.server.workers.forward import Forwarder
 from jobmeter.server.workers.frames import READ_BY_WORKER, Channel, KeyLookup, LookupResult
 from jobmeter.server.workers.gateway import WorkerGateway
 from jobmeter.server.workers.owner import OwnedRecords
+from jobmeter.server.workers.records import REFUSED_SECONDS
 from jobmeter.store.window.shared import SharedWindow
 
 _IDS = re.compile(rb'"request_?id":"[^"]*"', re.IGNORECASE)
@@ -234,6 +235,7 @@ def test_a_worker_answers_nothing_while_the_window_is_closed_or_parts_are_damage
             found = place.records.find(KeyLookup(b""))
             assert found is None
             place.services.store.damaged = tuple
+            place.served.clock.time_ms += round(REFUSED_SECONDS * SECOND)
             assert await place.answers_itself(place.metrics())
 
     run(main())

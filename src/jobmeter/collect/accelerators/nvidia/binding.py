@@ -78,7 +78,7 @@ class PynvmlLibrary:
             self._finish_open(deadline)
         elif self._session is None:
             self._open(deadline)
-        elif self._is_over(self._session):
+        elif self._is_over(self._session, deadline):
             self._restart(self._session, deadline)
         if self._session is not None:
             self._attach(self._session, deadline)
@@ -115,11 +115,13 @@ class PynvmlLibrary:
         """True while no call of the library is running or between two steps."""
         return session.quiet and not any(device.busy for device in self._all())
 
-    def _is_over(self, session: Session) -> bool:
-        """True if the library has to be opened again and no call of it is running."""
+    def _is_over(self, session: Session, deadline: float) -> bool:
+        """True if the library has to be opened again and no call of it is running. Waits for the thread of events."""
         # If no device answers, a restart loses nothing and may find them again.
         useless = not any(device.attached for device in self._devices) and self._reopen.due
-        return (session.failure is not None or useless) and self._events.stop() and self._is_quiet(session)
+        if session.failure is None and not useless:
+            return False
+        return self._events.stop(max(deadline - self._clock.monotonic(), 0.0)) and self._is_quiet(session)
 
     def _restart(self, session: Session, deadline: float) -> None:
         """Close the session, and open the next one when it is due."""

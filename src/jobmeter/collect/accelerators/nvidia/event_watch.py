@@ -96,7 +96,8 @@ class EventWatch:
             while session.failure is None and not self._stopping.is_set():
                 for device in self._devices:
                     handle = device.handle
-                    if _address(handle) not in tried:
+                    # A GPU has no handle between its loss and its return.
+                    if handle is not None and _address(handle) not in tried:
                         tried[_address(handle)] = device if _register(module, handle, events) else None
                 if not any(tried.values()):
                     self._give_up(session, tried, "no GPU has events")

@@ -1,0 +1,59 @@
+"""Searches of a worker in the records of the storage process: bounds of a message, and searches without a result."""
+
+import asyncio
+
+import pytest
+from tests.fakes import SetClock
+from tests.http_wire import run
+
+from jobmeter.server.workers.frames import PIECE_BYTES, JobLookup, LookupResult, NodesLookup, encoded
+from jobmeter.server.workers.records import REFUSED_SECONDS, OwnerNeededError, RecordSearch, WorkerRegistry
+from jobmeter.store.window.revisions import Revisions
+
+
+class StorageEnd:
+    """Storage process that finds nothing."""
+
+    def __init__(self):
+        self.clock = SetClock()
+        self.search = RecordSearch(self, self.clock)
+        self.received = []
+
+    def send(self, message):
+        self.received.append(message)
+        self.search.take(LookupResult(message.number, None))
+
+    async def ask(self, question, *arguments):
+        with pytest.raises(OwnerNeededError):
+            await asyncio.get_running_loop().run_in_executor(None, question, *arguments)
+
+
+def test_a_search_for_too_many_names_is_not_sent():
+    async def main():
+        end = StorageEnd()
+        end.search.begin()
+        registry = WorkerRegistry(end.search, Revisions())
+        await end.ask(registry.nodes, None, frozenset({"n1"}))
+        assert [one.about for one in end.received] == [NodesLookup(None, frozenset({"n1"}))]
+        names = frozenset(f"{number:0128}" for number in range(PIECE_BYTES // 128))
+        await end.ask(registry.nodes, None, names)
+        assert all(len(encoded(one)) < PIECE_BYTES for one in end.received)
+
+    run(main())
+
+
+def test_a_search_without_a_result_is_repeated_after_its_time_alone():
+    async def main():
+        end = StorageEnd()
+        end.search.begin()
+        registry = WorkerRegistry(end.search, Revisions())
+        for _ in range(3):
+            await end.ask(registry.job, None, "j1", 0)
+        assert [one.about for one in end.received] == [JobLookup(None, "j1", is_head=False)]
+        await end.ask(registry.job, None, "j2", 0)
+        assert len(end.received) == 2
+        end.clock.time_ms += round(REFUSED_SECONDS * 1000)
+        await end.ask(registry.job, None, "j1", 0)
+        assert len(end.received) == 3
+
+    run(main())
