@@ -88,7 +88,7 @@ class Children:
             stderr=output.get("stderr"),
             close_fds=False,
             process_group=0 if self._own_group else None,
-            preexec_fn=prepare,  # noqa: PLW1509 - it takes no lock that a thread (``tracking``) may hold
+            preexec_fn=prepare,  # noqa: PLW1509 - it takes no lock that a thread may hold
         )
         process.returncode = 0  # waited for here, with its rusage; Popen has nothing left to do
         self._running.add(process.pid)

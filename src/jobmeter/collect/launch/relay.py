@@ -40,12 +40,12 @@ from jobmeter.wire.mlflow.runs import Run, body, info
 from jobmeter.wire.mlflow.values import KeyValue, MetricValue
 
 _MOST_CONNECTIONS = 1_024
-_IDLE_SECONDS = 600
-"""Time after which an idle connection is closed."""
+_FIRST_SECONDS, _IDLE_SECONDS = 10, 600
+"""Longest waits in seconds for data of a connection: before its first request with the token, and from then on."""
 _FLUSH_SECONDS = 2.0
 """Longest wait in seconds of a read for the delivery of earlier writes."""
 _REST_SECONDS = 5.0
-"""Time after a failure during which the server is not request."""
+"""Time in seconds after a failure in which reads do not call the server."""
 _JSON = "application/json"
 _PROXIES = ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY")
 _log = logging.getLogger(__name__)
@@ -114,7 +114,7 @@ class MlflowRelay:
             f"GET {PREFIX}/metrics/get-history": self._history,
             f"POST {PREFIX}/runs/search": self._search,
         }
-        self._server = _RelayServer(self._serve)
+        self._server = _RelayServer(self._admits, self._serve)
         self._thread = Thread(target=self._server.serve_forever, args=(0.2,), name="mlflow", daemon=True)
 
     def added_to(self, environment: Mapping[str, str]) -> dict[str, str]:
@@ -135,20 +135,23 @@ class MlflowRelay:
             self._server.shutdown()
         self._server.server_close()
 
-    def _serve(self, method: str, target: str, authorization: str, sent: bytes | None) -> tuple[int, str, bytes]:
+    def _admits(self, authorization: str) -> bool:
+        return hmac.compare_digest(authorization.encode(), f"Bearer {self._token}".encode())
+
+    def _serve(self, method: str, target: str, sent: bytes | None) -> tuple[int, str, bytes]:
         try:
-            return self._answer(method, target, authorization, sent)
+            return self._answer(method, target, sent)
         except JobmeterError as error:
             return _refusal(error)
         except Exception:  # noqa: BLE001 - the program gets an answer, whatever fails
             _log.warning("a request of MLflow failed", exc_info=True)
             return _refusal(JobmeterError("The request failed because of an internal error."))
 
-    def _answer(self, method: str, target: str, authorization: str, sent: bytes | None) -> tuple[int, str, bytes]:
-        if not hmac.compare_digest(authorization.encode(), f"Bearer {self._token}".encode()):
-            raise UnauthenticatedError(f"This address needs the token of {TOKEN}.", "malformed")
+    def _answer(self, method: str, target: str, sent: bytes | None) -> tuple[int, str, bytes]:
         if sent is None:
             raise InvalidRequestError("A request needs Content-Length, of at most 4 MiB.", "body")
+        if not target.startswith("/"):  # behind the server's address, another text can name another host
+            raise InvalidRequestError("The path of a request begins with a slash.", "path")
         path, _, query = target.partition("?")
         call = f"{method} {path}"
         if call == f"GET {VERSION_PATH}":
@@ -265,32 +268,29 @@ class MlflowRelay:
         return 404, _JSON, msgspec.json.encode(problem)
 
     def _find(self, request: RelayRequest) -> Run:
-        """Return a run of this job, from the server if it was not created here.
+        """Return a run of this job, from the disk or the server if it was not created here.
 
         Raises NotFoundError, or UnavailableError while only the server knows.
         """
         id_ = _named_run(request)
         run = self._runs.find(id_)
-        missing = NotFoundError(f"Run with id={id_[:300]!r} not found", "run", id_)
-        if run is not None or place_of(id_) != (self._runs.job, True):
-            if run is None:
-                raise missing
-            return run
+        if run is None and place_of(id_) == (self._runs.job, True):
+            # The disk comes first: a record that is delivered after this reading is on the server by the next one.
+            self._runs.recall()
+            run = self._runs.find(id_) or self._stored_run(id_)
+        if run is None:
+            raise NotFoundError(f"Run with id={id_[:300]!r} not found", "run", id_)
+        return run
+
+    def _stored_run(self, run: str) -> Run | None:
+        """Return a run of this job from the server. Raises UnavailableError without an answer."""
         stored = self._request("GET", self._job_path())
         if stored is None:
-            self._runs.recall()
-        else:
-            self._runs.learn(_stored_runs(stored))
-        run = self._runs.find(id_)
-        if run is None:
-            raise (
-                missing
-                if stored is not None
-                else UnavailableError(
-                    f"The server does not answer, and the run {id_} was not created here. Try again later."
-                )
+            raise UnavailableError(
+                f"The server does not answer, and the run {run} was not created here. Try again later."
             )
-        return run
+        self._runs.learn(_stored_runs(stored))
+        return self._runs.find(run)
 
     def _of_server(self, method: str, target: str, sent: bytes = b"") -> bytes | None:
         """Return the server's answer to the holder of the job's token, after earlier writes; None if it is away."""
@@ -356,19 +356,25 @@ class _StoredAnswer(msgspec.Struct):
 
 
 class _RelayServer(LocalServer):
-    def __init__(self, serve: Callable[[str, str, str, bytes | None], tuple[int, str, bytes]]) -> None:
-        self.serve = serve
+    def __init__(
+        self, admits: Callable[[str], bool], serve: Callable[[str, str, bytes | None], tuple[int, str, bytes]]
+    ) -> None:
+        self.admits, self.serve = admits, serve
         super().__init__(0, _RelayHandler, _MOST_CONNECTIONS)
 
 
 class _RelayHandler(LocalHandler):
-    timeout = _IDLE_SECONDS
+    timeout = _FIRST_SECONDS
     server: _RelayServer
 
     def respond(self) -> None:
-        """Answer one call."""
-        authorization = self.headers.get("Authorization", "")
-        self.answer(*self.server.serve(self.command, self.path, authorization, self.body()))
+        """Answer one call. Other users of the machine reach the port too: their bodies are not read."""
+        if not self.server.admits(self.headers.get("Authorization", "")):
+            self.close_connection = True
+            self.answer(*_refusal(UnauthenticatedError(f"This address needs the token of {TOKEN}.", "malformed")))
+            return
+        self.connection.settimeout(_IDLE_SECONDS)
+        self.answer(*self.server.serve(self.command, self.path, self.body()))
 
 
 def _request_of(call: str, query: str, sent: bytes) -> RelayRequest:

@@ -45,6 +45,8 @@ class TrackedRuns:
         self._histories: dict[str, dict[str, dict[tuple[int, str], LoggedPoint]]] = {}
         self._points = self._keys = 0
         self._dropped: Mapping[str, int] = outbox.dropped
+        self._unsure: set[str] = set()
+        """Runs whose records may be among the dropped frames."""
 
     @property
     def all(self) -> list[Run]:
@@ -58,8 +60,8 @@ class TrackedRuns:
     def create(self, run: Run) -> None:
         """Record a new run. Raises LimitExceededError if the job's record has no room for it."""
         with self._lock:
-            self._histories[run.id] = {}
             self._record(entries(run))
+            self._histories[run.id] = {}
 
     def learn(self, stored: Mapping[str, Any]) -> None:
         """Take over runs from the job's record on the server: their fields by id. Known runs stay."""
@@ -81,10 +83,11 @@ class TrackedRuns:
         with self._lock:
             if values:
                 dropped = self.outbox.dropped
-                # The record of the run may be among the dropped frames.
-                again = {} if dropped == self._dropped else entries(self._runs[run.id])
+                if dropped != self._dropped:
+                    self._dropped, self._unsure = dropped, set(self._runs)
+                again = entries(self._runs[run.id]) if run.id in self._unsure else {}
                 self._record(again | values)
-                self._dropped = dropped
+                self._unsure.discard(run.id)
             return self._runs[run.id]
 
     def log(self, run: Run, values: Sequence[MetricValue]) -> None:

@@ -21,8 +21,9 @@ from jobmeter.collect.launch.relay import MlflowRelay
 from jobmeter.collect.launch.tracked_runs import MOST_POINTS, TrackedRuns
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.spool import Spool
-from jobmeter.errors import ForbiddenError, NotFoundError, UnauthenticatedError, UnavailableError
+from jobmeter.errors import ForbiddenError, LimitExceededError, NotFoundError, UnauthenticatedError, UnavailableError
 from jobmeter.model.extra import merged_extra
+from jobmeter.model.record import MAX_EXTRA_BYTES
 from jobmeter.wire.mlflow.names import metric_of, run_id
 from jobmeter.wire.mlflow.runs import Run
 from jobmeter.wire.mlflow.values import MetricValue
@@ -318,6 +319,20 @@ def test_only_the_commands_programs_may_log(place):
     assert not place.runs.outbox.size
 
 
+def test_a_stranger_is_refused_before_the_body(place):
+    head = f"POST {PREFIX}/runs/create HTTP/1.1\r\nAuthorization: Bearer x\r\nContent-Length: {4 * 2**20}\r\n\r\n"
+    with socket.create_connection((place.address.hostname, place.address.port), timeout=30) as sender:
+        sender.sendall(head.encode())
+        with sender.makefile("rb") as answer:
+            assert answer.read().startswith(b"HTTP/1.1 401")
+
+
+def test_a_request_names_no_other_host_than_the_servers(place):
+    place.delivery.answers = lambda *_: {"token": "jmt_1"}
+    assert place.raw("GET", "@elsewhere.example/x")[0] == 400
+    assert place.delivery.calls == []
+
+
 def test_a_body_beyond_the_limit_is_refused(place):
     assert place.raw("POST", f"{PREFIX}/runs/create", b"", **{"Content-Length": str(2**40)})[0] == 400
 
@@ -408,6 +423,16 @@ def test_a_resumed_run_keeps_its_place_and_its_params(place):
     assert place.log(run_id("train-7", "1" * 12), "loss", 1.0)[0] == 404
 
 
+@pytest.mark.parametrize("answer", [{"job": {}}, NotFoundError("no job")])
+def test_a_run_on_disk_is_resumed_though_the_server_does_not_have_it_yet(tmp_path, answer):
+    with made(tmp_path) as place:
+        run = place.create()
+    with made(tmp_path) as place:
+        place.delivery.answers = lambda *_: answer
+        assert place.log(run, "loss", 1.0)[0] == 200
+        assert place.log(run_id("train-7", "1" * 12), "loss", 1.0)[0] == 404
+
+
 # Bounds.
 
 
@@ -422,17 +447,30 @@ def test_a_long_history_is_the_servers(place):
     assert place.get("runs/get", run_id=run)[1]["run"]["data"]["metrics"][0]["value"] == 1.0
 
 
-def test_a_run_is_recorded_again_after_frames_were_dropped(tmp_path):
+def test_runs_are_recorded_again_after_frames_were_dropped(tmp_path):
     with made() as place:
         place.runs.outbox = Outbox(Spool(tmp_path, max_bytes=4_096, segment_bytes=512))
-        run = place.create(run_name="first")
+        runs = {place.create(run_name=name): name for name in ("first", "second")}
         for at in range(100):
-            assert place.log(run, "loss", at, at, at)[0] == 200
+            assert place.log(next(iter(runs)), "loss", at, at, at)[0] == 200
         assert Delivery(place.runs.outbox, lambda: place.delivery, place.clock).lost.keys() == {"spool.full"}
-        assert place.stored()[0] == {}, "the record of the run is among the dropped frames"
-        assert place.post("runs/update", run_id=run, status="FINISHED")[0] == 200
-        stored = place.stored()[0][run]
-        assert (stored["status"], stored["tags"]["mlflow.runName"]) == ("FINISHED", "first")
+        assert place.stored()[0] == {}, "the records of the runs are among the dropped frames"
+        for run in runs:
+            assert place.post("runs/update", run_id=run, status="FINISHED")[0] == 200
+        stored = place.stored()[0]
+        assert {run: (one["status"], one["tags"]["mlflow.runName"]) for run, one in stored.items()} == {
+            run: ("FINISHED", name) for run, name in runs.items()
+        }
+
+
+def test_a_run_that_the_record_has_no_room_for_leaves_nothing(place):
+    tags = {"note": "x" * MAX_EXTRA_BYTES}
+    run = Run(id=run_id("train-7", "0" * 12), job="train-7", experiment="0", status="RUNNING", start=NOW, tags=tags)
+    with pytest.raises(LimitExceededError):
+        place.runs.create(run)
+    assert place.runs.all == []
+    with pytest.raises(UnavailableError):
+        place.runs.history(run.id, "loss")
 
 
 def test_a_proxy_does_not_stand_between(place):

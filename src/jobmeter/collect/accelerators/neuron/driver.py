@@ -49,12 +49,12 @@ class NeuronDriver:
 
     def close(self) -> bool:
         """End the program, which has the devices open, and forget their files."""
-        self._monitor.close()
+        is_ended = self._monitor.close()
         for device in self._devices.values():
             device.close()
             if not device.busy:
                 device.detach()
-        return not any(device.busy for device in self._devices.values())
+        return is_ended and not any(device.busy for device in self._devices.values())
 
     def _present(self) -> list[int]:
         names = (path.name.removeprefix("neuron") for path in Path(self._machine.sys, CLASS).glob("neuron[0-9]*"))

@@ -24,6 +24,8 @@ VALID_SECONDS = 30.0
 """Age in seconds after which a report is no longer used: six periods."""
 _LONGEST = 4 * 2**20
 _ENDS_SECONDS = 5.0
+_SILENT_SECONDS = 60.0
+"""Time in seconds without a line after which the program counts as hanging, and is ended."""
 _CONFIGURATION = {
     "period": "5s",
     "neuron_runtimes": [
@@ -167,7 +169,8 @@ _DECODER = msgspec.json.Decoder(MonitorReport)
 class MonitorReader:
     """Keeps the program running and its newest report. ``update`` and ``close`` are for one thread.
 
-    Without the program there is no report. A program that ended is started again after growing pauses.
+    Without the program there is no report. A program that ended is started again after growing pauses. A program that
+    hangs is ended.
     """
 
     def __init__(self, clock: Clock, program: Path = PROGRAM) -> None:
@@ -176,6 +179,7 @@ class MonitorReader:
         self._retry = Backoff()
         self._running: subprocess.Popen[bytes] | None = None
         self._newest: tuple[float, MonitorReport] | None = None
+        self._heard = 0.0
         self._is_bad = False
 
     def update(self, now_ms: int | None) -> None:
@@ -186,6 +190,8 @@ class MonitorReader:
         if self._running is not None and not self.running:
             self._running = None
             self._retry.failed()
+        if self._running is not None and self._clock.monotonic() - self._heard > _SILENT_SECONDS:
+            self._running.kill()
         if self._running is None and self._retry.due and self._program.exists():
             self._start()
 
@@ -201,12 +207,17 @@ class MonitorReader:
             return None
         return self._newest[1]
 
-    def close(self) -> None:
-        """End the program, because it has the devices open."""
-        running, self._running, self._newest = self._running, None, None
-        if running is not None:
-            running.kill()
-            running.wait(_ENDS_SECONDS)
+    def close(self) -> bool:
+        """End the program, because it has the devices open. False while a call of the driver holds it up."""
+        self._newest = None
+        if self._running is not None:
+            self._running.kill()
+            try:
+                self._running.wait(_ENDS_SECONDS)
+            except subprocess.TimeoutExpired:
+                return False
+            self._running = None
+        return True
 
     def _start(self) -> None:
         settings = os.memfd_create("neuron-monitor.conf")
@@ -226,6 +237,7 @@ class MonitorReader:
             return
         finally:
             os.close(settings)
+        self._heard = self._clock.monotonic()
         Thread(target=self._follow, args=(self._running,), name="neuron-monitor", daemon=True).start()
 
     def _follow(self, running: "subprocess.Popen[bytes]") -> None:
@@ -241,6 +253,9 @@ class MonitorReader:
                 whole = ends
 
     def _take(self, running: "subprocess.Popen[bytes]", line: bytes) -> None:
+        if running is not self._running:
+            return
+        self._heard = self._clock.monotonic()
         try:
             report = _DECODER.decode(line)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -248,5 +263,4 @@ class MonitorReader:
                 _log.warning("a report of %s is left out: %s", self._program, error)
             self._is_bad = True
             return
-        if running is self._running:
-            self._newest = self._clock.monotonic(), report
+        self._newest = self._heard, report

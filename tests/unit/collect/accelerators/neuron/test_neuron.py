@@ -7,6 +7,7 @@ file whose reading hangs.
 import json
 import os
 import stat
+import subprocess
 import threading
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from tests.waiting import wait_until
 from jobmeter.collect.accelerators.checks import check_accelerators
 from jobmeter.collect.accelerators.collector import RELEASE_MS, AcceleratorCollector
 from jobmeter.collect.accelerators.names import DeviceNames
+from jobmeter.collect.accelerators.neuron import monitor
 from jobmeter.collect.accelerators.neuron.driver import NeuronDriver
 from jobmeter.collect.accelerators.neuron.monitor import VALID_SECONDS, MonitorReader
 from jobmeter.collect.accelerators.neuron.vendor import VENDOR
@@ -325,6 +327,27 @@ def test_an_old_report_is_not_used_and_a_program_that_ended_starts_again(node):
     node.monitor.close()
     node.install(document((7, {0: 80.0}, {})))
     assert "npu.utilization" in of(node.reported())
+
+
+def test_a_program_that_hangs_is_ended_and_started_again(node):
+    node.install(document((7, {0: 80.0}, {})))
+    node.reported()
+    node.look(61_000)
+    wait_until(lambda: not node.monitor.running, "the silent program ends")
+    node.look()
+    wait_until(lambda: node.monitor.report, "the next one reports")
+
+
+def test_a_program_that_is_held_up_keeps_the_driver_open(node, monkeypatch):
+    node.install(document())
+    node.reported()
+    with monkeypatch.context() as held_up:
+        held_up.setattr(subprocess.Popen, "kill", lambda _process: None)
+        held_up.setattr(monitor, "_ENDS_SECONDS", 0.01)
+        assert not node.collector.release()
+        assert node.monitor.running
+    assert node.collector.release()
+    assert not node.monitor.running
 
 
 def test_a_program_that_cannot_be_started_costs_its_values_alone(node, caplog):
