@@ -338,7 +338,7 @@ def test_a_program_that_hangs_is_ended_and_started_again(node):
     wait_until(lambda: node.monitor.report, "the next one reports")
 
 
-def test_a_program_that_is_held_up_keeps_the_driver_open(node, monkeypatch):
+def test_a_program_that_is_stuck_keeps_the_driver_open(node, monkeypatch):
     node.install(document())
     node.reported()
     with monkeypatch.context() as held_up:
