@@ -23,8 +23,9 @@ settings.register_profile("repeat", settings.get_profile("search"), derandomize=
 settings.register_profile("few", settings.get_profile("repeat"), max_examples=25)
 settings.load_profile("repeat")
 
-# A shell has what it starts in the background ignore these, and so would all that tests start and interrupt.
-for _ignored in (signal.SIGINT, signal.SIGQUIT):
+# A shell or nohup starts programs in the background with these signals ignored. Programs that tests start and signal
+# would ignore them too.
+for _ignored in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
     if signal.getsignal(_ignored) is signal.SIG_IGN:
         signal.signal(_ignored, signal.default_int_handler if _ignored is signal.SIGINT else signal.SIG_DFL)
 
