@@ -108,7 +108,7 @@ def test_a_reader_that_leaves_ends_the_command(server, tmp_path):
         assert process.stdout is not None
         assert process.stdout.read(20) == b"y\n" * 10
         process.stdout.close()
-        assert process.wait(60) == 128 + signal.SIGPIPE
+        assert process.wait(180) == 128 + signal.SIGPIPE
 
 
 def test_a_process_that_is_left_behind_is_not_waited_for(server, tmp_path):
