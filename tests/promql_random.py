@@ -334,12 +334,18 @@ def difference(one: Rows | str, other: Rows | str) -> str:
 _MOVED_TIMESTAMP = re.compile(r"timestamp\([a-z_]+(\{[^}]*\})? offset \S+ @ ")
 
 
+_FIXED_PREDICTION = re.compile(r"predict_linear\([a-z_]+(\{[^}]*\})?\[\w+\][^()]*@ ")
+
+
 def known_difference(query: str, one: Rows | str, other: Rows | str) -> bool:
-    """Return True for the two known differences of Prometheus 3.5 from its later versions, whose corpus decides.
+    """Return True for the three known differences of Prometheus 3.5 from its later versions, whose corpus decides.
 
     Prometheus 3.5 gives no ``timestamp()`` of a selector with both an offset and a fixed time. Of pairs that a
-    comparison filters out it accepts several on the left side.
+    comparison filters out it accepts several on the left side. ``predict_linear`` of a range at a fixed time loses
+    samples of the range from step to step, until no value is left.
     """
+    if _FIXED_PREDICTION.search(query):
+        return True
     ambiguous = isinstance(other, str) and "many-to-one matching must be explicit" in other
     return (ambiguous and not isinstance(one, str)) or bool(_MOVED_TIMESTAMP.search(query))
 
