@@ -1,6 +1,7 @@
 """A real server, and the command line as people start it."""
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -13,6 +14,12 @@ from jobmeter.client.api import Api
 from jobmeter.examples.server import own_server
 from tests.browser import chromium
 from tests.e2e.page import Viewer
+
+
+@pytest.fixture(autouse=True)
+def _no_blocked_signals() -> None:
+    """Unblock SIGPIPE: the embedded engine of an earlier test of this process blocks the signal, for children too."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGPIPE])
 
 
 @dataclass

@@ -314,10 +314,10 @@ class JobRun:
         guard("passing on output", self._finish_output, None)
         poller.stop()
         guard("receiving reports", self._measurement.programs.close, None)
-        if self._relay:
-            guard("receiving runs of MLflow", self._relay.close, None)
         stop.set()
         guard("measuring", lambda: ticking.join(timeout=10.0), None)
+        if self._relay:
+            guard("receiving runs of MLflow", self._relay.close, None)
         last = guard("measuring", lambda: loop.tick(force=True), None) if loop else None
         return last or max(self._clock.now_ms(), *(life.end or 0 for life in self._lives), 0)
 
