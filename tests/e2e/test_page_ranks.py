@@ -69,6 +69,8 @@ def test_the_line_under_the_pointer_is_named_among_many(viewer):
 
     def named():
         # Parts of the page that arrive later move the chart or draw it again, so its place is read again.
+        if not over.is_visible():
+            return False
         width, height = over.evaluate("element => [element.clientWidth, element.clientHeight]")
         # The axis goes to a little above 100 %: the slow rank lies at 40 % of it.
         over.hover(position={"x": width / 2, "y": height * (1 - 0.4 / 1.02)}, force=True)
