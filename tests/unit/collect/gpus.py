@@ -12,7 +12,7 @@ from jobmeter.collect.accelerators.collector import AcceleratorCollector
 from jobmeter.collect.accelerators.names import DeviceNames
 from jobmeter.collect.accelerators.nvidia.binding import PynvmlLibrary
 from jobmeter.collect.accelerators.nvidia.vendor import VENDOR
-from jobmeter.collect.accelerators.vendor import Device
+from jobmeter.collect.accelerators.vendor import Device, Driver, Vendor
 from jobmeter.collect.accelerators.visible import Partition, scheduler_variables
 from jobmeter.collect.base import NodeIdentity, Owner
 from jobmeter.collect.discover.devices import DeviceSet
@@ -72,15 +72,19 @@ class Members:
 
 
 class DeviceNode:
-    """A node under a folder, whose processes and time a test sets. A subclass opens ``collector`` of its vendor."""
-
-    collector: AcceleratorCollector[Any]
+    """A node under a folder, whose processes and time a test sets. A subclass calls ``measure_with``."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.machine = Machine(proc=str(root / "proc"), sys=str(root / "sys"), dev=str(root / "dev"))
         self.clock, self.members = ManualClock(), Members()
         self.now_ms = NOW_MS
+
+    def measure_with(self, vendor: Vendor[Any], driver: Driver[Any], patience: float = 30.0) -> None:
+        """Make the collector of the vendor's devices."""
+        names = DeviceNames((vendor,), self.machine).of(vendor)
+        self.vendor = vendor
+        self.collector = AcceleratorCollector(PLACE, names, driver, self.members, patience=patience)
 
     def look(self, passed_ms: int = 10_000) -> dict[tuple[str, str, str], float]:
         """Let time pass and collect. Return the values by metric, device and job."""
@@ -90,6 +94,12 @@ class DeviceNode:
             (one.series.metric, one.series.device, one.series.job): one.value
             for one in self.collector.collect(self.now_ms)
         }
+
+    def visible(self, **variables: str) -> list[int]:
+        """Collect. Return the numbers of the devices that the environment of a process names."""
+        self.look()
+        devices = DeviceSet(self.collector.devices, self.vendor.variables)
+        return devices.visible(member("j", devices=tuple(variables.items())))
 
 
 def device_set(devices: Sequence[Device]) -> DeviceSet:
