@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.nvml import FakeNvml
+from tests.nvml import Call, FakeNvml
 from tests.waiting import wait_until
 
 from jobmeter.collect.accelerators.collector import AcceleratorCollector
@@ -24,6 +24,11 @@ from jobmeter.testing.collector import NOW_MS
 
 PLACE = NodeIdentity("n1", "c1")
 TICK_MS = 10_000
+HEALTHY = [0, 1, 2, 4, 5, 6, 7]
+"""All but the one that a test makes fail."""
+ALL = sorted([*HEALTHY, 3])
+OPENING = {Call.HANDLE, Call.UUID, Call.MINOR, Call.NAME, Call.PCI, Call.SERIAL}
+"""Calls that open a device."""
 
 
 @dataclass(frozen=True)
@@ -140,6 +145,18 @@ class Bench:
             for one in self.collector.collect(self.now_ms)
         }
 
+    def measured_within(self, numbers: Sequence[int], minutes: int = 1) -> dict[tuple[str, str, str, str], float]:
+        """Collect every ten seconds until these devices are measured, and no other. Return the last values."""
+        for _ in range(minutes * 6 + 1):
+            look = self.look()
+            if sorted(int(key[1][3:]) for key in look if key[0] == "gpu.power") == numbers:
+                return look
+        raise AssertionError(f"not measured within {minutes} min: {self.states()}, {self.nvml.problem}")
+
+    def wait_at_most(self, seconds: float) -> None:
+        """Change the patience: short where a call blocks, else so long that a busy machine makes no device late."""
+        self.nvml.patience = self.collector._patience = seconds
+
     def devices_of(self, metric: str) -> list[int]:
         """The numbers of the devices of which a look gives that metric."""
         return sorted(int(device[3:]) for name, device, *_ in self.look() if name == metric)
@@ -165,3 +182,14 @@ class Bench:
     def events(self) -> list[tuple[str, str, str]]:
         """The events since the last call: reason, job, subject."""
         return [(one.reason, one.job, one.subject) for one in self.collector.states.records(0).events]
+
+
+def plant_kernel_list(proc: Path, count: int = 8, uuid: str = "GPU-{at:08x}-1d1c-d9ed-fe37-18b8466a78ad") -> None:
+    """Write the GPUs that the kernel's driver lists."""
+    for at in range(count):
+        folder = proc / "driver/nvidia/gpus" / f"0000:{0x18 + at:02x}:00.0"
+        folder.mkdir(parents=True)
+        (folder / "information").write_text(
+            f"Model: \t\t NVIDIA H100 80GB HBM3\nIRQ:   \t\t {500 + at}\nGPU UUID: \t {uuid.format(at=at)}\n"
+            f"Bus Location: \t 0000:{0x18 + at:02x}:00.0\nDevice Minor: \t {at}\nGPU Excluded:\t No\n"
+        )

@@ -1,6 +1,7 @@
 """An example of a vendor of accelerators: its driver has a folder of files for each device in /sys/class/example."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from jobmeter.collect import files
@@ -102,10 +103,6 @@ def _check(device: ExampleDevice) -> DeviceHealth:
     return DeviceHealth({"errors": float(count)}, [f"{count} errors"] if count else [], [])
 
 
-def _visible(text: str, devices: Sequence[ExampleDevice]) -> list[int]:
-    return listed_devices(text, devices, _PREFIX)
-
-
 VENDOR = Vendor(
     name="example",
     title="Example",
@@ -120,7 +117,7 @@ VENDOR = Vendor(
     device_files="/dev/example",
     unit_devices=(),
     domain="example.org",
-    variables=(VisibleVariable("EXAMPLE_VISIBLE_DEVICES", _visible),),
+    variables=(VisibleVariable("EXAMPLE_VISIBLE_DEVICES", partial(listed_devices, uuid_prefix=_PREFIX)),),
     uuid_prefix=_PREFIX,
     advice={},
     help="see the kernel's log",
