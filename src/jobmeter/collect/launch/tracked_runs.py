@@ -138,8 +138,10 @@ class TrackedRuns:
         newest, history = self._newest.setdefault(run, {}), self._histories.get(run)
         for point in points:
             before = newest.get(point.key)
-            self._keys += before is None
-            if point.time >= (before.time if before else 0) and self._keys <= _MOST_KEYS:
+            if before is None and self._keys < _MOST_KEYS:
+                self._keys += 1
+                newest[point.key] = point
+            elif before is not None and point.time >= before.time:
                 newest[point.key] = point
             if history is not None:
                 values = history.setdefault(point.key, {})

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from jobmeter.client.transport import Response
 from jobmeter.collect.deliver import Delivery
+from jobmeter.collect.launch import tracked_runs
 from jobmeter.collect.launch.relay import MlflowRelay
 from jobmeter.collect.launch.tracked_runs import MOST_POINTS, TrackedRuns
 from jobmeter.collect.outbox import Outbox
@@ -449,6 +450,15 @@ def test_a_long_history_is_the_servers(place):
         assert place.post("runs/log-batch", run_id=run, metrics=points)[0] == 200
     assert place.get("metrics/get-history", run_id=run, metric_key="loss")[0] == 503
     assert place.get("runs/get", run_id=run)[1]["run"]["data"]["metrics"][0]["value"] == 1.0
+
+
+def test_a_known_metric_has_its_newest_value_beyond_the_bound_of_metrics(place, monkeypatch):
+    monkeypatch.setattr(tracked_runs, "_MOST_KEYS", 1)
+    run = place.create()
+    for at, key in enumerate(("loss", "other", "other", "loss")):
+        assert place.log(run, key, at, at)[0] == 200
+    metrics = place.get("runs/get", run_id=run)[1]["run"]["data"]["metrics"]
+    assert [(one["key"], one["value"]) for one in metrics] == [("loss", 3.0)]
 
 
 def test_runs_are_recorded_again_after_frames_were_dropped(tmp_path):
