@@ -337,7 +337,7 @@ _MOVED_TIMESTAMP = re.compile(r"timestamp\([a-z_]+(\{[^}]*\})? offset \S+ @ ")
 _FIXED_PREDICTION = re.compile(r"predict_linear\([a-z_]+(\{[^}]*\})?\[\w+\][^()]*@ ")
 
 
-def known_difference(query: str, one: Rows | str, other: Rows | str) -> bool:
+def is_version_difference(query: str, one: Rows | str, other: Rows | str) -> bool:
     """Return True for the three known differences of Prometheus 3.5 from its later versions, whose corpus decides.
 
     Prometheus 3.5 gives no ``timestamp()`` of a selector with both an offset and a fixed time. Of pairs that a
@@ -361,7 +361,7 @@ def compare(seed: int, count: int, folder: Path) -> list[str]:
             query, start, end, step = queries.question()
             one, other = theirs(url, query, start, end, step), ours(memory, query, start, end, step)
             differs = difference(one, other)
-            if differs and not known_difference(query, one, other):
+            if differs and not is_version_difference(query, one, other):
                 found.append(f"{query}\n    from {start} to {end} by {step}: {differs}")
     return found
 

@@ -371,8 +371,8 @@ class JobRun:
                 self._oom_kills[series.replica] = value
         self._guard("looking for incidents", lambda: self._incidents.watch(samples), None)
         # The machine's traffic is only for the summary: an agent on this node reports it.
-        nothing: Samples = []
-        network = self._guard("measuring the network", lambda: traffic_beside(samples, self._network.collect), nothing)
+        empty: Samples = []
+        network = self._guard("measuring the network", lambda: traffic_beside(samples, self._network.collect), empty)
         self._guard("summing up", lambda: self._figures.watch([*samples, *network]), None)
 
     def _connected(self, connect: Callable[[], Requester]) -> Requester:
