@@ -316,7 +316,7 @@ class JobRun:
         guard("receiving reports", self._measurement.programs.close, None)
         stop.set()
         guard("measuring", lambda: ticking.join(timeout=10.0), None)
-        # The last tick is the job's end: nothing that waits comes before it.
+        # The last tick follows the regular ones at once: its time is the end of the job.
         last = guard("measuring", lambda: loop.tick(force=True), None) if loop else None
         if self._relay:
             guard("receiving runs of MLflow", self._relay.close, None)
