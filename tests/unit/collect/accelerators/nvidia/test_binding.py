@@ -341,7 +341,7 @@ def test_a_gpu_that_is_not_there_any_more(bench):
 
 OPENING = {Call.HANDLE, Call.UUID, Call.MINOR, Call.NAME, Call.PCI, Call.SERIAL}
 BLOCKING = sorted(set(Call) - {Call.MEMORY, Call.PROCESS_LIST_V2, Call.MPS_LIST_V2, Call.EVENT_TYPES, Call.REGISTER})
-"""Without those that old drivers alone are asked, and those of events, which have their own thread."""
+"""Calls that may block a collection. Calls of old drivers alone, and of the event thread, are left out."""
 
 
 def is_profiled(bench, numbers):
