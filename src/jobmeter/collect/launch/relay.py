@@ -44,7 +44,7 @@ _FIRST_SECONDS, _IDLE_SECONDS = 10, 600
 _FLUSH_SECONDS = 2.0
 """Longest time in seconds that a read waits for the delivery of earlier writes."""
 _REST_SECONDS = 5.0
-"""Seconds after a failed call in which reads do not call the server."""
+"""Seconds after a failed call in which no request calls the server."""
 _JSON = "application/json"
 _PROXIES = ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY")
 _log = logging.getLogger(__name__)
@@ -283,7 +283,7 @@ class MlflowRelay:
 
     def _stored_run(self, run: str) -> Run | None:
         """Return a run of this job from the server. Raises UnavailableError if the server does not answer."""
-        stored = self._request("GET", self._job_path())
+        stored = None if self._is_resting else self._request("GET", self._job_path())
         if stored is None:
             raise UnavailableError(
                 f"The server does not answer, and the run {run} was not created here. Try again later."
@@ -293,7 +293,7 @@ class MlflowRelay:
 
     def _of_server(self, method: str, target: str, sent: bytes = b"") -> bytes | None:
         """Call the server with the job's token after delivering earlier writes. None if the server does not answer."""
-        if self._clock.monotonic() < self._rest_until:
+        if self._is_resting:
             return None
         if not self._delivery.flush(_FLUSH_SECONDS):
             self._rest()
@@ -337,6 +337,10 @@ class MlflowRelay:
             return None
         self._rest_until = 0.0
         return found
+
+    @property
+    def _is_resting(self) -> bool:
+        return self._clock.monotonic() < self._rest_until
 
     def _rest(self) -> None:
         self._rest_until = self._clock.monotonic() + _REST_SECONDS
