@@ -46,7 +46,7 @@ class Outbox:
 
     @property
     def losses(self) -> int:
-        """Count how often frames of any kind were dropped."""
+        """Number of times that frames of any kind were dropped."""
         return self._losses + (self._spool.losses if self._spool else 0)
 
     @property

@@ -24,7 +24,7 @@ from jobmeter.model.job import JobState
     ],
     ids=["nothing", "samples"],
 )
-def test_the_end_counts_lost_samples_by_reason(lost, line, capsys):
+def test_lost_samples_are_reported_by_reason(lost, line, capsys):
     state, figures = JobState.SUCCEEDED, RunFigures()
     result = Result(status=0, state=state, reason="", start_ms=1, end_ms=2, figures=figures, undelivered="", lost=lost)
     _report(result, None)

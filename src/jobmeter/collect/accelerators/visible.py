@@ -112,9 +112,9 @@ def ordered_devices(text: str, devices: Sequence[Numbered], uuid_prefix: str) ->
 
 
 def numbers_in(text: str, given: Iterable[int], prefix: str = "") -> list[int]:
-    """Return the distinct ``given`` numbers in a list of numbers and ranges, in its order: ``4,0-2``.
+    """Return the distinct ``given`` numbers in a list of numbers and ranges, in the list's order: ``4,0-2``.
 
-    Any other entry has none. ``prefix`` is a pattern for the start of an entry.
+    Other entries are skipped. ``prefix`` is a pattern for the start of an entry.
     """
     numbers = sorted(given)
     found: list[int] = []

@@ -316,7 +316,7 @@ class JobRun:
         guard("receiving reports", self._measurement.programs.close, None)
         stop.set()
         guard("measuring", lambda: ticking.join(timeout=10.0), None)
-        # The last tick follows the regular ones at once: its time is the end of the job.
+        # The last tick marks the end of the job, so it comes before every call that may wait.
         last = guard("measuring", lambda: loop.tick(force=True), None) if loop else None
         if self._relay:
             guard("receiving runs of MLflow", self._relay.close, None)

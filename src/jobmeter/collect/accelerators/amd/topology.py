@@ -29,7 +29,7 @@ class ComputeNode(NamedTuple):
 
 
 class ComputeTopology:
-    """Devices of the compute driver on a machine, read once for each collection. For any thread."""
+    """Devices of the compute driver on a machine, read once for each collection. Thread-safe."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
@@ -38,11 +38,11 @@ class ComputeTopology:
         self._nodes: Mapping[tuple[int, int], Sequence[ComputeNode]] = {}
 
     def begin_collection(self) -> None:
-        """Let the next call of ``nodes`` read the files again. Returns at once, though a reading may hang."""
+        """Make the next call of ``nodes`` read the files again. Returns at once, even while a reading hangs."""
         self._collection += 1
 
     def nodes(self, pci: str) -> Sequence[ComputeNode]:
-        """Return the device at an address on the bus, or its partitions in their order."""
+        """Return the devices at a PCI address: a GPU, or its partitions in order."""
         domain, bus, slot = (int(part, 16) for part in pci.split(":"))
         with self._lock:
             collection = self._collection
@@ -52,11 +52,11 @@ class ComputeTopology:
 
 
 def _nodes_by_place(machine: Machine) -> Mapping[tuple[int, int], Sequence[ComputeNode]]:
-    """Return the devices by domain and place on the bus."""
+    """Return the devices by PCI domain and position on the bus."""
     found: defaultdict[tuple[int, int], list[ComputeNode]] = defaultdict(list)
     for folder in _numbered(Path(machine.sys, "class/kfd/kfd/topology/nodes"), _MOST_NODES):
         properties = files.read_pairs(str(folder / "properties")) or {}
-        place = properties.get(b"location_id", 0) & 0xFFF8  # the partition is in the bits outside
+        place = properties.get(b"location_id", 0) & 0xFFF8  # the other bits number the partition
         identity = files.read_number(str(folder / "gpu_id")) if properties.get(b"simd_count") else None
         if identity:
             unique, minor = properties.get(b"unique_id", 0), properties.get(b"drm_render_minor")
