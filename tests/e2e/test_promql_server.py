@@ -131,12 +131,13 @@ def test_a_server_answers_as_a_prometheus_to_which_the_same_series_were_written(
         queries, differing = Queries(rng, start_ms), {}
         with prometheus(memory, folders[0]) as written, started(configuration(server), folders[1]) as reading:
             for _ in range(QUESTIONS):
-                query, *times = queries.question()
+                query, start, end, step = queries.question()
+                times = start, end, step
                 wanted = theirs(written, query, *times)
                 found = ask(f"{server.url}/prometheus", query, *times, server.token)
                 if not known_difference(wanted, found):
-                    differing[query] = difference(wanted, found)
-                differing[query, reading] = difference(wanted, theirs(reading, query, *times))
+                    differing["asked", query] = difference(wanted, found)
+                differing["read", query] = difference(wanted, theirs(reading, query, *times))
         assert {query: how for query, how in differing.items() if how} == {}
     finally:
         server.kill()
