@@ -261,7 +261,7 @@ class Executor:
         def idle_times_of(views: Iterable[JobView]) -> Iterator[IdleTime]:
             return idle_times(views, now_ms, self._measure_devices(), lambda view: types(view.job.project))
 
-        return device_hours(self._registry, question, scope, now_ms, idle_times_of)
+        return device_hours(self._registry, question, scope, now_ms, self._meter(), idle_times_of)
 
     def _measure_devices(self) -> Measure:
         return partial(measure_devices, self._registry, self._source, self._meter())
