@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from operator import itemgetter
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -41,25 +40,12 @@ from jobmeter.store.base import (
 )
 from jobmeter.store.damage import DamagedPart
 from tests.store_contract.memory_spans import MemorySpans
+from tests.store_contract.samples import Bucket
 
 _BLOCK = 65_536
 _FILE = "memory.json"
 _RETENTION = Retention()
 _Key = tuple[int, int]
-
-
-class _Bucket(NamedTuple):
-    time: int
-    rows: int
-    sum: float
-    minimum: float
-    maximum: float
-    first: float
-    first_time: int
-    last: float
-    last_time: int
-    increase: float
-    elapsed: int
 
 
 class _Saved(msgspec.Struct):
@@ -152,7 +138,7 @@ class MemoryStore:
         self._series: dict[_Key, Series] = {}
         self._samples: dict[_Key, dict[int, float]] = {}
         self._sorted: dict[_Key, list[tuple[int, float]]] = {}
-        self._rollups: dict[tuple[_Key, Tier], list[_Bucket]] = {}
+        self._rollups: dict[tuple[_Key, Tier], list[tuple[int, Bucket]]] = {}
         self._stale: set[tuple[int, int]] = set()  # (job key, start of an hour whose roll-up lacks samples)
         self._until = 0
         self.logs = MemoryLogs()
@@ -252,21 +238,20 @@ class MemoryStore:
     def read_buckets(self, keys: SeriesKeys, span: TimeRange, tier: Tier, budget: ReadBudget) -> BucketColumns:
         """Return roll-up rows, correct at any time, whatever ``rolled_up_ranges`` says."""
         rows = [
-            (index, bucket)
+            (index, start, bucket)
             for index, (key, samples) in enumerate(zip(_pairs(keys), self._rows(keys), strict=True))
-            for bucket in self._buckets(key, samples, tier)
-            if span.start_ms <= bucket.time < span.end_ms
+            for start, bucket in self._buckets(key, samples, tier)
+            if span.start_ms <= start < span.end_ms
         ]
         _check(len(rows), budget)
-        columns = list(zip(*(bucket for _, bucket in rows), strict=True)) or [()] * len(_Bucket._fields)
-        arrays = {
-            name: np.array(column, _TYPES.get(name, np.float64))
-            for name, column in zip(_Bucket._fields, columns, strict=True)
+        columns = {
+            name: np.array([getattr(bucket, name) for _, _, bucket in rows], _TYPES.get(name, np.float64))
+            for name in Bucket.__dataclass_fields__
         }
-        count = arrays.pop("rows")
-        return BucketColumns(index=np.array([index for index, _ in rows], np.uint32), count=count, **arrays)
+        index, start = np.array([row[0] for row in rows], np.uint32), np.array([row[1] for row in rows], np.int64)
+        return BucketColumns(index=index, time=start, **columns)
 
-    def _buckets(self, key: _Key, samples: list[tuple[int, float]], tier: Tier) -> list[_Bucket]:
+    def _buckets(self, key: _Key, samples: list[tuple[int, float]], tier: Tier) -> list[tuple[int, Bucket]]:
         """Return roll-up rows, cached since the last write to the series."""
         with self._lock:
             if (key, tier) not in self._rollups:
@@ -387,8 +372,7 @@ class MemoryStore:
 
 
 _TYPES: dict[str, type[np.generic]] = {
-    "time": np.int64,
-    "rows": np.uint64,
+    "count": np.uint64,
     "first_time": np.int64,
     "last_time": np.int64,
     "elapsed": np.int64,
@@ -448,19 +432,18 @@ def _check(rows: int, budget: ReadBudget) -> None:
         raise LimitExceededError(f"the question reads more than {budget.rows} stored rows", "range")
 
 
-def _buckets(samples: list[tuple[int, float]], step_ms: int, *, counter: bool) -> list[_Bucket]:
+def _buckets(samples: list[tuple[int, float]], step_ms: int, *, counter: bool) -> list[tuple[int, Bucket]]:
     """Compute the roll-up rows of one series, sample by sample: slow, and easy to verify."""
-    done: list[_Bucket] = []
+    done: list[tuple[int, Bucket]] = []
     previous = samples[0] if samples else (0, 0.0)
     for time, value in samples:
         growth = (value - previous[1] if value >= previous[1] else value) if counter else 0.0
         passed = time - previous[0] if counter else 0
         start = floor_to(time, step_ms)
-        if done and done[-1].time == start:
-            old = done[-1]
-            done[-1] = _Bucket(
-                time=start,
-                rows=old.rows + 1,
+        if done and done[-1][0] == start:
+            old = done[-1][1]
+            bucket = Bucket(
+                count=old.count + 1,
                 sum=old.sum + value,
                 minimum=min(old.minimum, value),
                 maximum=max(old.maximum, value),
@@ -471,7 +454,8 @@ def _buckets(samples: list[tuple[int, float]], step_ms: int, *, counter: bool) -
                 increase=old.increase + growth,
                 elapsed=old.elapsed + passed,
             )
+            done[-1] = start, bucket
         else:
-            done.append(_Bucket(start, 1, value, value, value, value, time, value, time, growth, passed))
+            done.append((start, Bucket(1, value, value, value, value, time, value, time, growth, passed)))
         previous = (time, value)
     return done

@@ -27,6 +27,7 @@ class Outbox:
         self._taken = 0
         self._dropped = 0
         self._dropped_lines = 0
+        self._losses = 0
         self._failing = False
         self._lock = Lock()
         self.filled = Event()
@@ -42,6 +43,11 @@ class Outbox:
     def dropped_lines(self) -> int:
         """Log lines dropped so far."""
         return self._dropped_lines + (self._spool.dropped_lines if self._spool else 0)
+
+    @property
+    def losses(self) -> int:
+        """Count how often frames of any kind were dropped."""
+        return self._losses + (self._spool.losses if self._spool else 0)
 
     @property
     def size(self) -> int:
@@ -133,6 +139,7 @@ class Outbox:
 
     def _drop(self, frame: bytes) -> None:
         self._forget(frame)
+        self._losses += 1
         found = read_frame(frame)
         if found:
             self._dropped += count_samples(found[0])

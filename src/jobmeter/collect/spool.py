@@ -48,7 +48,8 @@ class Spool:
     """Bounded queue of frames in a folder that one process uses at a time. Thread-safe.
 
     ``dropped`` counts lost samples by reason: ``spool.full`` (the oldest, beyond the bound), ``refused`` (quarantined);
-    ``dropped_lines`` counts log lines. ``damaged`` counts bytes that could not be read.
+    ``dropped_lines`` counts log lines, ``losses`` how often frames of any kind were lost.
+    ``damaged`` counts bytes that could not be read.
     """
 
     def __init__(self, directory: Path, max_bytes: int = 256 * 2**20, segment_bytes: int = 2**20) -> None:
@@ -60,6 +61,7 @@ class Spool:
         self.directory = directory
         self.dropped: dict[str, int] = {"spool.full": 0, "refused": 0}
         self.dropped_lines = 0
+        self.losses = 0
         self.damaged = 0
         self.max_bytes = max_bytes
         self._segment_bytes = segment_bytes
@@ -125,6 +127,7 @@ class Spool:
         """Move permanently refused frames into the folder ``rejected``, and count them."""
         folder = self.directory / "rejected"
         with self._lock:
+            self.losses += 1
             self._count(batch.body, "refused")
             try:
                 folder.mkdir(exist_ok=True, mode=0o700)
@@ -228,6 +231,7 @@ class Spool:
         while self._sizes and sum(self._sizes.values()) + needed > self.max_bytes:
             segment = min(self._sizes)
             start = self._read.offset if self._read.segment == segment else 0
+            self.losses += 1
             try:
                 self._count(self._path(segment).read_bytes()[start:], "spool.full")
             except OSError as error:

@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.nvml import FakeNvml
+from tests.nvml import Call, FakeNvml
 from tests.waiting import wait_until
 
 from jobmeter.collect.accelerators.collector import AcceleratorCollector
 from jobmeter.collect.accelerators.names import DeviceNames
 from jobmeter.collect.accelerators.nvidia.binding import PynvmlLibrary
 from jobmeter.collect.accelerators.nvidia.vendor import VENDOR
-from jobmeter.collect.accelerators.vendor import Device
+from jobmeter.collect.accelerators.vendor import Device, Driver, Vendor
 from jobmeter.collect.accelerators.visible import Partition, scheduler_variables
 from jobmeter.collect.base import NodeIdentity, Owner
 from jobmeter.collect.discover.devices import DeviceSet
@@ -24,6 +24,11 @@ from jobmeter.testing.collector import NOW_MS
 
 PLACE = NodeIdentity("n1", "c1")
 TICK_MS = 10_000
+HEALTHY = [0, 1, 2, 4, 5, 6, 7]
+"""All but the one that a test makes fail."""
+ALL = sorted([*HEALTHY, 3])
+OPENING = {Call.HANDLE, Call.UUID, Call.MINOR, Call.NAME, Call.PCI, Call.SERIAL}
+"""Calls that open a device."""
 
 
 @dataclass(frozen=True)
@@ -72,15 +77,19 @@ class Members:
 
 
 class DeviceNode:
-    """A node under a folder, whose processes and time a test sets. A subclass opens ``collector`` of its vendor."""
-
-    collector: AcceleratorCollector[Any]
+    """A node under a folder, whose processes and time a test sets. A subclass calls ``measure_with``."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.machine = Machine(proc=str(root / "proc"), sys=str(root / "sys"), dev=str(root / "dev"))
         self.clock, self.members = ManualClock(), Members()
         self.now_ms = NOW_MS
+
+    def measure_with(self, vendor: Vendor[Any], driver: Driver[Any], patience: float = 30.0) -> None:
+        """Make the collector of the vendor's devices."""
+        names = DeviceNames((vendor,), self.machine).of(vendor)
+        self.vendor = vendor
+        self.collector = AcceleratorCollector(PLACE, names, driver, self.members, patience=patience)
 
     def look(self, passed_ms: int = 10_000) -> dict[tuple[str, str, str], float]:
         """Let time pass and collect. Return the values by metric, device and job."""
@@ -90,6 +99,12 @@ class DeviceNode:
             (one.series.metric, one.series.device, one.series.job): one.value
             for one in self.collector.collect(self.now_ms)
         }
+
+    def visible(self, **variables: str) -> list[int]:
+        """Collect. Return the numbers of the devices that the environment of a process names."""
+        self.look()
+        devices = DeviceSet(self.collector.devices, self.vendor.variables)
+        return devices.visible(member("j", devices=tuple(variables.items())))
 
 
 def device_set(devices: Sequence[Device]) -> DeviceSet:
@@ -130,6 +145,18 @@ class Bench:
             for one in self.collector.collect(self.now_ms)
         }
 
+    def measured_within(self, numbers: Sequence[int], minutes: int = 1) -> dict[tuple[str, str, str, str], float]:
+        """Collect every ten seconds until these devices are measured, and no other. Return the last values."""
+        for _ in range(minutes * 6 + 1):
+            look = self.look()
+            if sorted(int(key[1][3:]) for key in look if key[0] == "gpu.power") == numbers:
+                return look
+        raise AssertionError(f"not measured within {minutes} min: {self.states()}, {self.nvml.problem}")
+
+    def wait_at_most(self, seconds: float) -> None:
+        """Change the patience: short where a call blocks, else so long that a busy machine makes no device late."""
+        self.nvml.patience = self.collector._patience = seconds
+
     def devices_of(self, metric: str) -> list[int]:
         """The numbers of the devices of which a look gives that metric."""
         return sorted(int(device[3:]) for name, device, *_ in self.look() if name == metric)
@@ -155,3 +182,14 @@ class Bench:
     def events(self) -> list[tuple[str, str, str]]:
         """The events since the last call: reason, job, subject."""
         return [(one.reason, one.job, one.subject) for one in self.collector.states.records(0).events]
+
+
+def plant_kernel_list(proc: Path, count: int = 8, uuid: str = "GPU-{at:08x}-1d1c-d9ed-fe37-18b8466a78ad") -> None:
+    """Write the GPUs that the kernel's driver lists."""
+    for at in range(count):
+        folder = proc / "driver/nvidia/gpus" / f"0000:{0x18 + at:02x}:00.0"
+        folder.mkdir(parents=True)
+        (folder / "information").write_text(
+            f"Model: \t\t NVIDIA H100 80GB HBM3\nIRQ:   \t\t {500 + at}\nGPU UUID: \t {uuid.format(at=at)}\n"
+            f"Bus Location: \t 0000:{0x18 + at:02x}:00.0\nDevice Minor: \t {at}\nGPU Excluded:\t No\n"
+        )

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobmeter.model.device import named_addresses, pci_address
+from jobmeter.model.device import STATES, named_addresses, pci_address
 
 _BYTES = st.integers(0, 255)
 
@@ -32,3 +32,18 @@ def test_what_is_no_address_is_none(text):
 @given(st.text(max_size=300))
 def test_any_line_can_be_searched(line):
     assert all(pci_address(found) == found for found in named_addresses(line))
+
+
+def test_codes_of_states_never_change():
+    """They are stored as values of `gpu.state`."""
+    assert [str(one) for one in STATES] == [
+        "measured",
+        "no permission",
+        "library missing",
+        "library mismatch",
+        "driver not loaded",
+        "hangs",
+        "reset required",
+        "lost",
+    ]
+    assert [one.code for one in STATES] == list(range(8))

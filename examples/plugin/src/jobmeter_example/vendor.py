@@ -1,16 +1,16 @@
 """An example of a vendor of accelerators: its driver has a folder of files for each device in /sys/class/example."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from jobmeter.collect import files
-from jobmeter.collect.accelerators.threaded import ThreadedDevice
+from jobmeter.collect.accelerators.threaded import ThreadedDevice, close_all, open_due
 from jobmeter.collect.accelerators.vendor import (
     DeviceHealth,
     DeviceLostError,
     DeviceProblem,
     DeviceProcess,
-    Driver,
     Measure,
     NotSupportedError,
     Vendor,
@@ -85,20 +85,13 @@ class ExampleDriver:
             self._devices.setdefault(number, ExampleDevice(number, self._clock, folder))
         for device in self._devices.values():
             device.next_look(now_ms)
-            if not device.attached and device.retry.due and device.begin(device.attach):
-                device.finish(self._patience)
+        deadline = self._clock.monotonic() + self._patience
+        open_due(self._devices.values(), lambda device: device.attach, deadline, self._clock)
         return [self._devices[number] for number in sorted(self._devices)]
 
     def close(self) -> bool:
         """Forget the files."""
-        for device in self._devices.values():
-            device.close()
-            device.detach()
-        return not any(device.busy for device in self._devices.values())
-
-
-def _open(clock: Clock, machine: Machine, patience: float) -> Driver[ExampleDevice]:
-    return ExampleDriver(clock, machine, patience)
+        return close_all(self._devices.values())
 
 
 def _power(device: ExampleDevice) -> Mapping[str, float]:
@@ -110,17 +103,13 @@ def _check(device: ExampleDevice) -> DeviceHealth:
     return DeviceHealth({"errors": float(count)}, [f"{count} errors"] if count else [], [])
 
 
-def _visible(text: str, devices: Sequence[ExampleDevice]) -> list[int]:
-    return listed_devices(text, devices, _PREFIX)
-
-
 VENDOR = Vendor(
     name="example",
     title="Example",
     noun="NPU",
     source="the driver of Example",
     prefix="npu",
-    open=_open,
+    open=ExampleDriver,
     measures=(Measure(("npu.power",), _power),),
     slow_measures=(),
     check=_check,
@@ -128,7 +117,7 @@ VENDOR = Vendor(
     device_files="/dev/example",
     unit_devices=(),
     domain="example.org",
-    variables=(VisibleVariable("EXAMPLE_VISIBLE_DEVICES", _visible),),
+    variables=(VisibleVariable("EXAMPLE_VISIBLE_DEVICES", partial(listed_devices, uuid_prefix=_PREFIX)),),
     uuid_prefix=_PREFIX,
     advice={},
     help="see the kernel's log",

@@ -1,8 +1,9 @@
 """Device whose calls run in a thread, so that a call that hangs holds up this device alone."""
 
 from collections import deque
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from jobmeter.collect.accelerators.vendor import DeviceEvent, NotSupportedError
 from jobmeter.collect.backoff import Backoff
@@ -119,3 +120,33 @@ class ThreadedDevice:
     def close(self) -> None:
         """End the device's thread."""
         self._calls.close()
+
+
+T = TypeVar("T", bound=ThreadedDevice)
+
+
+def open_due(devices: Iterable[T], work: Callable[[T], Callable[[], object]], deadline: float, clock: Clock) -> None:
+    """Open the devices without a handle whose retry is due, all at once. Waits until the deadline of the clock.
+
+    ``work`` returns the call that opens a device.
+    """
+    wait_for([one for one in devices if not one.attached and one.retry.due and one.begin(work(one))], deadline, clock)
+
+
+def wait_for(devices: Iterable[ThreadedDevice], deadline: float, clock: Clock) -> None:
+    """Wait for the calls that were begun. Raises the error of a call; a late call goes on."""
+    for device in devices:
+        with suppress(TimeoutError):
+            device.finish(deadline - clock.monotonic())
+
+
+def close_all(devices: Iterable[ThreadedDevice]) -> bool:
+    """End the threads of the devices and drop their handles. False if a call has not returned: its device keeps its."""
+    is_quiet = True
+    for device in devices:
+        device.close()
+        if device.busy:
+            is_quiet = False
+        else:
+            device.detach()
+    return is_quiet

@@ -1,12 +1,13 @@
 """Parse the variables that select devices of a process, in the forms that several vendors share."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple, Protocol
 
 SCHEDULER_VARIABLES = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS")
 """Variables in which Slurm lists GPUs of a process by their numbers on the node, most specific first."""
+_MOST_ENTRIES = 1_024
 _ORDINAL = re.compile(r"\s*([+-]?[0-9]+)", re.ASCII)
 
 
@@ -107,6 +108,20 @@ def ordered_devices(text: str, devices: Sequence[Numbered], uuid_prefix: str) ->
         if index is None:
             break
         found.append(index)
+    return list(dict.fromkeys(found))
+
+
+def numbers_in(text: str, given: Iterable[int], prefix: str = "") -> list[int]:
+    """Return the distinct ``given`` numbers in a list of numbers and ranges, in its order: ``4,0-2``.
+
+    Any other entry has none. ``prefix`` is a pattern for the start of an entry.
+    """
+    numbers = sorted(given)
+    found: list[int] = []
+    for entry in text.split(",")[:_MOST_ENTRIES]:
+        if match := re.fullmatch(rf"{prefix}(?P<first>\d{{1,4}})(?:-(?P<last>\d{{1,4}}))?", entry.strip(), re.ASCII):
+            first, last = int(match["first"]), int(match["last"] or match["first"])
+            found += [number for number in numbers if first <= number <= last]
     return list(dict.fromkeys(found))
 
 

@@ -45,7 +45,7 @@ _FIRST_SECONDS, _IDLE_SECONDS = 10, 600
 _FLUSH_SECONDS = 2.0
 """Longest wait in seconds of a read for the delivery of earlier writes."""
 _REST_SECONDS = 5.0
-"""Time in seconds after a failure in which reads do not call the server."""
+"""Time in seconds after a failure in which no request calls the server."""
 _JSON = "application/json"
 _PROXIES = ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY")
 _log = logging.getLogger(__name__)
@@ -284,7 +284,7 @@ class MlflowRelay:
 
     def _stored_run(self, run: str) -> Run | None:
         """Return a run of this job from the server. Raises UnavailableError without an answer."""
-        stored = self._request("GET", self._job_path())
+        stored = None if self._is_resting else self._request("GET", self._job_path())
         if stored is None:
             raise UnavailableError(
                 f"The server does not answer, and the run {run} was not created here. Try again later."
@@ -294,7 +294,7 @@ class MlflowRelay:
 
     def _of_server(self, method: str, target: str, sent: bytes = b"") -> bytes | None:
         """Return the server's answer to the holder of the job's token, after earlier writes; None if it is away."""
-        if self._clock.monotonic() < self._rest_until:
+        if self._is_resting:
             return None
         if not self._delivery.flush(_FLUSH_SECONDS):
             self._rest()
@@ -338,6 +338,10 @@ class MlflowRelay:
             return None
         self._rest_until = 0.0
         return found
+
+    @property
+    def _is_resting(self) -> bool:
+        return self._clock.monotonic() < self._rest_until
 
     def _rest(self) -> None:
         self._rest_until = self._clock.monotonic() + _REST_SECONDS

@@ -316,9 +316,10 @@ class JobRun:
         guard("receiving reports", self._measurement.programs.close, None)
         stop.set()
         guard("measuring", lambda: ticking.join(timeout=10.0), None)
+        # The last tick is the job's end: nothing that waits comes before it.
+        last = guard("measuring", lambda: loop.tick(force=True), None) if loop else None
         if self._relay:
             guard("receiving runs of MLflow", self._relay.close, None)
-        last = guard("measuring", lambda: loop.tick(force=True), None) if loop else None
         return last or max(self._clock.now_ms(), *(life.end or 0 for life in self._lives), 0)
 
     def _gone_ranks(self) -> list[GoneRank]:

@@ -44,7 +44,7 @@ class TrackedRuns:
         self._newest: dict[str, dict[str, LoggedPoint]] = {}
         self._histories: dict[str, dict[str, dict[tuple[int, str], LoggedPoint]]] = {}
         self._points = self._keys = 0
-        self._dropped: Mapping[str, int] = outbox.dropped
+        self._losses = outbox.losses
         self._unsure: set[str] = set()
         """Runs whose records may be among the dropped frames."""
 
@@ -82,9 +82,9 @@ class TrackedRuns:
         """Set entries of a run, and return the run. Raises LimitExceededError if the job's record has no room."""
         with self._lock:
             if values:
-                dropped = self.outbox.dropped
-                if dropped != self._dropped:
-                    self._dropped, self._unsure = dropped, set(self._runs)
+                losses = self.outbox.losses
+                if losses != self._losses:
+                    self._losses, self._unsure = losses, set(self._runs)
                 again = entries(self._runs[run.id]) if run.id in self._unsure else {}
                 self._record(again | values)
                 self._unsure.discard(run.id)
@@ -138,8 +138,10 @@ class TrackedRuns:
         newest, history = self._newest.setdefault(run, {}), self._histories.get(run)
         for point in points:
             before = newest.get(point.key)
-            self._keys += before is None
-            if point.time >= (before.time if before else 0) and self._keys <= _MOST_KEYS:
+            if before is None and self._keys < _MOST_KEYS:
+                self._keys += 1
+                newest[point.key] = point
+            elif before is not None and point.time >= before.time:
                 newest[point.key] = point
             if history is not None:
                 values = history.setdefault(point.key, {})

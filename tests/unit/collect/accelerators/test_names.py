@@ -11,7 +11,7 @@ from jobmeter.collect.accelerators.collector import AcceleratorCollector
 from jobmeter.collect.accelerators.names import DeviceNames, device_places, node_numbers
 from jobmeter.collect.accelerators.nvidia.binding import PynvmlLibrary
 from jobmeter.collect.accelerators.nvidia.vendor import VENDOR
-from jobmeter.collect.accelerators.visible import Partition, scheduler_variables
+from jobmeter.collect.accelerators.visible import Partition, numbers_in, scheduler_variables
 from jobmeter.collect.discover.devices import DeviceSet
 from jobmeter.collect.machine import Machine
 from jobmeter.testing.collector import NOW_MS
@@ -154,3 +154,17 @@ def test_devices_of_two_vendors_have_no_name_in_common(machine):
     for one in (names.of(VENDOR), names.of(other)):
         one.place([Gpu(index) for index in range(4)])
     assert [names.of(VENDOR)(2), names.of(other)(2)] == ["gpu2", "amd2"]
+
+
+RANGES = st.lists(st.tuples(st.integers(0, 9_999), st.integers(0, 9_999), st.booleans()), max_size=6)
+
+
+@given(RANGES, st.sets(st.integers(0, 9_999), max_size=8))
+def test_a_list_of_ranges_names_the_given_numbers_in_its_order(ranges, given_numbers):
+    text = " ,".join(f"{first}-{last}" if wide else f"{first}" for first, last, wide in ranges)
+    expected = [
+        number
+        for first, last, wide in ranges
+        for number in sorted(given_numbers & set(range(first, (last if wide else first) + 1)))
+    ]
+    assert numbers_in(text, given_numbers) == list(dict.fromkeys(expected))

@@ -127,8 +127,9 @@ def test_the_busiest_processes_have_their_use_and_replica(tmp_path):
 
 
 def test_the_busiest_processes_of_this_machine_fit_an_answer():
-    long = Owner("j" * 1_000, "r" * 1_000)
-    for one in check_processes(lambda _pid: long):
+    long, passed = Owner("j" * 1_000, "r" * 1_000), Event()
+    passed.set()
+    for one in check_processes(lambda _pid: long, pause=passed):
         assert one.status is CheckStatus.OK
         assert len(one.text) < 1_024
 

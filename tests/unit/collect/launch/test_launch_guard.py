@@ -1,11 +1,13 @@
 """Work that may fail, and text that may hold any bytes."""
 
 import os
+from types import SimpleNamespace
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobmeter.collect.launch.session import RunLimits
+from jobmeter.collect.launch.session import JobRun, RunLimits
 from jobmeter.collect.text import valid_text
 
 
@@ -22,6 +24,40 @@ def test_a_guard_gives_what_the_work_gives_and_reports_each_kind_of_failure_once
         "counting failed (ValueError: broken), which does not affect the command",
         "adding failed (ValueError: broken), which does not affect the command",
     ]
+
+
+def test_nothing_waits_between_the_regular_ticks_and_the_last_one():
+    """The last tick is the end of the job."""
+    steps: list[str] = []
+
+    def note(step: str) -> Any:
+        return lambda *_args, **_more: steps.append(step)
+
+    def run(stop, *_args):
+        stop.wait()
+        steps.append("regular ticks end")
+
+    def tick(*, force):
+        steps.append("last tick")
+        return 7 if force else None
+
+    loop: Any = SimpleNamespace(run=run, tick=tick)
+    started: Any = SimpleNamespace(
+        _guard=RunLimits(steps.append),
+        _tick=lambda loop, stop, interval_ms: loop.run(stop, interval_ms, ()),
+        _delivery=SimpleNamespace(start=note("delivery starts")),
+        _children=SimpleNamespace(running=frozenset()),
+        _measurement=SimpleNamespace(
+            poller=lambda *_: SimpleNamespace(start=note("poller starts"), stop=note("poller stops")),
+            programs=SimpleNamespace(close=note("reports close")),
+        ),
+        _finish_output=note("output ends"),
+        _gone_ranks=None,
+        _relay=SimpleNamespace(close=note("relay closes")),
+    )
+    assert JobRun._measure(started, loop, 1_000) == 7
+    ends = ["output ends", "poller stops", "reports close", "regular ticks end", "last tick", "relay closes"]
+    assert steps == ["delivery starts", "poller starts", *ends]
 
 
 @given(st.binary())

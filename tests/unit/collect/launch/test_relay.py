@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from jobmeter.client.transport import Response
 from jobmeter.collect.deliver import Delivery
+from jobmeter.collect.launch import tracked_runs
 from jobmeter.collect.launch.relay import MlflowRelay
 from jobmeter.collect.launch.tracked_runs import MOST_POINTS, TrackedRuns
 from jobmeter.collect.outbox import Outbox
@@ -408,7 +409,10 @@ def test_a_resumed_run_keeps_its_place_and_its_params(place):
     run = run_id("train-7", "0" * 12)
     fields = {"experiment": "0", "status": "FINISHED", "start": 5, "node": "n2", "replica": "worker-3", "attempt": 2}
     stored = {"mlflow": {"runs": {run: {**fields, "params": {"lr": "1"}}}}}
-    assert place.log(run, "loss", 1.0)[0] == 503, "only the server knows the run"
+    for _ in range(3):
+        assert place.log(run, "loss", 1.0)[0] == 503, "only the server knows the run"
+    assert len(place.delivery.calls) == 1, "no request waits for a server that is away"
+    place.clock.seconds += 60
     place.delivery.answers = lambda *_: {"job": {"extra": stored}}
     assert place.log(run, "loss", 1.0)[0] == 200
     place.delivery.answers = None
@@ -419,6 +423,7 @@ def test_a_resumed_run_keeps_its_place_and_its_params(place):
     assert {(one.node, one.replica, one.attempt) for one in batch.series} == {("n2", "worker-3", 2)}
     assert place.get("metrics/get-history", run_id=run, metric_key="loss")[0] == 503
     assert place.get("runs/get", run_id=run)[1]["run"]["info"]["status"] == "RUNNING"
+    place.clock.seconds += 60
     place.delivery.answers = lambda *_: {"job": {"extra": stored}}
     assert place.log(run_id("train-7", "1" * 12), "loss", 1.0)[0] == 404
 
@@ -447,6 +452,15 @@ def test_a_long_history_is_the_servers(place):
     assert place.get("runs/get", run_id=run)[1]["run"]["data"]["metrics"][0]["value"] == 1.0
 
 
+def test_a_known_metric_has_its_newest_value_beyond_the_bound_of_metrics(place, monkeypatch):
+    monkeypatch.setattr(tracked_runs, "_MOST_KEYS", 1)
+    run = place.create()
+    for at, key in enumerate(("loss", "other", "other", "loss")):
+        assert place.log(run, key, at, at)[0] == 200
+    metrics = place.get("runs/get", run_id=run)[1]["run"]["data"]["metrics"]
+    assert [(one["key"], one["value"]) for one in metrics] == [("loss", 3.0)]
+
+
 def test_runs_are_recorded_again_after_frames_were_dropped(tmp_path):
     with made() as place:
         place.runs.outbox = Outbox(Spool(tmp_path, max_bytes=4_096, segment_bytes=512))
@@ -461,6 +475,15 @@ def test_runs_are_recorded_again_after_frames_were_dropped(tmp_path):
         assert {run: (one["status"], one["tags"]["mlflow.runName"]) for run, one in stored.items()} == {
             run: ("FINISHED", name) for run, name in runs.items()
         }
+
+
+def test_a_run_is_recorded_again_after_records_alone_were_dropped(place):
+    place.runs.outbox = Outbox(None, memory_bytes=1)  # the newest frame alone has room
+    run = place.create(run_name="first")
+    for key in ("a", "b"):
+        assert place.post("runs/set-tag", run_id=run, key=key, value="x")[0] == 200
+    assert not any(place.runs.outbox.dropped.values())
+    assert place.stored()[0][run]["tags"].items() >= {"a": "x", "b": "x", "mlflow.runName": "first"}.items()
 
 
 def test_a_run_that_the_record_has_no_room_for_leaves_nothing(place):

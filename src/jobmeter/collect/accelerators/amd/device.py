@@ -10,10 +10,9 @@ from typing import NamedTuple
 
 from jobmeter.collect import files
 from jobmeter.collect.accelerators.amd.tables import LONGEST, UnknownTableError, Value, parse_table
-from jobmeter.collect.accelerators.amd.topology import ComputeNode, compute_nodes
+from jobmeter.collect.accelerators.amd.topology import ComputeNode, ComputeTopology
 from jobmeter.collect.accelerators.threaded import ThreadedDevice
 from jobmeter.collect.accelerators.vendor import DeviceLostError, DeviceProcess, NotSupportedError
-from jobmeter.collect.machine import Machine
 from jobmeter.model.device import DeviceState
 from jobmeter.model.time import Clock
 
@@ -45,18 +44,18 @@ class Card(NamedTuple):
 class AmdDevice(ThreadedDevice):
     """GPU of the driver ``amdgpu``. Nothing of it stays open between two readings."""
 
-    def __init__(self, index: int, clock: Clock, card: Card, machine: Machine) -> None:
+    def __init__(self, index: int, clock: Clock, card: Card, topology: ComputeTopology) -> None:
         super().__init__(index, clock, "amd ")
         self.pci = card.pci
         self.folder = card.folder
         """Folder of its PCI device in /sys."""
         self.compute_nodes: Sequence[ComputeNode] = ()
         """Devices of the compute driver: several for a GPU in partitions."""
-        self._machine = machine
-        self._kfd = Path(machine.sys, "class/kfd/kfd")
+        self.topology = topology
+        self._kfd = Path(topology.machine.sys, "class/kfd/kfd")
         self._reading = Lock()
         self._raw: tuple[float, bytes] | None = None
-        self._modules = Path(machine.sys, "module")
+        self._modules = Path(topology.machine.sys, "module")
         self._open = False
         self._sensors: dict[str, str] = {}
         self._compute: tuple[str, ...] = ()
@@ -100,7 +99,7 @@ class AmdDevice(ThreadedDevice):
 
     def look_for_partitions(self) -> None:
         """Read its devices of the compute driver, which change with the mode of its partitions."""
-        self.compute_nodes = compute_nodes(self._machine, self.pci)
+        self.compute_nodes = self.topology.nodes(self.pci)
         self._compute = tuple(node.identity for node in self.compute_nodes)
 
     @property

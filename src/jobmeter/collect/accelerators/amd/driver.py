@@ -6,6 +6,8 @@ from pathlib import Path
 from jobmeter.collect import files
 from jobmeter.collect.accelerators.amd.device import AmdDevice, Card
 from jobmeter.collect.accelerators.amd.partition import AmdPartition
+from jobmeter.collect.accelerators.amd.topology import ComputeTopology
+from jobmeter.collect.accelerators.threaded import close_all, open_due, wait_for
 from jobmeter.collect.accelerators.vendor import DeviceProblem
 from jobmeter.collect.machine import Machine
 from jobmeter.model.device import pci_address
@@ -28,6 +30,7 @@ class AmdDriver:
         self._clock = clock
         self._machine = machine
         self._patience = patience
+        self._topology = ComputeTopology(machine)
         self._devices: list[AmdDevice] = []
         self._partitions: list[AmdPartition] = []
 
@@ -38,20 +41,14 @@ class AmdDriver:
         if cards.keys() - known.keys():
             self._devices = []
             for index, pci in enumerate(sorted(known.keys() | cards.keys())):
-                device = known.get(pci) or AmdDevice(index, self._clock, cards[pci], self._machine)
+                device = known.get(pci) or AmdDevice(index, self._clock, cards[pci], self._topology)
                 device.index = index
                 self._devices.append(device)
         deadline = self._clock.monotonic() + self._patience
-        opening = []
+        self._topology.begin_collection()
         for device in self._devices:
             device.next_look(now_ms)
-            if not device.attached and device.retry.due and device.begin(device.attach):
-                opening.append(device)
-        for device in opening:
-            try:
-                device.finish(deadline - self._clock.monotonic())
-            except TimeoutError:
-                continue
+        open_due(self._devices, lambda device: device.attach, deadline, self._clock)
         self._find_partitions(deadline, now_ms)
         return [
             one for device in self._devices for one in (device, *(p for p in self._partitions if p.parent is device))
@@ -60,17 +57,13 @@ class AmdDriver:
     def _find_partitions(self, deadline: float, now_ms: int | None) -> None:
         """List the partitions of every GPU. Those of a GPU that does not answer stay."""
         asked = [one for one in self._devices if one.attached and one.begin(one.look_for_partitions)]
-        for device in asked:
-            try:
-                device.finish(deadline - self._clock.monotonic())
-            except TimeoutError:
-                continue
+        wait_for(asked, deadline, self._clock)
         before = {(one.parent, one.place, one.node): one for one in self._partitions}
         self._partitions = []
         for device in self._devices:
             for place, node in enumerate(device.compute_nodes if device.is_partitioned else ()):
                 found = before.pop((device, place, node), None)
-                self._partitions.append(found or AmdPartition(device, place, node, self._clock, self._machine))
+                self._partitions.append(found or AmdPartition(device, place, node, self._clock))
         for one in self._partitions:
             one.adopt()
             one.next_look(now_ms)
@@ -79,12 +72,7 @@ class AmdDriver:
 
     def close(self) -> bool:
         """Forget the files of the devices: none of them is open between two readings."""
-        devices = [*self._devices, *self._partitions]
-        for device in devices:
-            device.close()
-            if not device.busy:
-                device.detach()
-        return not any(device.busy for device in devices)
+        return close_all([*self._devices, *self._partitions])
 
 
 def find_cards(machine: Machine) -> list[Card]:

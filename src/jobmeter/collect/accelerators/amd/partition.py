@@ -6,7 +6,6 @@ from jobmeter.collect.accelerators.amd.device import AmdDevice, Card
 from jobmeter.collect.accelerators.amd.tables import Value, partition_busy
 from jobmeter.collect.accelerators.amd.topology import ComputeNode, platform_name
 from jobmeter.collect.accelerators.visible import Partition
-from jobmeter.collect.machine import Machine
 from jobmeter.model.time import Clock
 
 _EACH = 10_000
@@ -16,12 +15,12 @@ _EACH = 10_000
 class AmdPartition(AmdDevice):
     """Partition of a GPU in several. ``place`` counts the partitions of the GPU."""
 
-    def __init__(self, parent: AmdDevice, place: int, node: ComputeNode, clock: Clock, machine: Machine) -> None:
-        super().__init__(0, clock, Card(parent.folder, parent.pci), machine)
+    def __init__(self, parent: AmdDevice, place: int, node: ComputeNode, clock: Clock) -> None:
+        super().__init__(0, clock, Card(parent.folder, parent.pci), parent.topology)
         self.pci = ""
         self.parent, self.place, self.node = parent, place, node
         self.minor = node.minor
-        self._plugin_id = platform_name(machine, node.minor) or ("" if place else parent.pci)
+        self._plugin_id = platform_name(parent.topology.machine, node.minor) or ("" if place else parent.pci)
         self._compute = (node.identity,)
         self.adopt()
 

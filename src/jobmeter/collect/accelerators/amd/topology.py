@@ -1,6 +1,9 @@
 """Devices of the compute driver (KFD) in /sys: one for each GPU, and one for each partition of a GPU in several."""
 
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from threading import Lock
 from typing import NamedTuple
 
 from jobmeter.collect import files
@@ -25,19 +28,40 @@ class ComputeNode(NamedTuple):
     memory: int | None
 
 
-def compute_nodes(machine: Machine, pci: str) -> list[ComputeNode]:
-    """Return the device of the compute driver at an address on the bus, or its partitions in their order."""
-    domain, bus, slot = (int(part, 16) for part in pci.split(":"))
-    found = []
+class ComputeTopology:
+    """Devices of the compute driver on a machine, read once for each collection. For any thread."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self._lock = Lock()
+        self._collection, self._read = 0, -1
+        self._nodes: Mapping[tuple[int, int], Sequence[ComputeNode]] = {}
+
+    def begin_collection(self) -> None:
+        """Let the next call of ``nodes`` read the files again. Returns at once, though a reading may hang."""
+        self._collection += 1
+
+    def nodes(self, pci: str) -> Sequence[ComputeNode]:
+        """Return the device at an address on the bus, or its partitions in their order."""
+        domain, bus, slot = (int(part, 16) for part in pci.split(":"))
+        with self._lock:
+            collection = self._collection
+            if collection != self._read:
+                self._nodes, self._read = _nodes_by_place(self.machine), collection
+            return self._nodes.get((domain, bus << 8 | slot << 3), ())
+
+
+def _nodes_by_place(machine: Machine) -> Mapping[tuple[int, int], Sequence[ComputeNode]]:
+    """Return the devices by domain and place on the bus."""
+    found: defaultdict[tuple[int, int], list[ComputeNode]] = defaultdict(list)
     for folder in _numbered(Path(machine.sys, "class/kfd/kfd/topology/nodes"), _MOST_NODES):
         properties = files.read_pairs(str(folder / "properties")) or {}
         place = properties.get(b"location_id", 0) & 0xFFF8  # the partition is in the bits outside
-        if properties.get(b"simd_count") and (properties.get(b"domain", 0), place) == (domain, bus << 8 | slot << 3):
-            identity = files.read_number(str(folder / "gpu_id"))
-            if identity:
-                unique, minor = properties.get(b"unique_id", 0), properties.get(b"drm_render_minor")
-                dies = properties.get(b"num_xcc")
-                found.append(ComputeNode(str(identity), unique, minor, dies, _memory(folder)))
+        identity = files.read_number(str(folder / "gpu_id")) if properties.get(b"simd_count") else None
+        if identity:
+            unique, minor = properties.get(b"unique_id", 0), properties.get(b"drm_render_minor")
+            node = ComputeNode(str(identity), unique, minor, properties.get(b"num_xcc"), _memory(folder))
+            found[properties.get(b"domain", 0), place].append(node)
     return found
 
 

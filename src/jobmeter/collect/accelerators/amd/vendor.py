@@ -6,15 +6,9 @@ from types import MappingProxyType
 from jobmeter.collect.accelerators.amd.device import UUID_PREFIX, AmdDevice
 from jobmeter.collect.accelerators.amd.driver import AmdDriver
 from jobmeter.collect.accelerators.amd.measures import MEASURES, SLOW_MEASURES
-from jobmeter.collect.accelerators.vendor import DeviceHealth, Driver, Vendor
+from jobmeter.collect.accelerators.vendor import DeviceHealth, Vendor
 from jobmeter.collect.accelerators.visible import Numbered, VisibleVariable, ordered_devices
-from jobmeter.collect.machine import Machine
 from jobmeter.model.device import DeviceState, pci_address
-from jobmeter.model.time import Clock
-
-
-def _open(clock: Clock, machine: Machine, patience: float) -> Driver[AmdDevice]:
-    return AmdDriver(clock, machine, patience)
 
 
 def _check(device: AmdDevice) -> DeviceHealth:
@@ -53,7 +47,7 @@ VENDOR = Vendor(
     noun="GPU",
     source="the driver amdgpu",
     prefix="gpu",
-    open=_open,
+    open=AmdDriver,
     measures=MEASURES,
     slow_measures=SLOW_MEASURES,
     check=_check,

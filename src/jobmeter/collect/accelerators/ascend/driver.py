@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from jobmeter.collect.accelerators.ascend.device import AscendDevice
 from jobmeter.collect.accelerators.ascend.library import LIBRARY, Chip, Dcmi, DcmiError, load
 from jobmeter.collect.accelerators.ascend.network import NetworkReader
-from jobmeter.collect.accelerators.threaded import SLOW_SECONDS
+from jobmeter.collect.accelerators.threaded import SLOW_SECONDS, close_all, open_due
 from jobmeter.collect.backoff import Backoff
 from jobmeter.collect.call_thread import CallThread
 from jobmeter.collect.machine import Machine
@@ -76,12 +76,8 @@ class AscendDriver:
 
     def close(self) -> bool:
         """Drop the library. DCMI has no call that closes its files."""
-        for device in self._devices.values():
-            device.close()
-            if not device.busy:
-                device.detach()
+        quiet = close_all(self._devices.values()) and not self._calls.busy
         self._network.close()
-        quiet = not self._calls.busy and not any(device.busy for device in self._devices.values())
         if quiet:
             self._calls.close()
             self._dcmi, self._began, self._listed_ms = None, None, None
@@ -131,18 +127,11 @@ class AscendDriver:
         dcmi = self._dcmi
         if dcmi is None:
             return
-        begun = []
         for number, device in self._devices.items():
-            chip = self._chips.get(number)
-            if chip is None and not device.busy:
+            if number not in self._chips and not device.busy:
                 device.failed(DeviceState.LOST, "DCMI does not list it")
-            elif chip and not device.attached and device.retry.due and device.begin(partial(device.attach, dcmi, chip)):
-                begun.append(device)
-        for device in begun:
-            try:
-                device.finish(deadline - self._clock.monotonic())
-            except TimeoutError:
-                continue
+        listed = [device for number, device in self._devices.items() if number in self._chips]
+        open_due(listed, lambda one: partial(one.attach, dcmi, self._chips[one.index]), deadline, self._clock)
 
 
 def _open(load: "Callable[[], ctypes.CDLL | None]", dcmi: Dcmi | None) -> _Opened | AscendProblem:

@@ -4,35 +4,20 @@ import re
 from collections.abc import Sequence
 from types import MappingProxyType
 
-from jobmeter.collect.accelerators.ascend.device import UUID_PREFIX, AscendDevice
+from jobmeter.collect.accelerators.ascend.device import UUID_PREFIX
 from jobmeter.collect.accelerators.ascend.driver import AscendDriver
 from jobmeter.collect.accelerators.ascend.measures import MEASURES, SLOW_MEASURES, health_of
-from jobmeter.collect.accelerators.vendor import Driver, Vendor
-from jobmeter.collect.accelerators.visible import Numbered, VisibleVariable, ordered_devices
-from jobmeter.collect.machine import Machine
+from jobmeter.collect.accelerators.vendor import Vendor
+from jobmeter.collect.accelerators.visible import Numbered, VisibleVariable, numbers_in, ordered_devices
 from jobmeter.model.device import DeviceState
-from jobmeter.model.time import Clock
 
-_ENTRY = re.compile(r"(?:Ascend[0-9A-Za-z]*-)?(?P<first>\d{1,4})(?:-(?P<last>\d{1,4}))?", re.ASCII)
-"""``3``, ``0-3`` and ``Ascend910-3``."""
-_ID = re.compile(r"Ascend[0-9A-Za-z]*-(?P<number>\d{1,4})", re.ASCII)
-_MOST = 1_024
-
-
-def _open(clock: Clock, machine: Machine, patience: float) -> Driver[AscendDevice]:
-    return AscendDriver(clock, machine, patience)
+_NAME = "Ascend[0-9A-Za-z]*-"
+_ID = re.compile(rf"{_NAME}(?P<number>\d{{1,4}})", re.ASCII)
 
 
 def visible_devices(text: str, devices: Sequence[Numbered]) -> list[int]:
-    """Return the devices in a value of ASCEND_VISIBLE_DEVICES: physical numbers, ranges, or names of the plug-in."""
-    numbers = sorted(device.index for device in devices)
-    found: list[int] = []
-    for entry in text.split(",")[:_MOST]:
-        match = _ENTRY.fullmatch(entry.strip())
-        if match:
-            first, last = int(match["first"]), int(match["last"] or match["first"])
-            found += [number for number in numbers if first <= number <= last]
-    return list(dict.fromkeys(found))
+    """Return the devices in a value of ASCEND_VISIBLE_DEVICES: ``3``, ``0-3``, or the plug-in's ``Ascend910-3``."""
+    return numbers_in(text, (device.index for device in devices), f"(?:{_NAME})?")
 
 
 def _runtime_devices(text: str, devices: Sequence[Numbered]) -> list[int]:
@@ -51,7 +36,7 @@ VENDOR = Vendor(
     noun="NPU",
     source="DCMI",
     prefix="npu",
-    open=_open,
+    open=AscendDriver,
     measures=MEASURES,
     slow_measures=SLOW_MEASURES,
     check=health_of,

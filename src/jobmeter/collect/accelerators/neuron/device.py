@@ -6,7 +6,7 @@ Their formats: https://github.com/aws-neuron/aws-neuron-driver (``neuron_sysfs_m
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
@@ -190,17 +190,16 @@ class NeuronDevice(ThreadedDevice):
 
     def _update_details(self) -> None:
         """Note its memory, and its logical cores, by whose numbers environments and plug-ins name cores."""
-        report, physical = self._monitor.report, sum(1 for _ in self._core_folders())
+        report, physical = self._monitor.report, len(self._core_folders())
         found = {
             "memory": self.memory_limit,
             "cores": (report.cores if report else 0) or physical // _GROUPED.get(self._product, 1),
         }
         self.details = self.details | {name: number for name, number in found.items() if number}
 
-    def _core_folders(self) -> Iterator[str]:
-        for number in range(_MOST_CORES):
-            if (self._folder / f"neuron_core{number}").is_dir():
-                yield f"neuron_core{number}"
+    def _core_folders(self) -> list[str]:
+        names = (path.name for path in self._folder.glob("neuron_core[0-9]*"))
+        return [name for name in names if name.removeprefix("neuron_core").isdigit()][:_MOST_CORES]
 
     def _check_presence(self) -> None:
         if self._folder.is_dir():

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from jobmeter.collect.accelerators.neuron.device import CLASS, NeuronDevice
 from jobmeter.collect.accelerators.neuron.monitor import MonitorReader
+from jobmeter.collect.accelerators.threaded import close_all, open_due
 from jobmeter.collect.accelerators.vendor import DeviceProblem
 from jobmeter.collect.machine import Machine
 from jobmeter.model.time import Clock
@@ -35,26 +36,15 @@ class NeuronDriver:
         if self._devices:
             self._monitor.update(now_ms)
         deadline = self._clock.monotonic() + self._patience
-        opening = []
         for device in self._devices.values():
             device.next_look(now_ms)
-            if not device.attached and device.retry.due and device.begin(device.attach):
-                opening.append(device)
-        for device in opening:
-            try:
-                device.finish(deadline - self._clock.monotonic())
-            except TimeoutError:
-                continue
+        open_due(self._devices.values(), lambda device: device.attach, deadline, self._clock)
         return [self._devices[number] for number in sorted(self._devices)]
 
     def close(self) -> bool:
         """End the program, which has the devices open, and forget their files."""
         is_ended = self._monitor.close()
-        for device in self._devices.values():
-            device.close()
-            if not device.busy:
-                device.detach()
-        return is_ended and not any(device.busy for device in self._devices.values())
+        return close_all(self._devices.values()) and is_ended
 
     def _present(self) -> list[int]:
         names = (path.name.removeprefix("neuron") for path in Path(self._machine.sys, CLASS).glob("neuron[0-9]*"))

@@ -1,24 +1,14 @@
 """AWS Trainium and Inferentia as a vendor of accelerators."""
 
-import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Sequence
 from types import MappingProxyType
 
-from jobmeter.collect.accelerators.neuron.device import UUID_PREFIX, NeuronDevice
+from jobmeter.collect.accelerators.neuron.device import UUID_PREFIX
 from jobmeter.collect.accelerators.neuron.driver import NeuronDriver
 from jobmeter.collect.accelerators.neuron.measures import MEASURES, SLOW_MEASURES, health_of
-from jobmeter.collect.accelerators.vendor import Driver, Vendor
-from jobmeter.collect.accelerators.visible import Numbered, VisibleVariable
-from jobmeter.collect.machine import Machine
+from jobmeter.collect.accelerators.vendor import Vendor
+from jobmeter.collect.accelerators.visible import Numbered, VisibleVariable, numbers_in
 from jobmeter.model.device import DeviceState
-from jobmeter.model.time import Clock
-
-_ENTRY = re.compile(r"(?P<first>\d{1,4})(?:-(?P<last>\d{1,4}))?", re.ASCII)
-_MOST = 1_024
-
-
-def _open(clock: Clock, machine: Machine, patience: float) -> Driver[NeuronDevice]:
-    return NeuronDriver(clock, machine, patience)
 
 
 def _devices_of_cores(text: str, devices: Sequence[Numbered]) -> list[int]:
@@ -31,21 +21,13 @@ def _devices_of_cores(text: str, devices: Sequence[Numbered]) -> list[int]:
     for device in devices:
         cores = int(device.details.get("cores", 0))
         by_core |= {device.index * cores + core: device.index for core in range(cores)}
-    return list(dict.fromkeys(by_core[core] for core in _chosen(text, by_core)))
+    return list(dict.fromkeys(by_core[core] for core in numbers_in(text, by_core)))
 
 
 def _listed(text: str, devices: Sequence[Numbered]) -> list[int]:
     """Return the devices in a value of AWS_NEURON_VISIBLE_DEVICES: ``ALL`` or numbers."""
     given = [device.index for device in devices]
-    return given if text.strip().upper() == "ALL" else list(dict.fromkeys(_chosen(text, given)))
-
-
-def _chosen(text: str, given: Collection[int]) -> Iterator[int]:
-    """Yield the ``given`` numbers that a list of numbers and ranges names, in its order."""
-    for entry in text.split(",")[:_MOST]:
-        if match := _ENTRY.fullmatch(entry.strip()):
-            first, last = int(match["first"]), int(match["last"] or match["first"])
-            yield from (number for number in given if first <= number <= last)
+    return given if text.strip().upper() == "ALL" else numbers_in(text, given)
 
 
 def _number_of_id(resource: str, text: str, devices: Sequence[Numbered]) -> int | None:
@@ -63,7 +45,7 @@ VENDOR = Vendor(
     noun="device",
     source="the driver of AWS Neuron",
     prefix="npu",
-    open=_open,
+    open=NeuronDriver,
     measures=MEASURES,
     slow_measures=SLOW_MEASURES,
     check=health_of,

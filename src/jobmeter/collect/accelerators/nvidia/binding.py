@@ -13,7 +13,7 @@ from jobmeter.collect.accelerators.nvidia.event_watch import EventWatch
 from jobmeter.collect.accelerators.nvidia.instance import MigDevice
 from jobmeter.collect.accelerators.nvidia.kernel_list import kernel_devices
 from jobmeter.collect.accelerators.nvidia.loader import LIBRARY, LibraryLoader
-from jobmeter.collect.accelerators.threaded import SLOW_SECONDS
+from jobmeter.collect.accelerators.threaded import SLOW_SECONDS, open_due
 from jobmeter.collect.accelerators.vendor import DeviceLostError, NotSupportedError
 from jobmeter.collect.backoff import Backoff
 from jobmeter.collect.call_thread import CallThread
@@ -207,16 +207,7 @@ class PynvmlLibrary:
 
     def _attach(self, session: Session, deadline: float) -> None:
         """Open the devices that have no handle, all at once."""
-        waiting = [
-            device
-            for device in self._devices
-            if not device.attached and device.retry.due and device.begin(partial(device.attach, session))
-        ]
-        for device in waiting:
-            try:
-                device.finish(deadline - self._clock.monotonic())
-            except TimeoutError:
-                continue
+        open_due(self._devices, lambda device: partial(device.attach, session), deadline, self._clock)
         if session.answered and any(device.attached for device in self._devices):
             self._reopen.succeeded()
 

@@ -6,12 +6,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from jobmeter.collect.accelerators.threaded import ThreadedDevice
+from jobmeter.collect.accelerators.threaded import ThreadedDevice, close_all, open_due
 from jobmeter.collect.accelerators.vendor import (
     DeviceHealth,
     DeviceLostError,
     DeviceProcess,
-    Driver,
     Measure,
     NotSupportedError,
     Vendor,
@@ -94,19 +93,12 @@ class AcmeDriver:
         self._devices += [AcmeDevice(at, self._clock, folder / str(at)) for at in range(len(self._devices), count)]
         for device in self._devices:
             device.next_look(now_ms)
-            if not device.attached and device.retry.due and device.begin(device.attach):
-                device.finish(self._patience)
+        deadline = self._clock.monotonic() + self._patience
+        open_due(self._devices, lambda device: device.attach, deadline, self._clock)
         return self._devices
 
     def close(self) -> bool:
-        for device in self._devices:
-            device.detach()
-            device.close()
-        return not any(device.busy for device in self._devices)
-
-
-def _open(clock: Clock, machine: Machine, patience: float) -> Driver[AcmeDevice]:
-    return AcmeDriver(clock, machine, patience)
+        return close_all(self._devices)
 
 
 def _power(device: AcmeDevice) -> Mapping[str, float]:
@@ -128,7 +120,7 @@ VENDOR = Vendor(
     noun="GPU",
     source="Acme's driver",
     prefix="gpu",
-    open=_open,
+    open=AcmeDriver,
     measures=(Measure(("gpu.power",), _power),),
     slow_measures=(Measure(("gpu.ecc.uncorrected",), _errors),),
     check=_check,

@@ -5,14 +5,13 @@ import struct
 from pathlib import Path
 
 import pytest
-from tests.unit.collect.gpus import PLACE, DeviceNode, member
+from tests.unit.collect.gpus import DeviceNode, member
 from tests.unit.collect.trees import plant
 
+from jobmeter.collect import files
 from jobmeter.collect.accelerators.amd.vendor import VENDOR
 from jobmeter.collect.accelerators.checks import check_accelerators
-from jobmeter.collect.accelerators.collector import RELEASE_MS, AcceleratorCollector
-from jobmeter.collect.accelerators.names import DeviceNames
-from jobmeter.collect.discover.devices import DeviceSet
+from jobmeter.collect.accelerators.collector import RELEASE_MS
 from jobmeter.collect.kubelet.allocated import indices
 from jobmeter.model.catalog import find
 from jobmeter.model.device import DeviceState
@@ -103,9 +102,7 @@ class AmdNode(DeviceNode):
         for number in range(cards):
             identities = [1000 * number + 7 + at for at in range(partitions)]
             plant(root, card(number, 0x10 * (number + 1), kfd=identities)[0])
-        names = DeviceNames((VENDOR,), self.machine).of(VENDOR)
-        driver = VENDOR.open(self.clock, self.machine, 30.0)
-        self.collector = AcceleratorCollector(PLACE, names, driver, self.members, patience=30.0)
+        self.measure_with(VENDOR, VENDOR.open(self.clock, self.machine, 30.0))
 
     def folder(self, number):
         return self.root / f"sys/class/drm/card{number}/device"
@@ -293,13 +290,12 @@ def test_the_kubelet_and_environments_name_partitions(divided):
     name = divided.collector.device_name
     ids = ["0000:10:00.0", "amdgpu_xcp_6", "0000:20:00.0", "amdgpu_xcp_99"]
     assert [name(at) for at in indices(VENDOR, ids, devices)] == ["gpu0:0", "gpu0:7", "gpu1"]
-    seen = DeviceSet(devices, VENDOR.variables)
     for variables, found in (
         ({"ROCR_VISIBLE_DEVICES": "0,7,8"}, ["gpu0:0", "gpu0:7", "gpu1"]),
         ({"ROCR_VISIBLE_DEVICES": "8,2", "HIP_VISIBLE_DEVICES": "1"}, ["gpu0:2"]),
         ({"ROCR_VISIBLE_DEVICES": "GPU-0000000000000017"}, ["gpu0:7"]),
     ):
-        assert [name(at) for at in seen.visible(member("j", devices=tuple(variables.items())))] == found
+        assert [name(at) for at in divided.visible(**variables)] == found
 
 
 def test_partitions_come_and_go_with_the_mode(divided, tmp_path):
@@ -313,6 +309,22 @@ def test_partitions_come_and_go_with_the_mode(divided, tmp_path):
     for place in range(2, 9):
         (tmp_path / f"gone-{place}").rename(nodes / str(place))
     assert len({key[1] for key in divided.look() if key[0] == "gpu.memory.usage"}) == 9
+
+
+def test_a_collection_reads_the_topology_once(divided, monkeypatch):
+    divided.look()
+    read = []
+
+    def read_pairs(path):
+        read.append(path)
+        return files.parse_pairs(Path(path).read_bytes())
+
+    monkeypatch.setattr(files, "read_pairs", read_pairs)
+    divided.look()
+    nodes = divided.root / "sys/class/kfd/kfd/topology/nodes"
+    assert sorted(path for path in read if "mem_banks" not in path) == sorted(
+        str(node / "properties") for node in nodes.iterdir()
+    )
 
 
 def test_partitions_of_a_gpu_that_disappears_are_lost(divided):
@@ -441,10 +453,7 @@ def test_checks_on_request(node):
     ],
 )
 def test_the_devices_in_an_environment(tmp_path, variables, found):
-    node = AmdNode(tmp_path, cards=4)
-    node.look()
-    devices = DeviceSet(node.collector.devices, VENDOR.variables)
-    assert devices.visible(member("j", devices=tuple(variables.items()))) == found
+    assert AmdNode(tmp_path, cards=4).visible(**variables) == found
 
 
 def test_the_ids_of_the_device_plug_in_are_addresses(node):

@@ -8,15 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.dcmi import FakeDcmi
-from tests.unit.collect.gpus import PLACE, DeviceNode, Gpu, member
+from tests.unit.collect.gpus import DeviceNode, Gpu, member
 from tests.waiting import SECONDS, wait_until
 
 from jobmeter.collect.accelerators.ascend.driver import AscendDriver
 from jobmeter.collect.accelerators.ascend.network import NetworkReader, parse
 from jobmeter.collect.accelerators.ascend.vendor import VENDOR, visible_devices
 from jobmeter.collect.accelerators.checks import check_accelerators
-from jobmeter.collect.accelerators.collector import AcceleratorCollector
-from jobmeter.collect.accelerators.names import DeviceNames
 from jobmeter.collect.accelerators.registry import is_device_resource, vendor_of_resource
 from jobmeter.collect.discover.devices import DeviceSet
 from jobmeter.collect.kubelet.allocated import indices
@@ -49,8 +47,7 @@ class AscendNode(DeviceNode):
         self.loads = self.driver.load
         self.network = NetworkReader(self.clock, tool or root / "no-tool")
         self.dcmi = AscendDriver(self.clock, self.machine, 30.0, lambda: self.loads(), self.network)  # noqa: PLW0108 - tests set it
-        names = DeviceNames((VENDOR,), self.machine).of(VENDOR)
-        self.collector = AcceleratorCollector(PLACE, names, self.dcmi, self.members, patience=patience)
+        self.measure_with(VENDOR, self.dcmi, patience)
 
     def events(self):
         found = self.collector.states.records(0).events

@@ -12,19 +12,17 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.unit.collect.gpus import PLACE, DeviceNode, member
+from tests.unit.collect.gpus import DeviceNode, member
 from tests.unit.collect.trees import plant
 from tests.waiting import wait_until
 
 from jobmeter.collect.accelerators.checks import check_accelerators
-from jobmeter.collect.accelerators.collector import RELEASE_MS, AcceleratorCollector
-from jobmeter.collect.accelerators.names import DeviceNames
+from jobmeter.collect.accelerators.collector import RELEASE_MS
 from jobmeter.collect.accelerators.neuron import monitor
 from jobmeter.collect.accelerators.neuron.driver import NeuronDriver
 from jobmeter.collect.accelerators.neuron.monitor import VALID_SECONDS, MonitorReader
 from jobmeter.collect.accelerators.neuron.vendor import VENDOR
 from jobmeter.collect.accelerators.registry import is_device_resource, vendor_of_resource
-from jobmeter.collect.discover.devices import DeviceSet
 from jobmeter.collect.doctor.base import SourceStatus
 from jobmeter.collect.doctor.devices import check_found
 from jobmeter.collect.kubelet.allocated import indices
@@ -129,8 +127,7 @@ class NeuronNode(DeviceNode):
         self.program, self.reports = root / "neuron-monitor", root / "reports"
         self.monitor = MonitorReader(self.clock, self.program)
         driver = NeuronDriver(self.clock, self.machine, patience, self.monitor)
-        names = DeviceNames((VENDOR,), self.machine).of(VENDOR)
-        self.collector = AcceleratorCollector(PLACE, names, driver, self.members, patience=patience)
+        self.measure_with(VENDOR, driver, patience)
 
     def folder(self, number):
         return self.root / CLASS / f"neuron{number}"
@@ -527,10 +524,7 @@ def test_checks_on_request(node):
     ],
 )
 def test_the_devices_in_an_environment(make, variables, found):
-    node = make(devices=4)
-    node.look()
-    devices = DeviceSet(node.collector.devices, VENDOR.variables)
-    assert devices.visible(member("j", devices=tuple(variables.items()))) == found
+    assert make(devices=4).visible(**variables) == found
 
 
 @pytest.mark.parametrize(

@@ -1,26 +1,15 @@
 """What a GPU or the driver's library may do to the agent: each state, by the real binding over a fake library."""
 
-import random
-from itertools import pairwise
-from threading import Thread
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.nvml import VERSION, Call, LibraryCall
-from tests.unit.collect.gpus import TICK_MS, Bench, member
-from tests.waiting import wait_until
+from tests.unit.collect.gpus import ALL, HEALTHY, OPENING, Bench, member, plant_kernel_list
 
-from jobmeter.collect.accelerators.nvidia.api import Reading
-from jobmeter.collect.backoff import LONGEST_MS, Backoff
-from jobmeter.model.device import STATES, DeviceState
-from jobmeter.model.time import MINUTE, SECOND
-from jobmeter.testing.collector import NOW_MS
+from jobmeter.model.device import DeviceState
+from jobmeter.model.time import MINUTE
 
 NEWER = "580.10.02"
-HEALTHY = [0, 1, 2, 4, 5, 6, 7]
-"""All but the one that a test makes fail."""
-ALL = sorted([*HEALTHY, 3])
 STATE_OF = {
     4: DeviceState.NO_PERMISSION,
     17: DeviceState.NO_PERMISSION,
@@ -51,15 +40,6 @@ def assert_profiled(look, numbers=HEALTHY):
     assert sorted(key[1] for key in look if key[0] == "gpu.sm.active") == [f"gpu{number}" for number in numbers]
 
 
-def measured_within(bench, numbers, minutes=1):
-    """The looks until all of these are measured, one each ten seconds."""
-    for _ in range(minutes * 6 + 1):
-        look = bench.look()
-        if sorted(int(key[1][3:]) for key in look if key[0] == "gpu.power") == numbers:
-            return look
-    raise AssertionError(f"not measured within {minutes} min: {bench.states()}, {bench.nvml.problem}")
-
-
 @pytest.mark.parametrize("code", sorted(STATE_OF))
 def test_a_device_that_cannot_be_opened_takes_no_other_along(bench, code):
     bench.devices[3].fail(code, Call.HANDLE)
@@ -71,7 +51,7 @@ def test_a_device_that_cannot_be_opened_takes_no_other_along(bench, code):
     assert look["gpu.state", "gpu3", "", ""] == STATE_OF[code].code
     assert {look["gpu.state", f"gpu{number}", "", ""] for number in HEALTHY} == {0}
     bench.devices[3].answer()
-    measured_within(bench, ALL)
+    bench.measured_within(ALL)
     assert bench.states() == [DeviceState.MEASURED] * 8
 
 
@@ -97,7 +77,7 @@ def test_a_device_that_is_lost_later_breaks_nothing_of_the_others(bench, code):
     assert bench.devices[3].calls(Call.HANDLE) < 15, "it is looked for ever more rarely"
     assert bench.driver.samples == 7, "the lost one's GPM sample was given back"
     bench.devices[3].answer()
-    measured_within(bench, ALL)
+    bench.measured_within(ALL)
     assert_profiled(bench.look(), ALL)
 
 
@@ -118,7 +98,7 @@ def test_a_device_of_which_every_call_fails_is_not_silent(bench, code, state):
     assert_healthy(bench, bench.look())
     assert bench.states()[3] is STATE_OF[code]
     bench.devices[3].answer()
-    measured_within(bench, ALL)
+    bench.measured_within(ALL)
 
 
 @pytest.mark.parametrize("code", [15, 16, 4])
@@ -135,7 +115,7 @@ def test_the_only_device_is_looked_for_anew_but_not_at_every_look(make_driver, c
     assert 3 <= driver.calls(LibraryCall.INIT) <= 20, "ten minutes"
     assert driver.calls(LibraryCall.INIT) == driver.calls(LibraryCall.SHUTDOWN) + 1
     driver.devices[0].answer()
-    measured_within(bench, [0])
+    bench.measured_within([0])
     assert driver.misuse == 0
 
 
@@ -147,7 +127,7 @@ def test_a_library_that_comes_later_is_found(make_driver):
         assert bench.look() == {}
     assert bench.problem is DeviceState.LIBRARY_MISSING
     driver.install()
-    measured_within(bench, ALL)
+    bench.measured_within(ALL)
     assert_profiled(bench.look(), ALL)
     assert bench.problem is None
 
@@ -162,7 +142,7 @@ def test_a_library_that_is_being_installed_is_looked_at_again(make_driver):
     assert bench.look() == {}
     library.unlink()
     library.write_bytes(whole)
-    measured_within(bench, ALL)
+    bench.measured_within(ALL)
 
 
 @pytest.mark.parametrize("code", [0, 1, 4, 9, 10, 15, 23, 999])
@@ -177,7 +157,7 @@ def test_a_library_that_cannot_be_opened_may_be_later(bench, code):
     assert bench.nvml.problem.code == (code or 9)
     bench.driver.fail(0)
     bench.driver.load_driver(VERSION)
-    measured_within(bench, ALL)
+    bench.measured_within(ALL)
 
 
 def test_a_count_that_fails_leaves_nothing_open(bench):
@@ -186,7 +166,7 @@ def test_a_count_that_fails_leaves_nothing_open(bench):
         assert bench.look() == {}
     assert bench.driver.calls(LibraryCall.INIT) == bench.driver.calls(LibraryCall.SHUTDOWN)
     bench.driver.fail(0, LibraryCall.COUNT)
-    measured_within(bench, ALL)
+    bench.measured_within(ALL)
 
 
 @pytest.mark.parametrize("open_before", [True, False])
@@ -210,7 +190,7 @@ def test_a_driver_that_is_replaced_is_measured_again_without_a_restart(bench, op
     steps[1 if kernel_first else 0]()
     for one in bench.devices:
         one.answer()
-    measured_within(bench, ALL)
+    bench.measured_within(ALL)
     assert_profiled(bench.look(), ALL)
     assert bench.driver.misuse == 0
 
@@ -222,7 +202,7 @@ def test_a_driver_that_is_replaced_while_nothing_is_measured(bench):
         assert bench.look() == {}
     assert bench.problem is DeviceState.LIBRARY_MISMATCH
     bench.driver.install(NEWER)
-    measured_within(bench, ALL)
+    bench.measured_within(ALL)
 
 
 def test_a_driver_that_is_unloaded_is_the_state_of_all_devices(bench):
@@ -239,18 +219,8 @@ def test_a_driver_that_is_unloaded_is_the_state_of_all_devices(bench):
     bench.driver.load_driver(VERSION)
     for one in bench.devices:
         one.answer()
-    measured_within(bench, ALL)
+    bench.measured_within(ALL)
     assert {reason for reason, *_ in bench.events()} == {"GpuBack"}
-
-
-def plant_kernel_list(proc, count=8, uuid="GPU-{at:08x}-1d1c-d9ed-fe37-18b8466a78ad"):
-    for at in range(count):
-        folder = proc / "driver/nvidia/gpus" / f"0000:{0x18 + at:02x}:00.0"
-        folder.mkdir(parents=True)
-        (folder / "information").write_text(
-            f"Model: \t\t NVIDIA H100 80GB HBM3\nIRQ:   \t\t {500 + at}\nGPU UUID: \t {uuid.format(at=at)}\n"
-            f"Bus Location: \t 0000:{0x18 + at:02x}:00.0\nDevice Minor: \t {at}\nGPU Excluded:\t No\n"
-        )
 
 
 @pytest.mark.parametrize(
@@ -279,7 +249,7 @@ def test_gpus_that_only_the_kernel_shows_are_the_jobs_all_the_same(driver, tmp_p
     driver.fail(0)
     driver.load_driver(VERSION)
     driver.install()
-    assert ("gpu.power", "gpu3", "j", "worker-0") in measured_within(bench, ALL)
+    assert ("gpu.power", "gpu3", "j", "worker-0") in bench.measured_within(ALL)
 
 
 def test_a_gpu_has_the_address_by_which_the_kernel_names_it(bench):
@@ -320,7 +290,7 @@ def test_a_library_that_opens_and_never_answers_is_not_opened_at_every_look(benc
     assert bench.driver.calls(LibraryCall.INIT) <= 20, "ten minutes"
     for one in bench.devices:
         one.answer()
-    measured_within(bench, ALL)
+    bench.measured_within(ALL)
 
 
 def test_a_gpu_that_is_not_there_any_more(bench):
@@ -334,115 +304,13 @@ def test_a_gpu_that_is_not_there_any_more(bench):
     bench.driver.set_count(7)
     for one in bench.devices:
         one.answer()
-    measured_within(bench, ALL[:7])
+    bench.measured_within(ALL[:7])
     assert ("GpuLost", "j", "device gpu7") in bench.events()
     assert [(one[0], one[2], one[4] is not None) for one in bench.allocations()] == [("j", "gpu7", True)]
 
 
-OPENING = {Call.HANDLE, Call.UUID, Call.MINOR, Call.NAME, Call.PCI, Call.SERIAL}
-BLOCKING = sorted(set(Call) - {Call.MEMORY, Call.PROCESS_LIST_V2, Call.MPS_LIST_V2, Call.EVENT_TYPES, Call.REGISTER})
-"""Without those that old drivers alone are asked, and those of events, which have their own thread."""
-
-
-def is_profiled(bench, numbers):
-    """True when a look has GPM values, power and slow values of these devices and of no other one."""
-    look = bench.look(bench.now_ms + MINUTE)
-    metrics = ("gpu.power", "gpu.sm.active", "gpu.ecc.corrected", "gpu.process.utilization")
-    return all(sorted(key[1] for key in look if key[0] == one) == [f"gpu{n}" for n in numbers] for one in metrics)
-
-
-@pytest.mark.parametrize("call", BLOCKING, ids=lambda call: call.name)
-def test_a_call_that_blocks_holds_up_no_other_device(driver, call):
-    bench = Bench(driver, patience=0.3)
-    bench.by_pid[7] = member("j")
-    for one in driver.devices:
-        one.run((7, 1))
-    bench.look()
-    if call in {*OPENING, Call.GPM_SUPPORT}:
-        driver.devices[3].fail(15)
-        bench.look()
-        driver.devices[3].fail(0)
-    driver.devices[3].block(1, call)
-    for _ in range(2):
-        wait_until(lambda: is_profiled(bench, HEALTHY), "the others go on")
-    bench.clock.seconds += 30
-    wait_until(lambda: is_profiled(bench, HEALTHY), "the others go on")
-    assert bench.states()[3] is DeviceState.HANGS
-    assert driver.calls(LibraryCall.SHUTDOWN) == 0
-    driver.unblock()
-    wait_until(lambda: is_profiled(bench, ALL), "the call returns")
-    wait_until(lambda: bench.look() and bench.states() == [DeviceState.MEASURED] * 8, "it is measured")
-    assert driver.misuse == 0
-
-
-def test_a_device_that_answers_late_at_every_look_is_not_silent(driver):
-    """Each call returns, but none in time: that it is never measured has to show."""
-    bench = Bench(driver, patience=0.2)
-    bench.look()
-    found = []
-    for _ in range(3):
-        driver.devices[3].block(1, Call.POWER)
-        bench.look()
-        found.append(bench.states()[3])
-        driver.devices[3].block(0, Call.POWER)
-        wait_until(lambda: not bench.collector.devices[3].busy, "the call returns")
-        bench.clock.seconds += 6
-    assert found == [DeviceState.MEASURED, DeviceState.MEASURED, DeviceState.HANGS]
-    wait_until(lambda: bench.look() and bench.states()[3] is DeviceState.MEASURED, "it answers in time")
-
-
-def test_devices_that_all_block_cost_one_wait(driver):
-    bench = Bench(driver, patience=0.3)
-    bench.look()
-    for one in driver.devices:
-        one.block(1)
-    assert bench.look() == {}
-    assert bench.devices_of("gpu.power") == []
-    driver.unblock()
-    wait_until(lambda: bench.devices_of("gpu.power") == ALL, "the calls return")
-
-
-def test_an_opening_that_blocks_is_waited_for_once_and_shown(driver, tmp_path):
-    plant_kernel_list(tmp_path / "proc")
-    bench = Bench(driver, proc=tmp_path / "proc", patience=0.2)
-    driver.block(1)
-    for _ in range(3):
-        assert bench.look() == {}
-    bench.clock.seconds += 31
-    look = bench.look()
-    assert set(look.values()) == {float(DeviceState.HANGS.code)}
-    assert len(look) == 8
-    driver.block(0)
-    wait_until(lambda: bench.devices_of("gpu.power") == ALL, "it is open")
-    assert driver.calls(LibraryCall.INIT) == 1
-
-
-def test_the_library_is_not_closed_under_a_call_of_another_thread(bench):
-    """The checks of a node read devices beside the collector: an unloaded library would end the process."""
-    bench.look()
-    found: list[object] = []
-    one = bench.collector.devices[0]
-    bench.devices[0].block(1, Call.REPLAYS)
-    check = Thread(target=lambda: found.append(one.read(Reading.PCIE_REPLAYS)), daemon=True)
-    check.start()
-    wait_until(lambda: bench.devices[0].calls(Call.REPLAYS) == 2, "the check is in its call")
-    for device in bench.devices:
-        device.fail(1, Call.UTILIZATION)
-    for _ in range(5):
-        assert bench.devices_of("gpu.power") == []
-    assert bench.driver.calls(LibraryCall.SHUTDOWN) == 0
-    bench.driver.unblock()
-    check.join(60)
-    assert found == [[3]]
-    for device in bench.devices:
-        device.answer()
-    measured_within(bench, ALL)
-
-
 CODES = st.sampled_from([2, 3, 4, 6, 7, 10, 11, 13, 15, 16, 17, 19, 20, 21, 27, 28, 999])
 FAULTS = st.dictionaries(st.tuples(st.integers(0, 7), st.sampled_from(list(Call))), CODES, max_size=6)
-
-
 EXPECTED = {
     "gpu.utilization": 0.83, "gpu.memory.usage": 60 * 2**30, "gpu.power": 431.25, "gpu.temperature": 61,
     "gpu.clock.sm": 1.98e9, "gpu.throttle.power": 2.0, "gpu.sm.active": 0.715, "gpu.encoder.utilization": 0,
@@ -474,146 +342,7 @@ def test_whatever_calls_return_a_value_is_right_or_absent(bench, turns):
     assert bench.driver.misuse == 0
     for one in bench.devices:
         one.answer()
-    measured_within(bench, ALL, minutes=2)
+    bench.measured_within(ALL, minutes=2)
     look = bench.look(bench.now_ms + MINUTE)
     assert {metric for metric, device, *_ in look if device == "gpu0"} >= set(EXPECTED)
     assert bench.driver.samples == 8
-
-
-def test_events_say_what_happened_to_a_device_and_to_whom(bench):
-    bench.by_pid[7] = member("j")
-    bench.devices[3].run((7, 1))
-    bench.look()
-    assert bench.events() == []
-    bench.devices[3].fail(15)
-    bench.devices[5].fail(16)
-    bench.look()
-    bench.look()
-    assert bench.events() == [("GpuLost", "j", "device gpu3"), ("GpuLost", "", "device gpu5")]
-    bench.devices[3].answer()
-    measured_within(bench, [0, 1, 2, 3, 4, 6, 7])
-    assert bench.events() == [("GpuBack", "j", "device gpu3")]
-
-
-def test_the_text_of_an_event_has_the_reason_and_what_to_do(bench):
-    bench.look()
-    bench.devices[3].fail(15)
-    bench.look()
-    (event,) = bench.collector.states.records(0).events
-    assert event.message.startswith("gpu3, NVIDIA H200, cannot be read (GPU is lost). ")
-    assert event.level == "error"
-    bench.devices[3].answer()
-    measured_within(bench, ALL)
-    (event,) = bench.collector.states.records(0).events
-    assert event.message.startswith("gpu3 is measured again, after ")
-    assert event.level == "info"
-
-
-def test_a_device_that_blocks_and_one_that_may_not_be_opened_are_events(driver):
-    bench = Bench(driver, patience=0.2)
-    driver.devices[2].fail(4, Call.HANDLE)
-    wait_until(lambda: bench.devices_of("gpu.power") == [0, 1, 3, 4, 5, 6, 7], "the others")
-    assert bench.events() == [("GpuNotPermitted", "", "device gpu2")]
-    driver.devices[3].block(1, Call.POWER)
-    bench.look()
-    assert bench.events() == [], "it may be slow"
-    bench.clock.seconds += 11
-    bench.look()
-    assert bench.events() == [("DeviceHangs", "", "device gpu3")]
-
-
-def test_a_mismatch_is_one_event_of_the_node(bench):
-    bench.look()
-    bench.driver.load_driver(NEWER)
-    for one in bench.devices:
-        one.fail(9)
-    for _ in range(8):
-        bench.look()
-    assert bench.events() == [("DriverMismatch", "", "")]
-    bench.driver.install(NEWER)
-    for one in bench.devices:
-        one.answer()
-    measured_within(bench, ALL)
-    assert {reason for reason, *_ in bench.events()} == {"GpuBack"}
-
-
-def test_a_run_makes_no_event_of_the_node(driver):
-    bench = Bench(driver, alone=True)
-    bench.by_pid[7] = member("j")
-    driver.devices[3].run((7, 1))
-    bench.look()
-    driver.devices[3].fail(15)
-    driver.devices[5].fail(15)
-    bench.look()
-    assert bench.events() == [("GpuLost", "j", "device gpu3")]
-
-
-def test_a_lost_device_is_the_jobs_until_its_processes_end(bench):
-    bench.by_pid[7] = member("j")
-    bench.devices[3].run((7, 1))
-    bench.look(NOW_MS)
-    bench.devices[3].fail(15)
-    assert ("gpu.state", "gpu3", "j", "worker-0") in bench.look(NOW_MS + TICK_MS)
-    assert [one[4] for one in bench.allocations()] == [None]
-    del bench.by_pid[7]
-    assert ("gpu.state", "gpu3", "", "") in bench.look(NOW_MS + 2 * TICK_MS)
-    assert [one[4] for one in bench.allocations()] == [NOW_MS + 2 * TICK_MS]
-
-
-def test_a_run_that_may_open_some_devices_has_those(driver):
-    """Slurm's ConstrainDevices: the count is 8, and CUDA numbers those that may be opened from 0."""
-    for number in (0, 1, 2, 4, 6, 7):
-        driver.devices[number].fail(4, Call.HANDLE)
-    bench = Bench(driver, alone=True)
-    bench.by_pid[7] = member("j", devices=(("CUDA_VISIBLE_DEVICES", "1,0"),), local_rank=0, process_rank=12)
-    look = bench.look()
-    assert {key[1] for key in look if key[0] == "gpu.power"} == {"gpu3", "gpu5"}
-    assert {key[2] for key in look} == {"j"}
-    assert sorted((one[2], one[5]) for one in bench.allocations()) == [("gpu3", None), ("gpu5", 12)]
-
-
-def test_codes_of_states_never_change():
-    """They are stored as values of `gpu.state`."""
-    assert [str(one) for one in STATES] == [
-        "measured",
-        "no permission",
-        "library missing",
-        "library mismatch",
-        "driver not loaded",
-        "hangs",
-        "reset required",
-        "lost",
-    ]
-    assert [one.code for one in STATES] == list(range(8))
-
-
-@given(st.integers(100, 30_000), st.integers(1, 200), st.randoms())
-def test_a_backoff_tries_soon_then_rarely_and_at_least_once_a_minute(interval_ms, looks, chance: random.Random):
-    backoff, now_ms = Backoff(), 0
-    tries: list[int] = []
-    for _ in range(looks):
-        now_ms += interval_ms + chance.randrange(interval_ms)
-        backoff.tick(now_ms)
-        if backoff.due:
-            tries.append(now_ms)
-            backoff.failed()
-    assert tries[0] <= 2 * interval_ms
-    if len(tries) > 1:
-        assert tries[1] - tries[0] <= 2 * interval_ms, "the second look tries again"
-    waits = [after - before for before, after in pairwise(tries)]
-    assert all(wait <= LONGEST_MS + 2 * interval_ms for wait in waits)
-    assert all(wait >= min(SECOND << max(at - 1, 0), LONGEST_MS) for at, wait in enumerate(waits) if at)
-    backoff.succeeded()
-    assert backoff.due
-
-
-def test_a_backoff_without_a_time_or_with_a_clock_that_was_set_back_tries():
-    backoff = Backoff()
-    for _ in range(10):
-        backoff.tick(NOW_MS)
-        backoff.failed()
-    found = [backoff.due]
-    for now_ms in (NOW_MS - 1, None):
-        backoff.tick(now_ms)
-        found.append(backoff.due)
-    assert found == [False, True, True]
