@@ -75,6 +75,9 @@ def test_unfinished_calls_are_named_for_the_log():
     async def send(_):
         named.append(storage.forwarder.under_way())
 
-    asyncio.run(storage.forwarder(scope((b"content-length", b"5")), receive, send))
+    async def main():
+        await storage.forwarder(scope((b"content-length", b"5")), receive, send)
+
+    asyncio.run(main())
     assert set(named) == {"worker process, 1 forwarded requests"}
     assert storage.forwarder.under_way() == "worker process, 0 forwarded requests"
