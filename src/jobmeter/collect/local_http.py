@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import BoundedSemaphore
+from threading import BoundedSemaphore, Thread
 from typing import Any
 
 LOOPBACK = "127.0.0.1"
@@ -16,20 +16,31 @@ _log = logging.getLogger(__name__)
 class LocalServer(ThreadingHTTPServer):
     """Server with a thread for each connection. Refuses connections beyond ``most``.
 
-    For ``port`` 0 the system chooses a port. Raises OSError if the port is taken.
+    For ``port`` 0 the system chooses a port. ``thread`` names the thread that accepts. Raises OSError if the port is taken.
     """
 
     daemon_threads = True
 
-    def __init__(self, port: int, handler: "type[LocalHandler]", most: int) -> None:
+    def __init__(self, port: int, handler: "type[LocalHandler]", most: int, thread: str) -> None:
         self.request_queue_size = most
         self._places = BoundedSemaphore(most)
         super().__init__((LOOPBACK, port), handler)
+        self._accepting = Thread(target=self.serve_forever, args=(0.2,), name=thread, daemon=True)
 
     @property
     def url(self) -> str:
         """Address of the server."""
         return f"http://{LOOPBACK}:{self.server_address[1]}"
+
+    def start(self) -> None:
+        """Begin to serve."""
+        self._accepting.start()
+
+    def stop(self) -> None:
+        """Close the port. Waits until no connection is being accepted."""
+        if self._accepting.ident is not None:
+            self.shutdown()
+        self.server_close()
 
     def server_bind(self) -> None:
         """Bind the port. The base class would also look up the host's name."""

@@ -8,7 +8,6 @@ import hmac
 import logging
 import secrets
 from collections.abc import Callable, Mapping
-from threading import Thread
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode
 
@@ -114,7 +113,6 @@ class MlflowRelay:
             f"POST {PREFIX}/runs/search": self._search,
         }
         self._server = _RelayServer(self._admits, self._serve)
-        self._thread = Thread(target=self._server.serve_forever, args=(0.2,), name="mlflow", daemon=True)
 
     def added_to(self, environment: Mapping[str, str]) -> dict[str, str]:
         """Return the environment of a program that logs here. The program connects without a proxy."""
@@ -126,13 +124,11 @@ class MlflowRelay:
 
     def start(self) -> None:
         """Begin to serve."""
-        self._thread.start()
+        self._server.start()
 
     def close(self) -> None:
         """Close the port."""
-        if self._thread.ident is not None:
-            self._server.shutdown()
-        self._server.server_close()
+        self._server.stop()
 
     def _admits(self, authorization: str) -> bool:
         return hmac.compare_digest(authorization.encode(), f"Bearer {self._token}".encode())
@@ -363,7 +359,7 @@ class _RelayServer(LocalServer):
         self, admits: Callable[[str], bool], serve: Callable[[str, str, bytes | None], tuple[int, str, bytes]]
     ) -> None:
         self.admits, self.serve = admits, serve
-        super().__init__(0, _RelayHandler, _MOST_CONNECTIONS)
+        super().__init__(0, _RelayHandler, _MOST_CONNECTIONS, "mlflow")
 
 
 class _RelayHandler(LocalHandler):

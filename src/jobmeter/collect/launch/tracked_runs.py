@@ -38,7 +38,8 @@ class TrackedRuns:
         self.project = project
         self.outbox = outbox
         self._clock = clock
-        self._lock = Lock()
+        self._lock, self._recalling = Lock(), Lock()
+        self._is_recalled = False
         self._extra: str | None = None
         self._runs: dict[str, Run] = {}
         self._newest: dict[str, dict[str, LoggedPoint]] = {}
@@ -71,12 +72,19 @@ class TrackedRuns:
                 self._merge(found)
 
     def recall(self) -> None:
-        """Add the runs that an earlier `jobmeter run` of the job left on disk."""
-        extra: str | None = None
-        for frame in self.outbox.on_disk():
-            if frame.kind is FrameKind.RECORDS:
-                extra = merged_extra(extra, _extras(unpacked(frame), self.job))
-        self.learn(msgspec.json.decode(extra or "{}").get(NAME, {}).get("runs", {}))
+        """Add the runs that an earlier `jobmeter run` of the job left on disk.
+
+        Reads the disk once: all later frames are about known runs.
+        """
+        with self._recalling:
+            if self._is_recalled:
+                return
+            extra: str | None = None
+            for frame in self.outbox.on_disk():
+                if frame.kind is FrameKind.RECORDS:
+                    extra = merged_extra(extra, _extras(unpacked(frame), self.job))
+            self.learn(msgspec.json.decode(extra or "{}").get(NAME, {}).get("runs", {}))
+            self._is_recalled = True
 
     def change(self, run: Run, values: dict[str, Any]) -> Run:
         """Set entries in the record of a run, and return the run. Raises LimitExceededError if the record is full."""
