@@ -185,7 +185,7 @@ def killed_while_its_journal_had_all(tmp_path_factory: pytest.TempPathFactory) -
 
 
 @pytest.mark.parametrize("place", ["head", "length", "keys", "values", "end"])
-def test_a_flipped_bit_in_a_journal_costs_the_samples_of_its_record_alone(
+def test_a_flipped_bit_in_a_journal_loses_only_the_samples_of_its_record(
     tmp_path: Path, killed_while_its_journal_had_all: Path, place: str
 ) -> None:
     data = Path(shutil.copytree(killed_while_its_journal_had_all, tmp_path / "data", symlinks=True))

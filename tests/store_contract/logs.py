@@ -73,7 +73,7 @@ class LogTests:
         assert read_lines(store, slot, descending=True).lines == lines[::-1]
         assert read_lines(store, slot, project="other").lines == []
 
-    def test_no_lines_are_nothing(self, store: Store, slot: Slot) -> None:
+    def test_an_append_of_no_lines_has_no_effect(self, store: Store, slot: Slot) -> None:
         store.logs.append([], FOREVER)
         assert read_lines(store, slot, count=True) == LogPage([], 0, 0)
         assert read_lines(store, slot, limit=0, count=True) == LogPage([], 0, 0)

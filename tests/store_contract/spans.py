@@ -171,7 +171,7 @@ class SpanTests:
         assert listed(store, slot) == []
         assert read_spans(store, trace_id(slot), trace_id(other)) == [span_of(other, 1)]
 
-    def test_no_spans_are_nothing(self, store: Store, slot: Slot) -> None:
+    def test_an_append_of_no_spans_has_no_effect(self, store: Store, slot: Slot) -> None:
         store.spans.append([], FOREVER)
         assert listed(store, slot) == []
 

@@ -46,7 +46,7 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
         store.append(batch_of(rows), FOREVER)
         assert read_all(store, [one, two], slot.span) == rows
 
-    def test_an_empty_batch_is_nothing(self, store: Store, slot: Slot) -> None:
+    def test_an_empty_batch_has_no_effect(self, store: Store, slot: Slot) -> None:
         store.append(batch_of({}), FOREVER)
         assert read_all(store, [slot.gauge()], slot.span) == {}
 
@@ -175,7 +175,7 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
         assert found(jobs=(slot.key,), projects=frozenset()) == set()
         assert found(jobs=()) == set()
 
-    def test_series_of_special_values_are_found_by_their_metric_alone(self, store: Store, slot: Slot) -> None:
+    def test_series_of_special_values_are_found_only_by_their_metric(self, store: Store, slot: Slot) -> None:
         plain = slot.gauge("worker-0")
         special = special_of(plain)
         store.append(batch_of({(plain, slot.start): 1.0, (special, slot.start): 2.0}), FOREVER)

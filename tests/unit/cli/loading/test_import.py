@@ -63,7 +63,7 @@ def test_several_files_records_and_a_project(taken, run, tmp_path):
     assert [one[0] for one in taken if len(one) == 3] == ["j0"]
 
 
-def test_records_alone_are_reported_with_their_own_rate(taken, run, tmp_path):
+def test_an_import_of_records_without_samples_reports_records_a_second(taken, run, tmp_path):
     (tmp_path / "jobs.jsonl").write_text('{"job_id": "k"}\n{"job_id": "l"}\n')
     shown = run("import", str(tmp_path / "jobs.jsonl")).stdout
     assert re.fullmatch(r"imported 2 job records of 2 jobs in \w+ \([\d,]+ records/s\)\n", shown), shown

@@ -26,7 +26,7 @@ def test_a_guard_gives_what_the_work_gives_and_reports_each_kind_of_failure_once
     ]
 
 
-def test_nothing_waits_between_the_regular_ticks_and_the_last_one():
+def test_no_call_waits_between_the_regular_ticks_and_the_last_tick():
     """The last tick is the end of the job."""
     steps: list[str] = []
 

@@ -480,7 +480,7 @@ def test_runs_are_recorded_again_after_frames_were_dropped(tmp_path):
         }
 
 
-def test_a_run_is_recorded_again_after_records_alone_were_dropped(place):
+def test_a_run_is_recorded_again_after_only_records_were_dropped(place):
     place.runs.outbox = Outbox(None, memory_bytes=1)  # the newest frame alone has room
     run = place.create(run_name="first")
     for key in ("a", "b"):

@@ -80,7 +80,7 @@ def test_counters_are_as_they_were_read_and_further_columns_distinguish_series(s
     assert {row["labels"] for row in rows if row["attempt"] == "3"} == {""}
 
 
-def test_codes_of_special_values_are_exported_by_their_name_alone_and_deleted_with_their_job(stored):
+def test_special_values_are_exported_only_by_name_and_deleted_with_their_job(stored):
     codes = [(NOW - 60_000, 2.0), (NOW - 30_000, 1.0)]
     body = samples([row("special.external.up", codes, job="j1"), row("external.up", [(NOW - 90_000, 1.0)], job="j1")])
     assert stored.ingest(body).json()["rejected"] == {}

@@ -44,7 +44,7 @@ def test_a_search_for_too_many_names_is_not_sent():
     run(main())
 
 
-def test_a_search_without_a_result_is_repeated_after_its_time_alone():
+def test_a_search_without_a_result_is_repeated_only_after_its_delay():
     async def main():
         end = StorageEnd()
         end.search.begin()

@@ -15,7 +15,7 @@ def bench(driver):
     return Bench(driver)
 
 
-def test_events_say_what_happened_to_a_device_and_to_whom(bench):
+def test_events_name_the_device_its_change_and_its_jobs(bench):
     bench.by_pid[7] = member("j")
     bench.devices[3].run((7, 1))
     bench.look()
