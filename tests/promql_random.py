@@ -63,7 +63,7 @@ def random_series(rng: random.Random, start_ms: int = START_MS, *, special: bool
 
 
 def _put_special(rng: random.Random, series: Series) -> None:
-    """Put special values in place of some samples, and a stale marker in place of the last one."""
+    """Replace some samples by NaN, infinities or stale markers, and the last sample by a stale marker."""
     share = rng.choice((0.0, 0.002, 0.02, 0.2))
     for at in range(len(series.values)):
         if rng.random() < share:
@@ -232,7 +232,7 @@ class Queries:
 
 @contextmanager
 def prometheus(memory: Memory, folder: Path) -> Iterator[str]:
-    """Yield the address of a Prometheus to which the series were written."""
+    """Yield the address of a Prometheus after writing the series to it."""
     with started("global: {}\n", folder, "--web.enable-remote-write-receiver") as url:
         write(memory, f"{url}/api/v1/write")
         yield url
@@ -337,12 +337,12 @@ _MOVED_TIMESTAMP = re.compile(r"timestamp\([a-z_]+(\{[^}]*\})? offset \S+ @ ")
 _FIXED_PREDICTION = re.compile(r"predict_linear\([a-z_]+(\{[^}]*\})?\[\w+\][^()]*@ ")
 
 
-def known_difference(query: str, one: Rows | str, other: Rows | str) -> bool:
-    """Return True for the three known differences of Prometheus 3.5 from its later versions, whose corpus decides.
+def is_version_difference(query: str, one: Rows | str, other: Rows | str) -> bool:
+    """Return True for three differences between Prometheus 3.5 and its later versions. The later versions are right.
 
-    Prometheus 3.5 gives no ``timestamp()`` of a selector with both an offset and a fixed time. Of pairs that a
-    comparison filters out it accepts several on the left side. ``predict_linear`` of a range at a fixed time loses
-    samples of the range from step to step, until no value is left.
+    Prometheus 3.5 returns no ``timestamp()`` of a selector with both an offset and a fixed time. It accepts several
+    matches on the left side if the comparison filters them out. With a fixed time, its ``predict_linear`` loses samples
+    of the range from step to step, until no value is left.
     """
     if _FIXED_PREDICTION.search(query):
         return True
@@ -361,7 +361,7 @@ def compare(seed: int, count: int, folder: Path) -> list[str]:
             query, start, end, step = queries.question()
             one, other = theirs(url, query, start, end, step), ours(memory, query, start, end, step)
             differs = difference(one, other)
-            if differs and not known_difference(query, one, other):
+            if differs and not is_version_difference(query, one, other):
                 found.append(f"{query}\n    from {start} to {end} by {step}: {differs}")
     return found
 

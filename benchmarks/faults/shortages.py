@@ -224,7 +224,7 @@ def _slowed(made: Made, first: int) -> None:
 
 @whole(training)
 def _full_lanes(made: Made) -> None:
-    """Fill most of each device's PCIe lanes; their generation and number are random."""
+    """Use most of the bandwidth of each device's PCIe link. Its generation and its lanes are random."""
     first = made.begin(made.shape.onset)
     _slowed(made, first)
     generation, lanes = int(made.random.integers(3, 6)), int(made.random.choice([4, 8, 16]))

@@ -18,7 +18,7 @@ from tests.e2e.page import Viewer
 
 @pytest.fixture(autouse=True)
 def _no_blocked_signals() -> None:
-    """Unblock SIGPIPE: the embedded engine of an earlier test of this process blocks the signal, for children too."""
+    """Unblock SIGPIPE. An embedded engine of an earlier test blocks the signal in this process and in its children."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGPIPE])
 
 

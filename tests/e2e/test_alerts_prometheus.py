@@ -1,4 +1,4 @@
-"""One rule file, evaluated by a server, and by a Prometheus and a vmalert that read its samples: the same alerts."""
+"""Alerts of one rule file are equal in a server, and in a Prometheus and a vmalert that read its samples."""
 
 import json
 import random
@@ -42,7 +42,7 @@ TEXTS = (
 
 
 PRESENT_TEXTS = (TEXTS[0], TEXTS[1], "{{ humanize $value }}, {{ $labels.missing }}", TEXTS[3])
-"""Texts without functions of a label, which fail in vmalert for an alert without that label."""
+"""Texts without template functions of a label: in vmalert they fail for an alert without the label."""
 
 
 def rule_file(rng, texts=TEXTS):
@@ -59,7 +59,7 @@ def rule_file(rng, texts=TEXTS):
 
 
 def alerts(url, token=""):
-    """Return the labels, state, value and annotations of each alert; vmalert rounds values, and names absent labels."""
+    """Return labels, state, value and annotations of each alert. vmalert rounds values and prints absent labels."""
     request = urllib.request.Request(f"{url}/api/v1/alerts", headers={"Authorization": f"Bearer {token}"})
     with urllib.request.urlopen(request) as reply:
         found = json.loads(reply.read().decode().replace("\\u003cno value\\u003e", "").replace("<no value>", ""))

@@ -41,7 +41,7 @@ def three_days(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def filled(three_days: Path, tmp_path: Path) -> Path:
-    """A copy of that folder."""
+    """Copy of the folder of ``three_days``."""
     return Path(shutil.copytree(three_days, tmp_path / "data", symlinks=True))
 
 
@@ -166,7 +166,7 @@ def stored(server: ServerProcess) -> dict[str, set[float]]:
 
 @pytest.fixture(scope="module")
 def killed_while_its_journal_had_all(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data folder with one segment in its journal, which has every request."""
+    """Data folder with one journal segment that contains every request."""
     folder = tmp_path_factory.mktemp("killed")
     for attempt in itertools.count():
         data = folder / f"data-{attempt}"

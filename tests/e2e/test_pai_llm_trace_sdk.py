@@ -167,7 +167,7 @@ FILTERS: list[tuple[dict[str, Any], list[str]]] = [
 
 
 def filtering(filters, traces):
-    """Return a request with these filters; its times are seconds ago."""
+    """Return a request with these filters. Its times are seconds before now."""
     limits = {field: _day(ago) for field, ago in filters.items() if field.endswith("Time")}
     ids = [one["trace"] for one in traces.values()]
     return {"MinTime": _day(100_000), "TraceIds": ids, **filters, **limits}
@@ -175,7 +175,7 @@ def filtering(filters, traces):
 
 @pytest.fixture(scope="module")
 def filtered(receiver, sent):
-    """Answers to ``FILTERS`` in their order, by one run of the SDK."""
+    """Answers to ``FILTERS`` in order, from one run of the SDK."""
     pair, traces = sent
     return ask(receiver, pair, *(("list_traces_datas", filtering(filters, traces), {}) for filters, _ in FILTERS))
 

@@ -178,7 +178,7 @@ def live(server: ServerProcess, now_ms: int) -> list[str]:
 
 
 def until_own(server: ServerProcess, connection: http.client.HTTPConnection, path: str) -> set[bytes]:
-    """Return the different answers of a connection until its worker has given one itself."""
+    """Return the distinct answers on a connection until its worker process has answered by itself."""
     found, before = set(), worker_answers(server)
 
     def is_own() -> bool:

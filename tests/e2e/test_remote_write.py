@@ -257,7 +257,7 @@ def test_what_node_exporter_says_is_a_measurement_of_the_node(remote, exporter):
     assert 0 <= idle - max(line["dps"].values()) < 120  # a busy machine is never idle
 
 
-def test_values_that_are_no_numbers_are_stored_as_they_were_scraped(remote):
+def test_special_values_are_stored_as_scraped(remote):
     sender, server, _ = remote
     query = f'last_over_time(no_value{{instance="{sender}-app:80"}}[1h])'
     (row,) = server.call("GET", "/prometheus/api/v1/query", query=query).json()["data"]["result"]

@@ -274,7 +274,7 @@ class FakeDevice:
                 one.used, one.total, one.share = 2**30 * one.slices, 2**34 * one.slices, one.slices / 7
 
     def hold(self, *memory: tuple[int, int]) -> None:
-        """Set the memory of the instances of ``split``, in their order: bytes in use, and of all."""
+        """Set the memory of the instances of ``split``, in order: bytes in use and total bytes."""
         for one, (used, total) in zip(self._data.instance, memory, strict=False):
             one.used, one.total = used, total
 
@@ -373,7 +373,7 @@ class FakeNvml:
         self._control.blocks[call] = blocks
 
     def happen(self, index: int, data: int, kind: int = XID_EVENT, instance: tuple[int, int] | None = None) -> None:
-        """Let an event of a GPU happen, of the kinds that its ``event_types`` has."""
+        """Raise an event of a GPU. ``kind`` is one of the GPU's ``event_types``."""
         one = self._control.event[self._control.happened % _EVENTS]
         one.index, one.type, one.data = index, kind, data
         one.instance, one.place = instance or (NO_INSTANCE, NO_INSTANCE)
@@ -381,22 +381,22 @@ class FakeNvml:
 
     @property
     def unread(self) -> int:
-        """Events that nobody has waited for."""
+        """Number of events that no call of nvmlEventSetWait has returned."""
         return int(self._control.happened - self._control.read)
 
     @property
     def waiting(self) -> bool:
-        """Whether a reader waits for events."""
+        """True while a call of nvmlEventSetWait waits for an event."""
         return bool(self._control.waiting)
 
     @property
     def wait_ms(self) -> int:
-        """Milliseconds of the last wait for events, of which this library takes 20 at most."""
+        """Timeout in milliseconds of the last call of nvmlEventSetWait. This library waits 20 ms at most."""
         return int(self._control.asked)
 
     @property
     def sets(self) -> int:
-        """Sets of events that were not given back."""
+        """Number of event sets that were not freed."""
         return int(self._control.sets)
 
     def idle_code(self, code: int) -> None:

@@ -483,7 +483,7 @@ EXPORT int nvmlGpmMetricsGet(struct gpm_question *question) {
     return SUCCESS;
 }
 
-/* A set is the events of the GPUs that were registered in it, of its session. An event of another GPU is lost. */
+/* An event set belongs to a session. It gets the events of the GPUs registered in it; other events are lost. */
 static struct set { uint32_t session, used, waits; uint64_t types[DEVICES]; } set;
 EXPORT int nvmlEventSetCreate(struct set **found) {
     if (!open_count) return UNINITIALIZED;

@@ -1,1 +1,1 @@
-"""Contract of the store as tests, which each engine inherits, and what the tests need."""
+"""Contract tests of the store, which each engine's tests inherit, and their helpers."""

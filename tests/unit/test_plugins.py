@@ -234,14 +234,14 @@ def test_a_collector_of_a_package_measures_at_its_interval(outputs):
     assert value > 0
 
 
-def test_a_vendor_of_a_package_is_measured_as_the_others_are(outputs):
+def test_a_vendor_of_a_package_is_measured_like_the_built_in_vendors(outputs):
     assert outputs["vendors"] == ["nvidia", "amd", "ascend", "neuron", "example", "shut"]
     assert outputs["powers"] == [["npu0", "", 250.0], ["npu1", "21", 250.0]]
     assert outputs["doctor"]["example"] == ["ok", "2 NPUs (Example One)"]
     assert outputs["words"] == [True, "example"]
 
 
-def test_a_vendor_whose_driver_cannot_be_opened_takes_no_other_along(outputs):
+def test_a_vendor_whose_driver_cannot_be_opened_does_not_stop_the_others(outputs):
     assert outputs["measured"] == ["amd", "ascend", "example", "neuron", "nvidia"]
     assert outputs["doctor"]["shut"][0] == "problem"
 

@@ -222,9 +222,9 @@ class Executor:
         return found
 
     def preparation(self, question: Question[Any], scope: Scope) -> Callable[[], object] | None:
-        """Return the work that caches the job and the series of a question, with which ``from_memory`` may answer.
+        """Return a function that caches the job and the series of a question, so that ``from_memory`` can answer.
 
-        None if they would not help. The work may wait, and raises as ``run``.
+        None if the cache would not help. The function may wait, and raises as ``run``.
         """
         if isinstance(question, MetricQuery | EncodedQuestion):
             query = question.query if isinstance(question, EncodedQuestion) else question
@@ -232,7 +232,7 @@ class Executor:
         if isinstance(question, SamplesQuestion):
             keys = series.keys_of(question.series, self.cache)
             ends = partial(job_ends, self._registry, question.series, keys, self._clock.now_ms())
-            return ends if question.ends and question.brief else None
+            return ends if question.ends and question.brief_samples else None
         is_list = isinstance(question, SeriesQuestion) and question.brief and bool(question.jobs)
         is_cached = is_list or isinstance(question, HeadQuestion | JobQuestion)
         return partial(self.run, question, scope) if is_cached else None

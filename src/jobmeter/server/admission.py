@@ -149,7 +149,7 @@ class QueuedQuestion(msgspec.Struct, Generic[R], frozen=True):
 class MemoryAttempt:
     """Context manager that tries a question from memory and charges its cost at the end.
 
-    With ``answered`` False the question continues on a worker, which charges the cost.
+    With ``answered`` False the question continues on a worker thread, which charges the cost.
     """
 
     __slots__ = ("_admission", "_began", "_key", "_spent", "_token", "answered")
@@ -167,7 +167,7 @@ class MemoryAttempt:
         return self
 
     def __exit__(self, failed: type[BaseException] | None, *_: object) -> None:
-        """Close the account. Charge the cost unless the question continues on a worker."""
+        """Close the account. Charge the cost unless the question continues on a worker thread."""
         ACCOUNT.reset(self._token)
         if self.answered or failed is not None:
             self._admission.count(self._key, self._spent, self._admission.clock.monotonic() - self._began)

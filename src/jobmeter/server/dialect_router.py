@@ -54,7 +54,7 @@ class DialectHandler:
         return found
 
     def work(self, request: ServedRequest) -> Answer | QueuedQuestion[Answer]:
-        """Answer on a worker's thread; return the question when it has to queue."""
+        """Answer on a worker thread; return the question when it has to queue."""
         services, principal, scope = self.services, request.principal, request.scope or NOTHING
         run, spent = self._begun or self._begin(request)
 

@@ -5,11 +5,11 @@
 3. **Authorise**: the rate of the key, the project that the call names, the permission, the query budget. Everything
    that ``jobmeter.access.decide`` does not name is denied. Each refusal is counted and written to the audit log.
 4. **Admit the body** of an authenticated sender, within its limit and the memory that all requests share.
-5. **Run**: from memory on the event loop; when that returns None, on a worker of the operation's lane.
+5. **Run**: from memory on the event loop; when that returns None, on a worker thread of the operation's lane.
 6. **Finish**: ``finish`` gets every request once, with its operation, caller, project and outcome.
 
 Steps 2, 3 and 5 try memory first. They return None or False when the registry, a disk or much computing is needed; the
-step then runs again on a worker.
+step then runs again on a worker thread.
 """
 
 import asyncio
@@ -124,7 +124,7 @@ class Handler(Protocol):
         ...
 
     def work(self, request: ServedRequest) -> Any:  # noqa: ANN401 - what the handler's own send takes
-        """Return the result to send, or the question if it has to queue. Runs on a worker. May raise JobmeterError."""
+        """Return the result to send, or a question that has to queue. Runs on a worker thread. Raises JobmeterError."""
         ...
 
     async def send(self, result: Any, exchange: Exchange) -> None:  # noqa: ANN401 - what the handler's own work gives
@@ -215,7 +215,7 @@ async def _read_body(request: ServedRequest, exchange: Exchange, handler: Handle
 
 
 class CallCounter(Protocol):
-    """Counter of the calls of accounts."""
+    """Counter of API calls by account."""
 
     def count(self, account: str, api: str, operation: str, *, failed: bool) -> None:
         """Count a call; see ``UsageMeter.count``."""

@@ -95,7 +95,7 @@ def values(run):
 
 
 def outages(count):
-    """Log in every way that a training has: nested, resumed and from a fork; a line for each step, at last the runs."""
+    """Log nested runs, resumed runs and runs of a fork. Print a line for each step, and the runs at the end."""
     client = MlflowClient()
     with mlflow.start_run(run_name="outer", log_system_metrics=True) as run:
         mlflow.log_params({"lr": 0.1})

@@ -16,15 +16,15 @@ from jobmeter.model.job import JobState
             {"spool.full": 1200, "expired": 34, "odd": 1},
             (
                 "jobmeter: 1,235 samples were lost\n"
-                "jobmeter:   34 expired: they were older than the server's retention; raise it there\n"
+                "jobmeter:   34 expired: they were older than the server's retention; raise that retention\n"
                 "jobmeter:   1 odd: see the log of the server\n"
-                "jobmeter:   1,200 spool.full: the server was away for too long; check it\n"
+                "jobmeter:   1,200 spool.full: the server was away for too long; check the server\n"
             ),
         ),
     ],
     ids=["nothing", "samples"],
 )
-def test_the_end_counts_lost_samples_by_reason(lost, line, capsys):
+def test_lost_samples_are_reported_by_reason(lost, line, capsys):
     state, figures = JobState.SUCCEEDED, RunFigures()
     result = Result(status=0, state=state, reason="", start_ms=1, end_ms=2, figures=figures, undelivered="", lost=lost)
     _report(result, None)

@@ -143,7 +143,7 @@ def test_a_certificate_that_is_not_trusted_is_reported_with_the_option(answering
     assert ask(answering, scheme="https", ca_file=str(made.ca)).status == 200
 
 
-def test_a_server_that_closes_the_connection_may_want_tls():
+def test_a_closed_connection_suggests_tls():
     def close(listener):
         with listener.accept()[0] as connection:
             connection.recv(65_536)

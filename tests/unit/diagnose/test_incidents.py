@@ -168,7 +168,7 @@ def test_a_device_of_a_neighbour_is_no_finding_of_the_job():
         ("", "gpu2", ["worker-2", "worker-3"]),
     ],
 )
-def test_an_xid_of_a_mig_instance_is_the_instance_s_and_one_of_its_gpu_is_every_instance_s(instance, device, replicas):
+def test_an_xid_names_its_mig_instance_or_all_instances_of_its_gpu(instance, device, replicas):
     ours = (("worker-2", "gpu2:3", 0, None), ("worker-3", "gpu2:5:1", 0, None))
     line = xid_line(5_000, code=94, address=f"{ADDRESS}{instance}")
     shown = found(job([line], [event_of(line)], [(ADDRESS, "gpu2")], ours), "xid")

@@ -16,7 +16,7 @@ def test_a_clone_has_the_scripts():
     assert "--seed" in done.stdout
 
 
-def test_an_installation_without_them_says_so(tmp_path):
+def test_an_installation_without_the_scripts_reports_an_error(tmp_path):
     done = run(tmp_path)
     assert done.returncode == 1
     assert done.stderr == (

@@ -18,7 +18,7 @@ BITS = st.sampled_from([STALE, *map(float_bits, (np.nan, -np.nan, np.inf, -np.in
 
 
 @given(st.lists(BITS))
-def test_codes_are_finite_and_give_the_values_back(bits):
+def test_special_values_survive_encoding_as_finite_codes(bits):
     values = np.array(bits, np.int64).view(np.float64)
     codes = encode_special(values)
     assert np.isfinite(codes).all()

@@ -203,8 +203,8 @@ def test_a_job_outside_the_scope_or_deleted_since_is_left_out(monkeypatch):
     labelled=st.sets(st.sampled_from(DEVICES)),
     points=st.sampled_from([1, 500, 1_000_000]),
 )
-def test_many_jobs_have_the_times_that_each_has_alone(found, labelled, points):
-    """The samples of some devices carry their job; those of the others belong to it by its allocations alone."""
+def test_many_jobs_together_have_the_same_times_as_each_job_alone(found, labelled, points):
+    """Samples of some devices name the job. Samples of the other devices belong to the job by its allocations."""
     registry, store = FakeRegistry(), MemoryStore()
     registry.views = {(view.job.project, view.job.id): view for view, _ in found}
     for view, steps in found:

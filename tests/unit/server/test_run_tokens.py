@@ -35,7 +35,7 @@ def test_its_runs_join_the_job_and_no_other(server):
 
 
 @pytest.mark.parametrize("job", ["-" * 128, "\N{GRINNING FACE}" * 128], ids=["long", "wide"])
-def test_a_job_whose_id_fits_into_no_run_has_none(server, job):
+def test_a_job_whose_id_fits_into_no_run_id_is_not_tracked(server, job):
     path = f"/jobs/{quote(job)}/run-token"
     reply = server.call("POST", path, key=server.key("writer", "lab"))
     assert (reply.status, reply.json()["error"]["field"]) == (400, "job")

@@ -1,4 +1,4 @@
-"""What a process of its own does with an embedded store: a process can have one only, and one that is killed is lost.
+"""Child process with an embedded store, because a process can have only one store, and a test may kill it.
 
 ``python -m tests.unit.store.child VERB FOLDER ...`` prints JSON lines.
 """

@@ -11,7 +11,7 @@ from jobmeter.model.series import Series
 from jobmeter.testing.collector import CollectorContract
 
 CPU = Series("cpu.time", cluster="c", node="n", job="j", replica="worker-0")
-"""A counter of a replica."""
+"""Series of a replica's counter."""
 CONTRACT = CollectorContract()
 FIXTURE: Any = CollectorContract.looks
 NAMES = sorted(name for name in dir(CONTRACT) if name.startswith("test_"))

@@ -1,4 +1,4 @@
-"""An example of a vendor of accelerators: its driver has a folder of files for each device in /sys/class/example."""
+"""Example of a vendor of accelerators. Its driver has a folder of files for each device in /sys/class/example."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -24,7 +24,7 @@ _PREFIX = "EXAMPLE-"
 
 
 class ExampleDevice(ThreadedDevice):
-    """Device of the folder; ``power`` has milliwatts, ``errors`` a count."""
+    """Device with files in a folder: ``power`` in milliwatts, ``errors`` as a count."""
 
     def __init__(self, index: int, clock: Clock, folder: Path) -> None:
         super().__init__(index, clock, "example ")
@@ -33,22 +33,22 @@ class ExampleDevice(ThreadedDevice):
 
     @property
     def attached(self) -> bool:
-        """True while it is there."""
+        """True while the device is attached."""
         return self._open
 
     def attach(self) -> None:
-        """Read its identity."""
+        """Read the identity of the device."""
         self.uuid = files.read_text(str(self._folder / "uuid"))
         self.name, self.details = "Example One", {"vendor": "example"}
         self._open = True
         self.answered()
 
     def detach(self) -> None:
-        """Forget its files."""
+        """Mark the device as absent."""
         self._open = False
 
     def number(self, name: str) -> int:
-        """Read a number. Raises NotSupportedError without one, DeviceLostError without the device."""
+        """Read the number in a file. Raises NotSupportedError without a number, DeviceLostError without the device."""
         found = files.read_number(str(self._folder / name))
         if found is None and not self._folder.is_dir():
             self.failed(DeviceState.LOST, "its folder is gone")
@@ -60,7 +60,7 @@ class ExampleDevice(ThreadedDevice):
         return found
 
     def processes(self) -> Sequence[DeviceProcess]:
-        """Raise NotSupportedError: environments and the kubelet say which job has the device."""
+        """Raise NotSupportedError. Environments and the kubelet name the job of the device."""
         raise NotSupportedError("no processes", lasting=True)
 
     def process_utilization(self) -> Mapping[int, float] | None:
@@ -69,7 +69,7 @@ class ExampleDevice(ThreadedDevice):
 
 
 class ExampleDriver:
-    """Driver of the devices. A device that has disappeared is lost."""
+    """Driver of the devices. A device that disappears is reported as lost."""
 
     problem: DeviceProblem | None = None
 
@@ -90,7 +90,7 @@ class ExampleDriver:
         return [self._devices[number] for number in sorted(self._devices)]
 
     def close(self) -> bool:
-        """Forget the files."""
+        """Detach every device."""
         return close_all(self._devices.values())
 
 

@@ -126,7 +126,7 @@ T = TypeVar("T", bound=ThreadedDevice)
 
 
 def open_due(devices: Iterable[T], work: Callable[[T], Callable[[], object]], deadline: float, clock: Clock) -> None:
-    """Open the devices without a handle whose retry is due, all at once. Waits until the deadline of the clock.
+    """Open all devices without a handle whose retry is due, in parallel. Waits until ``deadline`` on ``clock``.
 
     ``work`` returns the call that opens a device.
     """
@@ -134,14 +134,14 @@ def open_due(devices: Iterable[T], work: Callable[[T], Callable[[], object]], de
 
 
 def wait_for(devices: Iterable[ThreadedDevice], deadline: float, clock: Clock) -> None:
-    """Wait for the calls that were begun. Raises the error of a call; a late call goes on."""
+    """Wait for the running calls until ``deadline``. Raises the error of a call; a late call goes on."""
     for device in devices:
         with suppress(TimeoutError):
             device.finish(deadline - clock.monotonic())
 
 
 def close_all(devices: Iterable[ThreadedDevice]) -> bool:
-    """End the threads of the devices and drop their handles. False if a call has not returned: its device keeps its."""
+    """End the devices' threads and drop their handles. A device with a running call keeps its handle; then False."""
     is_quiet = True
     for device in devices:
         device.close()

@@ -12,10 +12,10 @@ _ORDINAL = re.compile(r"\s*([+-]?[0-9]+)", re.ASCII)
 
 
 class Partition(NamedTuple):
-    """Place of a partition: the number and the UUID of its whole device, its instance and its place within that.
+    """Place of a partition: number and UUID of the whole device, instance, and place within the instance.
 
     ``ordinal`` is its number among the partitions of the device. ``plugin_id`` is its id in a device plug-in of
-    Kubernetes, empty if that follows from the others.
+    Kubernetes, empty if the id follows from the other fields.
     """
 
     parent: int
@@ -46,7 +46,7 @@ class Numbered(Protocol):
 
     @property
     def details(self) -> Mapping[str, str | int]:
-        """Further known facts, see ``Device.details``."""
+        """Further known properties; see ``Device.details``."""
         ...
 
 
@@ -112,9 +112,9 @@ def ordered_devices(text: str, devices: Sequence[Numbered], uuid_prefix: str) ->
 
 
 def numbers_in(text: str, given: Iterable[int], prefix: str = "") -> list[int]:
-    """Return the distinct ``given`` numbers in a list of numbers and ranges, in its order: ``4,0-2``.
+    """Return the distinct ``given`` numbers in a list of numbers and ranges, in the list's order: ``4,0-2``.
 
-    Any other entry has none. ``prefix`` is a pattern for the start of an entry.
+    Other entries are skipped. ``prefix`` is a pattern for the start of an entry.
     """
     numbers = sorted(given)
     found: list[int] = []

@@ -294,12 +294,12 @@ METRICS: tuple[Metric, ...] = (
     _metric("npu.faults", "{fault}", "Faults that the device reports now (Ascend)."),
     _ratio(
         "npu.power.utilization",
-        text="Power over the highest power of the device, mean of the last minute (AWS Neuron).",
+        text="Power as a share of the device's maximum power, mean of the last minute (AWS Neuron).",
     ),
     _counter(
         "npu.executions.failed",
         "{execution}",
-        "Executions that a fault of the device ended, counted at the end of their process (AWS Neuron).",
+        "Executions that ended with a device fault; the driver counts them when the process ends (AWS Neuron).",
     ),
     _counter("npu.ecc.corrected", "{error}", "Memory errors that were corrected."),
     _counter("npu.ecc.uncorrected", "{error}", "Memory errors that could not be corrected."),

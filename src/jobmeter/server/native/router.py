@@ -147,7 +147,7 @@ class NativeHandler:
         return result if isinstance(result, Answer) else None
 
     def work(self, request: ServedRequest) -> Result | admission.QueuedQuestion[Result]:
-        """Answer on a worker's thread; return the question when it has to queue."""
+        """Answer on a worker thread; return the question when it has to queue."""
         return admitted_run(self.services, self._endpoint, self._context(request), self._account)
 
     async def send(self, result: Result, exchange: Exchange) -> None:
@@ -166,7 +166,7 @@ class NativeHandler:
             result.close()
 
     def _account(self) -> QueryCost:
-        """Cost account of the question, in memory and on a worker."""
+        """Cost account of the question, in memory and on a worker thread."""
         self._spent = self._spent or self.services.admission.account()
         return self._spent
 

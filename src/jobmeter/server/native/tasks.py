@@ -82,7 +82,7 @@ def _one(context: CallContext) -> DiagnosticTask:
 
 
 def _report(context: CallContext) -> AgentRequests:
-    """Deliver an agent's answers and get its next checks."""
+    """Deliver an agent's results of checks, and return the checks to run next."""
     node, report = check_name(context.path["node"], "node"), context.body(AgentReport)
     if report.cluster:
         check_name(report.cluster, "cluster")
@@ -165,8 +165,8 @@ ENDPOINTS = tagged(
         "ingest:write",
         _report,
         details=(
-            f"Called by agents. The checks are {', '.join(CHECKS)}, all of which only read. A request with a `job` "
-            "is for the evidence of its ranks. The first answer of a node to a task before its deadline counts."
+            f"Agents call this operation. All checks only read: {', '.join(CHECKS)}. A request with a `job` asks for "
+            "evidence about the ranks of the job. The first answer of a node to a task before the deadline counts."
         ),
         body=AgentReport,
         example={"cluster": "", "answers": []},

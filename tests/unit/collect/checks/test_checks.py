@@ -77,7 +77,7 @@ def test_disks(tmp_path):
 
 
 class Turn(Event):
-    """A pause in which processes work: their files of a second later."""
+    """Pause of the check, after which the processes' files are a second older."""
 
     def __init__(self, clock, root, later):
         super().__init__()

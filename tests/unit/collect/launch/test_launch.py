@@ -178,7 +178,7 @@ def test_the_figures_of_a_summary():
     assert figures.memory_peak == 99
 
 
-def test_the_traffic_of_the_machine_is_read_beside_samples_alone():
+def test_the_traffic_of_the_machine_is_read_only_with_samples():
     sample = Sample(PLACE.of_node("node.network.receive"), 7_000, 1.0)
     assert traffic_beside([sample], lambda time_ms: [sample._replace(time_ms=time_ms)]) == [sample]
     assert traffic_beside([], lambda _: [sample]) == []

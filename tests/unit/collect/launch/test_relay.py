@@ -1,4 +1,4 @@
-"""Relay of MLflow in a run: its writes reach the outbox and, replayed by a registry and a store, are there once."""
+"""MLflow's relay in a run. Its writes reach the outbox once; a registry and a store replay the outbox."""
 
 import contextlib
 import http.client
@@ -50,7 +50,7 @@ class WallClock:
 
 
 class AnsweringDelivery(Delivery):
-    """Delivery whose server answers what a test gives, and is away while ``answers`` is None."""
+    """Delivery with a server whose answers a test sets. The server is away while ``answers`` is None."""
 
     def __init__(self):
         super().__init__(Outbox(None), lambda: self, WallClock())
@@ -75,7 +75,7 @@ class AnsweringDelivery(Delivery):
 
 
 class Place:
-    """Relay of the job ``train-7`` and a program that calls it."""
+    """Relay of the job ``train-7``, and a program that calls the relay."""
 
     def __init__(self, folder=None):
         self.clock, self.delivery = WallClock(), AnsweringDelivery()
@@ -113,7 +113,7 @@ class Place:
 
 
 def stored_in(outbox):
-    """Deliver everything: the runs and the values by metric that a server has then."""
+    """Deliver the outbox. Return the runs that a server then has, and the values by run and metric."""
     extra, body = None, b""
     values: dict[tuple[str, str], dict[int, float]] = {}
     while batch := outbox.peek(2**30):
@@ -199,7 +199,7 @@ LOGGED = st.lists(
 
 @settings(deadline=None)
 @given(LOGGED)
-def test_the_history_without_a_server_is_that_of_the_outbox(logged):
+def test_the_history_without_a_server_comes_from_the_outbox(logged):
     runs = TrackedRuns("train-7", "", Outbox(None), WallClock())
     run = Run(id=run_id("train-7", "0" * 12), job="train-7", experiment="0", status="RUNNING", start=NOW)
     runs.create(run)
@@ -226,7 +226,7 @@ sys.stdin.read()
 """
 
 
-def test_what_was_answered_outlives_a_kill_and_the_next_attempt_resumes_the_run(tmp_path):
+def test_acknowledged_writes_survive_a_kill_and_the_next_attempt_resumes_the_run(tmp_path):
     command = [sys.executable, "-c", SERVING, str(tmp_path / "spool")]
     killed = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert killed.stdout is not None
@@ -249,7 +249,7 @@ def test_what_was_answered_outlives_a_kill_and_the_next_attempt_resumes_the_run(
     assert values[run, "app.loss"] == {**{at: at / 7 for at in answered}, 50: -1.0}
 
 
-def test_many_ranks_log_at_once(place):
+def test_concurrent_ranks_lose_no_value_and_no_tag(place):
     ready, runs = Barrier(8), []
 
     def rank(number):
@@ -271,7 +271,7 @@ def test_many_ranks_log_at_once(place):
     assert all(len(values[run, "app.loss"]) == 10 for run in runs)
 
 
-def test_a_sender_that_breaks_off_changes_nothing_and_stops_nobody(place):
+def test_a_client_that_disconnects_stores_no_value_and_the_relay_serves_on(place):
     run = place.create()
     body = json.dumps({"run_id": run, "key": "loss", "value": 1.0, "timestamp": NOW}).encode()
     token = place.environment["MLFLOW_TRACKING_TOKEN"]
@@ -321,7 +321,7 @@ def test_only_the_commands_programs_may_log(place):
     assert not place.runs.outbox.size
 
 
-def test_a_stranger_is_refused_before_the_body(place):
+def test_a_request_without_the_token_is_refused_before_its_body_is_read(place):
     head = f"POST {PREFIX}/runs/create HTTP/1.1\r\nAuthorization: Bearer x\r\nContent-Length: {4 * 2**20}\r\n\r\n"
     with socket.create_connection((place.address.hostname, place.address.port), timeout=30) as sender:
         sender.sendall(head.encode())
@@ -329,7 +329,7 @@ def test_a_stranger_is_refused_before_the_body(place):
             assert answer.read().startswith(b"HTTP/1.1 401")
 
 
-def test_a_request_names_no_other_host_than_the_servers(place):
+def test_a_path_cannot_name_another_host(place):
     place.delivery.answers = lambda *_: {"token": "jmt_1"}
     assert place.raw("GET", "@elsewhere.example/x")[0] == 400
     assert place.delivery.calls == []
@@ -363,7 +363,7 @@ def test_a_search_without_a_server_finds_the_runs_of_this_job(place):
 # The server answers.
 
 
-def test_reads_are_the_servers_with_a_token_for_this_job_alone(place):
+def test_the_server_answers_reads_with_a_token_for_this_job_alone(place):
     tokens = iter(["jmt_1", "jmt_2"])
 
     def answers(method, path, headers):
@@ -406,7 +406,7 @@ def test_a_server_that_is_away_is_not_called_for_each_read(place):
     assert len(place.delivery.calls) > called
 
 
-def test_a_resumed_run_keeps_its_place_and_its_params(place):
+def test_a_resumed_run_keeps_its_replica_attempt_and_params(place):
     run = run_id("train-7", "0" * 12)
     fields = {"experiment": "0", "status": "FINISHED", "start": 5, "node": "n2", "replica": "worker-3", "attempt": 2}
     stored = {"mlflow": {"runs": {run: {**fields, "params": {"lr": "1"}}}}}
@@ -444,7 +444,7 @@ def test_a_run_on_disk_is_resumed_though_the_server_does_not_have_it_yet(tmp_pat
 # Bounds.
 
 
-def test_a_long_history_is_the_servers(place):
+def test_a_long_history_needs_the_server(place):
     run = place.create()
     for first in range(0, MOST_POINTS + 1_000, 1_000):
         points = [
@@ -455,7 +455,7 @@ def test_a_long_history_is_the_servers(place):
     assert place.get("runs/get", run_id=run)[1]["run"]["data"]["metrics"][0]["value"] == 1.0
 
 
-def test_a_stored_metric_has_its_newest_value_above_the_limit_of_metrics(place, monkeypatch):
+def test_the_limit_on_metrics_does_not_stop_updates_of_existing_metrics(place, monkeypatch):
     monkeypatch.setattr(tracked_runs, "_MOST_KEYS", 1)
     run = place.create()
     for at, key in enumerate(("loss", "other", "other", "loss")):
@@ -489,7 +489,7 @@ def test_a_run_is_recorded_again_after_records_alone_were_dropped(place):
     assert place.stored()[0][run]["tags"].items() >= {"a": "x", "b": "x", "mlflow.runName": "first"}.items()
 
 
-def test_a_run_that_the_record_has_no_room_for_leaves_nothing(place):
+def test_a_run_beyond_the_limit_of_the_record_is_not_stored(place):
     tags = {"note": "x" * MAX_EXTRA_BYTES}
     run = Run(id=run_id("train-7", "0" * 12), job="train-7", experiment="0", status="RUNNING", start=NOW, tags=tags)
     with pytest.raises(LimitExceededError):
@@ -499,13 +499,13 @@ def test_a_run_that_the_record_has_no_room_for_leaves_nothing(place):
         place.runs.history(run.id, "loss")
 
 
-def test_a_proxy_does_not_stand_between(place):
+def test_programs_reach_the_relay_without_a_proxy(place):
     assert "NO_PROXY" not in place.relay.added_to({})
     assert place.relay.added_to({"http_proxy": "http://p"})["NO_PROXY"] == "127.0.0.1"
     assert place.relay.added_to({"HTTP_PROXY": "http://p", "no_proxy": "a,b"})["no_proxy"] == "a,b,127.0.0.1"
 
 
-def test_a_value_is_finite_or_a_word(place):
+def test_nonfinite_values_are_texts(place):
     run = place.create()
     for at, word in enumerate(("NaN", "Infinity", "-Infinity")):
         assert place.log(run, "odd", word, at, at)[0] == 200

@@ -45,7 +45,7 @@ def test_a_users_choice_stays(name):
     assert may_track({"A": "x"}, "train-7")
 
 
-def test_a_job_whose_id_fits_into_no_run_has_none():
+def test_a_job_whose_id_fits_into_no_run_id_is_not_tracked():
     assert not may_track({}, "-" * 128)
 
 

@@ -1,4 +1,4 @@
-"""Answers of a worker itself: equal to those of the storage process at once after every change, and counted."""
+"""A worker process's own answers equal the storage process's answers right after every change, and are counted."""
 
 import asyncio
 import json
@@ -56,7 +56,7 @@ class Workplace:
         return f"{BASE}/jobs/{job}/metrics?metric={metric}&{span}&step=15s&by=replica"
 
     async def ask(self, target, token=None, application=None):
-        """The status and the body of an answer through the worker."""
+        """Return the status and the body of an answer through the worker."""
         credential = {"Authorization": f"Bearer {token or self.served.admin.token}"}
         reply = await send(application or self._through_worker, "GET", target, headers=credential)
         return reply.status, _IDS.sub(b"", reply.body)
@@ -66,7 +66,7 @@ class Workplace:
         return self.forwarder(scope, receive, send)
 
     async def stored(self, target, token=None):
-        """The same from the storage process."""
+        """Return the status and the body of the storage process's answer."""
         return await self.ask(target, token, self.served.application)
 
     async def write(self, *rows):
@@ -82,14 +82,14 @@ class Workplace:
         return reply
 
     def reader(self):
-        """Create a key that was used: the storage process notes each first use in ten minutes."""
+        """Create a key and use it once, because the storage process notes the first use in ten minutes."""
         key = self.served.key("reader")
         self.services.registry.keys.mark_used(key.id, self.now_ms)
         return key
 
     async def counted(self):
-        """Number of answers of the worker that the storage process has counted."""
-        await self.ask("/healthz")  # counts go ahead of it
+        """Return the number of the worker's own answers that the storage process has counted."""
+        await self.ask("/healthz")  # the worker sends its counts before this forwarded call
         return self.records.answers
 
     def answer(self, scope, receive, send):
@@ -159,7 +159,7 @@ def test_a_worker_answers_live_questions_of_the_api_and_of_dialects(tmp_path):
     run(main())
 
 
-def test_answers_of_a_worker_are_counted_as_others_are(tmp_path):
+def test_answers_of_a_worker_are_counted_like_other_answers(tmp_path):
     async def main():
         async with working(tmp_path / "data") as place:
             await place.write(point(place, 60, 0.5))
@@ -189,7 +189,7 @@ def figures(place):
 
 
 def usage(place):
-    """Number of calls of the operation that the targets call."""
+    """Return the counted calls of the operation that the targets call."""
     place.services.usage.flush()
     month = place.services.calendar.at(place.now_ms).name
     found = place.services.registry.usage.calls(month, None)
@@ -220,7 +220,7 @@ def test_a_session_and_a_wrong_token_are_left_to_the_storage_process(tmp_path):
     run(main())
 
 
-def test_a_worker_answers_nothing_while_the_window_is_closed_or_parts_are_damaged(tmp_path):
+def test_a_worker_forwards_all_requests_while_the_window_is_closed_or_parts_are_damaged(tmp_path):
     async def main():
         async with working(tmp_path / "data") as place:
             await place.write(point(place, 60, 0.5))
@@ -242,7 +242,7 @@ def test_a_worker_answers_nothing_while_the_window_is_closed_or_parts_are_damage
 
 
 class Change:
-    """Changes after which an answer must differ, and the status of the answers that follow."""
+    """Changes after which an answer must differ. Each returns the status of the following answers."""
 
     def __init__(self, place, key):
         self.place, self.key, self.number = place, key, 0

@@ -24,19 +24,19 @@ JOB_IDS = st.text(st.characters(categories=("L", "N", "P", "S", "Zs")), min_size
 
 
 @given(KEYS)
-def test_a_metrics_name_comes_back_from_ours(key):
+def test_the_name_of_a_metric_survives_the_round_trip(key):
     metric, label = metric_of(key)
     assert key_of(metric, label) == key
     check_series(value_series(RUN, key))
 
 
 @given(st.lists(KEYS, min_size=2, max_size=2, unique=True))
-def test_two_names_are_two_series(keys):
+def test_different_names_are_different_series(keys):
     assert value_series(RUN, keys[0]) != value_series(RUN, keys[1])
 
 
 @given(st.text(st.characters(exclude_categories=["C"]), min_size=1, max_size=500))
-def test_an_experiments_name_comes_back_from_its_id(name):
+def test_the_id_of_an_experiment_decodes_to_its_name(name):
     try:
         found = experiment_id(name)
     except InvalidRequestError:

@@ -123,7 +123,7 @@ def test_many_samples_of_a_series_are_read():
     assert rows(decode_1(request_1(request))) == decoded_by_the_library(request)
 
 
-def test_ends_of_series_and_values_that_are_no_numbers_are_read_with_all_their_bits():
+def test_stale_markers_and_nonfinite_values_are_decoded_with_all_their_bits():
     series = [(STALE_NAN, 1), (math.nan, 2), (math.inf, 3), (-math.inf, 4), (2.0, 5)]
     request = [([("__name__", "up")], series)]
     assert rows(decode_1(request_1(request))) == decoded_by_the_library(request)

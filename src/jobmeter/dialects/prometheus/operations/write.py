@@ -41,10 +41,10 @@ _ONE, _TWO = "prometheus.WriteRequest", "io.prometheus.write.v2.Request"
 class RemoteWrite(Request, frozen=True, kw_only=True):
     """Stores samples; 204 if all are stored, 400 if any was rejected.
 
-    The others are stored, and the text counts the rejected ones. The answer is sent when the accepted ones are
-    durable. Metrics of well-known exporters become the catalogue's; any other metric is stored as `external.<name>`
-    with its labels. NaN, infinities and stale markers are stored for PromQL and remote read alone. The token is the
-    password of Basic, or a bearer token.
+    The other samples are stored, and the text counts the rejected samples. The answer is sent when the accepted samples
+    are durable. Metrics of well-known exporters become the catalogue's; any other metric is stored as `external.<name>`
+    with its labels. NaN, infinities and stale markers are stored too; only PromQL and remote read return them. The
+    token is the password of Basic, or a bearer token.
     """
 
     content_type: Annotated[
@@ -94,7 +94,7 @@ def _message(call: Call) -> str:
 
 
 def _resolved(written: WrittenSeries, names: tuple[str, str], senders: SenderCache) -> tuple[SampleBatch, Counter[str]]:
-    """Return the valid samples, special values among them as samples of their own series, and the others by reason."""
+    """Return the valid samples, special values among them in second series, and refused samples counted by reason."""
     finite = np.isfinite(written.value)
     columns = written.index, written.time, written.value
     if finite.all():

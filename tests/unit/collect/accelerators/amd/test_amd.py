@@ -23,7 +23,7 @@ MINUTE = 60_000
 
 
 def card(number, bus, *, unique="", kfd=()):
-    """The files of a busy MI300X; ``kfd`` are the numbers of its compute partitions, of which one has a PCI folder."""
+    """Files of a busy MI300X. ``kfd`` numbers its compute partitions; only one partition has a PCI folder."""
     folder = f"sys/devices/pci0000:{bus:02x}/0000:{bus:02x}:00.0"
     link = f"sys/class/drm/card{number}/device"
     own = {
@@ -231,14 +231,14 @@ def test_processes_of_the_compute_driver_own_their_cards(node, tmp_path):
 
 @pytest.fixture
 def divided(tmp_path):
-    """A node with a GPU in eight partitions and one in a single one, whose folders of the compute driver are mixed."""
+    """Node with a GPU in eight partitions and a whole GPU. The compute driver lists their folders in mixed order."""
     plant(tmp_path, card(0, 0x10, kfd=range(7, 15))[0])
     plant(tmp_path, card(1, 0x20, kfd=[1007])[0])
     return AmdNode(tmp_path, cards=0)
 
 
 def busy_table(form, shares):
-    """A table with the utilization of the dies of each partition."""
+    """Firmware table with the utilization of each die, by partition."""
     size, content, first, each = form
     data = bytearray(b"\xff" * size)
     data[:4] = struct.pack("<HBB", size, 1, content)

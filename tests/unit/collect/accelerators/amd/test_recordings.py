@@ -1,7 +1,7 @@
-"""Readings of real AMD GPUs that rocm-smi printed, as the driver's files that it reads, to golden outputs.
+"""Recorded outputs of rocm-smi on real AMD GPUs, turned into the driver's files and collected: golden outputs.
 
-``rocm-smi.json`` has the recordings, with their source and their licence. ``rocm-smi.expected.json`` has the values of
-a look at each. After an intended change ``python -m tests.unit.collect.accelerators.amd.test_recordings`` writes the
+``rocm-smi.json`` has the recordings with source and licence. ``rocm-smi.expected.json`` has the collected values of
+each recording. After an intended change ``python -m tests.unit.collect.accelerators.amd.test_recordings`` writes the
 outputs again; read the difference.
 """
 
@@ -33,18 +33,18 @@ VALUES = {
     "Average Graphics Package Power (W)": ("hwmon/hwmon1/power1_average", 10**6, "gpu.power", 1),
     "Max Graphics Package Power (W)": ("hwmon/hwmon1/power1_cap", 10**6, "gpu.power.limit", 1),
 }
-"""The file behind a value of rocm-smi, the file's unit in that of rocm-smi, the metric, and rocm-smi's unit in ours."""
+"""For each value of rocm-smi: file, file units per unit of rocm-smi, metric, and metric units per unit of rocm-smi."""
 LABELS = {"temp1": "edge", "temp2": "junction", "temp3": "mem", "freq1": "sclk", "freq2": "mclk"}
 
 
 def number(card, name):
-    """The number in a value; None where the card does not give it."""
+    """Number in a recorded value; None if the card does not report the value."""
     found = re.match(r"\(?(\d+(?:\.\d+)?)(?:Mhz\))?$", card.get(name, ""))
     return float(found[1]) if found else None
 
 
 def files_of(card):
-    """The files of a card in its folder."""
+    """Files of a card in its folder."""
     found = {"vendor": "0x1002", "device": card.get("GPU ID") or card.get("Device ID", "")}
     found["uevent"] = f"DRIVER=amdgpu\nPCI_SLOT_NAME={card['PCI Bus'].lower()}\n"
     unique, serial = card.get("Unique ID", "N/A"), card.get("Serial Number", "N/A")
@@ -61,7 +61,7 @@ def files_of(card):
 
 
 def measured(root, recording):
-    """The values of a look, by device and metric, and the devices."""
+    """Collected values by device and metric, and the devices."""
     for at, card in enumerate(recording["cards"]):
         tree = {f"sys/class/drm/card{at}/device/{name}": text for name, text in files_of(card).items()}
         plant(root, tree, {"sys/module/amdgpu/version": recording["driver"]})

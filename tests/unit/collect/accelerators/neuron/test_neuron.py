@@ -1,4 +1,4 @@
-"""AWS Neuron devices by the real collector: a tree of the driver's files, and a program that writes reports as theirs.
+"""AWS Neuron devices in the real collector: a tree of the driver's files, and a fake ``neuron-monitor``.
 
 The tree has the names and formats of the driver's source and of its user guide, see ``neuron/device.py``. A FIFO is a
 file whose reading hangs.
@@ -42,7 +42,7 @@ STATUSES = (
 
 
 def neuron(number, product="Trainium1", cores=2, used=3 * GIB):
-    """The files of a device whose cores have ``used`` bytes each."""
+    """Files of a device with ``used`` bytes in use on each core."""
     own = {
         "info/architecture/arch_type": "NDv2\n",
         "info/architecture/device_name": f"{product}\n",
@@ -62,7 +62,7 @@ def neuron(number, product="Trainium1", cores=2, used=3 * GIB):
 
 
 def document(*runtimes, cores=2, memory=32 * GIB, ecc=None):
-    """A report of the program about applications: (process, busy percent by core, bytes by core)."""
+    """Report of neuron-monitor about applications: (process, busy percent by core, bytes by core)."""
     return {
         "neuron_runtime_data": [
             {
@@ -117,7 +117,7 @@ def document(*runtimes, cores=2, memory=32 * GIB, ecc=None):
 
 
 class NeuronNode(DeviceNode):
-    """A node with Trainium chips, and the program with what it writes."""
+    """Node with Trainium chips and a fake ``neuron-monitor``."""
 
     def __init__(self, root, devices=2, patience=30.0, **more):
         super().__init__(root)
@@ -133,13 +133,13 @@ class NeuronNode(DeviceNode):
         return self.root / CLASS / f"neuron{number}"
 
     def install(self, *lines, end="exec sleep 600"):
-        """Let the program write these lines, then ``end``."""
+        """Let the program write these lines and then run the command ``end``."""
         self.reports.write_text("".join(f"{line if isinstance(line, str) else json.dumps(line)}\n" for line in lines))
         self.program.write_text(f'#!/bin/sh\ncp "$2" {self.root}/conf\ncat {self.reports}\n{end}\n')
         self.program.chmod(self.program.stat().st_mode | stat.S_IXUSR)
 
     def reported(self):
-        """Collect with the report of the program."""
+        """Collect after the program has written its report."""
         self.monitor.update(None)
         wait_until(lambda: self.monitor.report, "the program reports")
         return self.look()
@@ -231,7 +231,7 @@ def test_memory_and_logical_cores_of_a_product_without_the_program(make, product
     assert node.collector.devices[0].details["cores"] == logical
 
 
-def test_the_program_knows_memory_and_logical_cores_better(make):
+def test_a_report_overrides_memory_and_logical_cores_of_the_product(make):
     node = make(devices=1, product="Trainium3", cores=8)
     node.install(document(cores=8, memory=144 * GIB))
     assert of(node.reported())["npu.memory.limit"] == 144 * GIB
@@ -257,7 +257,7 @@ def test_processes_own_the_devices_of_their_cores(node):
 
 
 @pytest.mark.parametrize("group", ["neuroncore_counters", "memory_used", None])
-def test_what_the_program_could_not_read_is_unknown(node, group):
+def test_report_groups_with_an_error_have_no_values(node, group):
     broken = document((100, {0: 50.0}, {0: 4096}), (200, {2: 100.0}, {2: 8192}))
     one = broken["neuron_runtime_data"][0]
     (one["report"][group] if group else one)["error"] = "failed"
@@ -275,12 +275,12 @@ def test_what_the_program_could_not_read_is_unknown(node, group):
         ['{"neuron_hardware_info": {"neuroncore_per_device_count": "2"}}', "\\xff"],
     ],
 )
-def test_a_line_that_is_no_report_is_left_out(node, lines):
+def test_an_invalid_report_is_skipped(node, lines):
     node.install(*lines, document((7, {0: 80.0, 1: 40.0}, {})))
     assert of(node.reported())["npu.utilization"] == pytest.approx(0.6)
 
 
-def test_a_report_that_is_cut_short_gives_nothing(node):
+def test_an_incomplete_report_is_dropped(node):
     node.install(document(), end="kill -9 $$")
     node.reports.write_text(node.reports.read_text()[:-30])
     node.look()
@@ -289,21 +289,21 @@ def test_a_report_that_is_cut_short_gives_nothing(node):
     assert node.monitor.report is None
 
 
-def test_the_end_of_a_line_above_the_bound_is_no_report(node):
+def test_the_rest_of_a_line_beyond_the_limit_is_no_report(node):
     node.install("x" * (4 * 2**20) + json.dumps(document((7, {0: 80.0}, {}))), end="exit 0")
     node.look()
     wait_until(lambda: "neuron-monitor" not in {one.name for one in threading.enumerate()}, "the output ends")
     assert node.monitor.report is None
 
 
-def test_half_of_the_corrected_errors_is_no_count(node):
+def test_corrected_errors_need_both_counters(node):
     half = document(ecc={0: 4})
     half["system_data"]["neuron_hw_counters"]["neuron_devices"][0].pop("sram_ecc_corrected")
     node.install(half)
     assert "npu.ecc.corrected" not in of(node.reported())
 
 
-def test_null_stands_for_nothing(node):
+def test_null_fields_of_a_report_are_empty(node):
     empty = document((7, {}, {}))
     empty["neuron_runtime_data"][0]["report"]["neuroncore_counters"]["neuroncores_in_use"] = None
     empty["neuron_runtime_data"][0]["report"]["memory_used"]["neuron_runtime_used_bytes"] = None
@@ -314,7 +314,7 @@ def test_null_stands_for_nothing(node):
     assert "npu.ecc.corrected" not in found
 
 
-def test_an_old_report_is_not_used_and_a_program_that_ended_starts_again(node):
+def test_an_old_report_expires_and_an_ended_program_is_restarted(node):
     node.install(document((7, {0: 80.0}, {})), end="exit 0")
     assert "npu.utilization" in of(node.reported())
     node.install(end="exec sleep 600")
@@ -347,7 +347,7 @@ def test_a_program_that_is_stuck_keeps_the_driver_open(node, monkeypatch):
     assert not node.monitor.running
 
 
-def test_a_program_that_cannot_be_started_costs_its_values_alone(node, caplog):
+def test_only_values_of_a_program_that_cannot_be_started_are_absent(node, caplog):
     node.program.write_text("no program")
     assert of(node.look())["npu.memory.usage"] == 6 * GIB
     assert "cannot be started" in caplog.text
@@ -396,7 +396,7 @@ def test_files_that_may_not_be_read_are_a_state(node, monkeypatch):
 
 
 @pytest.mark.parametrize("text", ["", "\n", "x\n", "-1\n", "1 2\n", None])
-def test_a_file_without_its_number_costs_its_value_alone(node, text):
+def test_only_the_value_of_a_file_without_a_number_is_absent(node, text):
     for name in ("neuron_core1/stats/memory_usage/device_mem/total", "stats/power/utilization"):
         path = node.folder(0) / name
         path.unlink()
@@ -429,7 +429,7 @@ def test_a_device_of_a_driver_with_other_files_is_measured_without_values(node):
     assert node.collector.devices[0].name == "AWS Neuron device"
 
 
-def test_a_sum_of_errors_that_falls_is_unknown(node):
+def test_a_decreasing_error_counter_is_absent(node):
     path = node.folder(0) / "stats/hardware/mem_ecc_uncorrected"
     found = []
     for text in ("3", "0", "5"):
@@ -452,7 +452,7 @@ def test_a_fault_is_counted_and_an_event_of_the_job(node):
     assert text == "npu0 ended 3 executions with hw_hbm_ue_error. See the kernel's log for neuron."
 
 
-def test_a_file_that_hangs_holds_up_its_device_alone(make):
+def test_a_hanging_file_delays_only_its_device(make):
     node = make(patience=0.2)
     node.look()
     path = node.folder(1) / "stats/hardware/sram_ecc_uncorrected"

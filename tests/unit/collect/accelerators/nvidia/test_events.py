@@ -1,4 +1,4 @@
-"""Events that the driver reports by itself: each once, of the right device, for no cost while nothing happens."""
+"""Events that NVML reports: each once and for the right device, with one call a second while no event comes."""
 
 import pytest
 from hypothesis import given
@@ -27,7 +27,7 @@ def bench(make_driver):
 
 
 def reported(bench, *happened):
-    """The events of the node after these have happened."""
+    """Return the node's events after these events were raised."""
     for one in happened:
         bench.driver.happen(*one)
     wait_until(lambda: not bench.driver.unread, "the events are read")
@@ -57,7 +57,7 @@ def test_an_xid_is_an_event_of_the_node_with_its_device_meaning_and_time(bench):
     assert found.message.startswith("gpu1 had Xid (PCI:0000:1c:00): 79, reported by NVML - the GPU has fallen off")
 
 
-def test_other_events_are_the_xid_that_the_kernel_reports_or_a_fault(bench):
+def test_other_events_become_the_xid_of_the_kernel_or_a_fault(bench):
     bench.look()
     found = reported(bench, (0, 0, 0x400), (1, 0, 0x2000), (0, 5, 0x8000))
     assert [(one.reason, one.subject, one.level) for one in found] == [
@@ -98,7 +98,7 @@ def test_a_driver_without_events_is_tried_once_and_measured(bench, missing):
     assert bench.driver.calls(LibraryCall.EVENT_WAIT) == 0
 
 
-def test_a_wait_takes_a_second_and_a_set_serves_all_looks(bench):
+def test_one_event_set_serves_all_collections_with_one_wait_a_second(bench):
     for _ in range(3):
         bench.look()
         wait_until(lambda: bench.driver.waiting, "the wait")
@@ -143,7 +143,7 @@ def test_a_failed_wait_begins_again_at_the_next_look(bench):
 
 
 class Given:
-    """A source of the events that a test gives."""
+    """Record source with events that a test sets."""
 
     def __init__(self):
         self.events = []
@@ -164,7 +164,7 @@ def report(time_ms, code=79, device="0000:3b:00"):
 
 
 def by_tick(*ticks):
-    """The numbers of events of each tick: those of lines, those of the driver."""
+    """Count the events of each tick: (events from kernel lines, events from the driver)."""
     kernel, driver = Given(), Given()
     reports = XidReports(kernel, [driver])
     found = []
@@ -182,7 +182,7 @@ def test_an_xid_that_both_report_is_one_event():
     assert by_tick(([line(0, 13), line(1, 31)], [report(2, 31), report(2, 31)])) == [(2, 0)], "NVML repeats the last"
 
 
-def test_other_xids_are_events_of_their_own():
+def test_different_xids_are_separate_events():
     assert by_tick(([line(0)], [report(0, 48)])) == [(1, 1)]
     assert by_tick(([line(0)], [report(0, device="0000:3c:00")])) == [(1, 1)]
     assert by_tick(([line(0)], [report(SAME_MS + 1)])) == [(1, 1)]
@@ -191,7 +191,7 @@ def test_other_xids_are_events_of_their_own():
 
 @given(st.lists(st.tuples(st.integers(0, 60), st.sampled_from([13, 79]), st.booleans()), max_size=12))
 def test_no_xid_of_the_kernel_or_of_the_driver_is_lost(happened):
-    """Whatever comes in one tick: each line is an event, and each report has an event within the time of one."""
+    """In one tick each line is an event. Each report has an event with its code at most ``SAME_MS`` away."""
     lines = [line(second * 1_000, code) for second, code, is_line in happened if is_line]
     events = [report(second * 1_000, code) for second, code, is_line in happened if not is_line]
     kernel, driver = Given(), Given()

@@ -1,8 +1,8 @@
-"""Readings of real GPUs that nvidia-smi printed, through the fake library and the real collector to golden outputs.
+"""Recorded outputs of nvidia-smi on real GPUs, replayed by the fake NVML and collected: golden outputs.
 
-``nvidia-smi.json`` has the recordings, with their sources and their licence. ``nvidia-smi.expected.json`` has the
-values of a look at each. After an intended change
-``python -m tests.unit.collect.accelerators.nvidia.test_recordings`` writes the outputs again; read the difference.
+``nvidia-smi.json`` has the recordings with sources and licence. ``nvidia-smi.expected.json`` has the collected values
+of each recording. After an intended change ``python -m tests.unit.collect.accelerators.nvidia.test_recordings`` writes
+the outputs again; read the difference.
 """
 
 import json
@@ -49,9 +49,9 @@ SETTINGS: dict[Call, dict[str, tuple[str, ...]]] = {
     Call.MAX_LINK: {"max_link": ("pcie.link.gen.max", "pcie.link.width.max")},
     Call.FABRIC: {"fabric": ("fabric.state",)},
 }
-"""The calls of the library, what the fake returns for them, and the columns of nvidia-smi with those values."""
+"""For each call of NVML: the fake's fields, and the columns of nvidia-smi with their values."""
 SCALES = {"memory": MIB, "power": 1_000, "enforced": 1_000}
-"""NVML's unit in those of nvidia-smi, by the first word of the column."""
+"""NVML units per unit of nvidia-smi, by the first word of the column."""
 WORDS = {"Yes": 1, "No": 0, "Not Started": 1, "In Progress": 2, "Completed": 3}
 FIELD_NUMBERS = {
     74: "clocks_event_reasons_counters.sw_power_cap",
@@ -65,7 +65,7 @@ NOT_RECORDED = (Call.ENERGY, Call.REPLAYS, Call.SAMPLED, Call.LINK_STATE, Call.P
 
 
 def number(row, column):
-    """The number in a column in NVML's unit; None where the GPU does not give it."""
+    """Number in a column, in NVML's unit; None if the GPU does not report the value."""
     text = row.get(column, "")
     if text in WORDS:
         return WORDS[text]
@@ -74,7 +74,7 @@ def number(row, column):
 
 
 def prepare(device, recording):
-    """Let a GPU of the fake library be the recorded one."""
+    """Set a GPU of the fake library to the recorded values."""
     row = recording["row"]
     device.set(
         name=row["name"], pci=row.get("pci.bus_id", "00000000:01:00.0"), uuid=row["uuid"], serial=row.get("serial", "")
@@ -104,7 +104,7 @@ def prepare(device, recording):
 
 
 def measured(driver, recording):
-    """The values of a look at the recorded GPU, by device and metric."""
+    """Collected values of the recorded GPU, by device and metric."""
     prepare(driver.devices[0], recording)
     look = Bench(driver).look()
     found: dict[str, dict[str, float]] = {}
@@ -125,7 +125,7 @@ def test_a_recorded_gpu_gives_its_golden_output(gpu, name):
     found = measured(gpu, RECORDED[name])
     assert found == json.loads(EXPECTED.read_text())[name]
     whole, row = found["gpu0"], RECORDED[name]["row"]
-    for one in FIELDS:  # the comparison that runs beside nvidia-smi on a real machine, without its tolerances
+    for one in FIELDS:  # the comparison with nvidia-smi that a real machine runs, here without tolerances
         text = re.match(r"-?\d+(?:\.\d+)?", row.get(one.field, ""))
         if text and one.metric in whole:
             assert whole[one.metric] == pytest.approx(float(text[0]) * one.scale), one.field
@@ -137,7 +137,7 @@ def test_a_recorded_gpu_gives_its_golden_output(gpu, name):
 
 
 def instances_of(recording):
-    """The names of the instances, by the numbers that nvidia-smi gives them."""
+    """Names of the MIG instances by nvidia-smi's numbers."""
     return {f"gpu0:{group}{f':{place}' if place else ''}" for group, place, *_ in recording["instances"]}
 
 

@@ -1,4 +1,4 @@
-"""Calls of NVML that block or answer late: the other devices are measured meanwhile."""
+"""Calls of NVML that block or answer late. The other devices are measured meanwhile."""
 
 from threading import Thread
 
@@ -12,7 +12,7 @@ from jobmeter.model.device import DeviceState
 from jobmeter.model.time import MINUTE
 
 BLOCKING = sorted(set(Call) - {Call.MEMORY, Call.PROCESS_LIST_V2, Call.MPS_LIST_V2, Call.EVENT_TYPES, Call.REGISTER})
-"""Without those that old drivers alone are asked, and those of events, which have their own thread."""
+"""Calls that may block a collection. Calls of old drivers alone, and of the event thread, are left out."""
 
 
 @pytest.fixture
@@ -51,8 +51,8 @@ def test_a_call_that_blocks_holds_up_no_other_device(driver, call):
     assert driver.misuse == 0
 
 
-def test_a_device_that_answers_late_at_every_look_is_not_silent(driver):
-    """Each call returns, but none in time: that it is never measured has to show."""
+def test_a_device_that_always_answers_late_is_reported_as_hanging(driver):
+    """Each call returns, but after the deadline. The state of the device must show that."""
     bench = Bench(driver, patience=SECONDS)
     bench.look()
     found = []
