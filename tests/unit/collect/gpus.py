@@ -155,7 +155,7 @@ class Bench:
 
     def wait_at_most(self, seconds: float) -> None:
         """Change the patience: short where a call blocks, else so long that a busy machine makes no device late."""
-        self.nvml.patience = self.collector._patience = seconds
+        self.nvml.patience = self.collector.patience = seconds
 
     def devices_of(self, metric: str) -> list[int]:
         """The numbers of the devices of which a look gives that metric."""

@@ -90,7 +90,7 @@ class AcceleratorCollector(Generic[D]):
         self._turn = Lock()
         self._asked = False
         self._opens_ms: int | None = None
-        self._patience = patience
+        self.patience = patience
         self._slow_ms: dict[int, int] = {}
         self._working: dict[int, list[Member]] = {}
         self._failed: set[int] = set()
@@ -196,7 +196,7 @@ class AcceleratorCollector(Generic[D]):
 
         Lost, blocked and unexpectedly failing devices are left out.
         """
-        deadline = self._clock.monotonic() + self._patience
+        deadline = self._clock.monotonic() + self.patience
         begun = [device for device in devices if device.attached and device.begin(partial(work, device))]
         found: dict[int, T] = {}
         for device in begun:

@@ -157,7 +157,7 @@ class JobRun:
             self._start(environment, start)
             guard("passing on output", self._begin_output, None)
             loop = guard("measuring", lambda: self._begin(interval_ms, start), None)
-            end = self._measure(loop, interval_ms)
+            end = self.measure(loop, interval_ms)
             self._remaining = guard("looking for processes", self._living, frozenset())
         finally:
             if self._groups:
@@ -299,8 +299,8 @@ class JobRun:
         sources = [*self._collectors.allocations, *self._collectors.device_events, self._incidents]
         return self._measurement.loop(turn_seconds(interval_ms), sources, [self._watch])
 
-    def _measure(self, loop: Loop | None, interval_ms: int) -> int:
-        """Sample and deliver in threads while the replicas run; the time of the last sample."""
+    def measure(self, loop: Loop | None, interval_ms: int) -> int:
+        """Sample and deliver in threads while the replicas run. Return the time of the last sample."""
         stop = Event()
         guard = self._guard
         ticking = Thread(target=self._tick, args=(loop, stop, interval_ms), name="loop", daemon=True)

@@ -55,7 +55,7 @@ def test_no_call_waits_between_the_regular_ticks_and_the_last_tick():
         _gone_ranks=None,
         _relay=SimpleNamespace(close=note("relay closes")),
     )
-    assert JobRun._measure(started, loop, 1_000) == 7
+    assert JobRun.measure(started, loop, 1_000) == 7
     ends = ["output ends", "poller stops", "reports close", "regular ticks end", "last tick", "relay closes"]
     assert steps == ["delivery starts", "poller starts", *ends]
 
