@@ -86,7 +86,7 @@ class Authenticator:
     ) -> None:
         """``nonces`` should have a file; by default they are in memory only.
 
-        A cached key is valid while ``revision`` returns the same value. ``changed`` is called after ``forget``.
+        A cached key is valid while ``revision`` returns the same value. ``changed`` is called after each ``forget``.
         """
         self._stored = keys
         self._vault = vault

@@ -1,4 +1,4 @@
-"""Silences and inhibitions, for which firing alerts send no messages."""
+"""Silences and inhibitions: both keep firing alerts from sending messages."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence

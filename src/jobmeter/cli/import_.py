@@ -152,7 +152,7 @@ def _show(result: Mapping[str, Any], dry_run: bool) -> None:
         span = f", from {moment(result['first'])} to {moment(result['last'])} UTC" if result["rows"] else ""
         out.print(f"would import {counts}{span}", markup=False)
     else:
-        # Samples are many and records few: one rate says how fast it was.
+        # An import has many samples and few records, so the rate of samples alone describes its speed.
         what, total = ("rows", result["rows"]) if result["rows"] else ("records", result["records"])
         pace = f"in {duration(round(result['seconds'] * 1000))} ({total / max(result['seconds'], 0.001):,.0f} {what}/s)"
         out.print(f"imported {counts} {pace}", markup=False)

@@ -125,7 +125,7 @@ _NO_TLS = {"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL"}
 
 _REMEDIES: Mapping[type, str] = {
     ConnectionRefusedError: "connection refused: check the address, or start the server with `jobmeter serve`",
-    RemoteDisconnected: "it closed the connection without an answer: use https:// if it speaks TLS at this port",
+    RemoteDisconnected: "it closed the connection without an answer: use https:// if the port is for TLS",
 }
 
 

@@ -92,7 +92,7 @@ class Delivery:
 
     @property
     def lost(self) -> dict[str, int]:
-        """Samples that were dropped here or refused by the server, by reason; reasons without any are absent."""
+        """Samples dropped here or refused by the server, by reason. Reasons without samples are absent."""
         return {reason: count for reason, count in {**self.outbox.dropped, **self.refused}.items() if count}
 
     def start(self) -> None:

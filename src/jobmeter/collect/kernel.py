@@ -55,7 +55,7 @@ def event_of_line(text: str, time_ms: int, place: NodeIdentity) -> EventRecord |
 
 
 class KernelWatch:
-    """Record source: events in new lines of the kernel's log; nothing while the log is not readable.
+    """Record source: events in new lines of the kernel's log. No events while the log is not readable.
 
     Lines from before the first successful reading are no events.
     """

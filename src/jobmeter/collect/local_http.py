@@ -3,41 +3,52 @@
 import logging
 from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import BoundedSemaphore
+from threading import BoundedSemaphore, Thread
 from typing import Any
 
 LOOPBACK = "127.0.0.1"
 MOST_BODY = 4 * 2**20
-"""Most bytes of a request."""
+"""Largest size of a request body in bytes."""
 
 _log = logging.getLogger(__name__)
 
 
 class LocalServer(ThreadingHTTPServer):
-    """Serves each connection in a thread; refuses connections beyond ``most``.
+    """Server with a thread for each connection. Refuses connections beyond ``most``.
 
-    ``port`` 0: the system chooses. Raises OSError if the port is taken.
+    For ``port`` 0 the system chooses a port. ``thread`` names the thread that accepts. Raises OSError if the port is taken.
     """
 
     daemon_threads = True
 
-    def __init__(self, port: int, handler: "type[LocalHandler]", most: int) -> None:
+    def __init__(self, port: int, handler: "type[LocalHandler]", most: int, thread: str) -> None:
         self.request_queue_size = most
         self._places = BoundedSemaphore(most)
         super().__init__((LOOPBACK, port), handler)
+        self._accepting = Thread(target=self.serve_forever, args=(0.2,), name=thread, daemon=True)
 
     @property
     def url(self) -> str:
-        """The address."""
+        """Address of the server."""
         return f"http://{LOOPBACK}:{self.server_address[1]}"
 
+    def start(self) -> None:
+        """Begin to serve."""
+        self._accepting.start()
+
+    def stop(self) -> None:
+        """Close the port. Waits until no connection is being accepted."""
+        if self._accepting.ident is not None:
+            self.shutdown()
+        self.server_close()
+
     def server_bind(self) -> None:
-        """Bind the port, without the look-up of the host's name in the base class."""
+        """Bind the port. The base class would also look up the host's name."""
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
 
     def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - as in the base class
-        """Start a thread for the connection, or close it."""
+        """Start a thread for the connection, or close the connection if there are too many."""
         if self._places.acquire(blocking=False):
             super().process_request(request, client_address)
         else:
@@ -56,18 +67,18 @@ class LocalServer(ThreadingHTTPServer):
 
 
 class LocalHandler(BaseHTTPRequestHandler):
-    """Connection of a program."""
+    """Handler of one connection."""
 
     protocol_version = "HTTP/1.1"
     server_version = "jobmeter"
     disable_nagle_algorithm = True
 
     def do_GET(self) -> None:
-        """Answer; the base class calls one method for each method of HTTP."""
+        """Answer a GET; the base class calls a method of this name for each HTTP method."""
         self.respond()
 
     def do_POST(self) -> None:
-        """Answer."""
+        """Answer a POST."""
         self.respond()
 
     def respond(self) -> None:
@@ -75,14 +86,14 @@ class LocalHandler(BaseHTTPRequestHandler):
         raise NotImplementedError
 
     def body(self) -> bytes | None:
-        """Return the request's body; None without a valid length. Raises OSError if the sender broke off."""
+        """Return the request's body; None without a valid length. Raises OSError if the sender disconnects."""
         length = self.headers.get("Content-Length", "0" if self.command == "GET" else "")
         if not (length.isascii() and length.isdigit()) or int(length) > MOST_BODY:
             self.close_connection = True
             return None
         data = self.rfile.read(int(length))
         if len(data) < int(length):
-            raise ConnectionAbortedError("the sender broke off in the body")
+            raise ConnectionAbortedError("the sender disconnected within the body")
         return data
 
     def answer(self, status: int, kind: str, body: bytes, headers: Sequence[tuple[str, str]] = ()) -> None:

@@ -67,7 +67,7 @@ class Outbox:
     def put(self, frame: bytes, *, urgent: bool = True) -> bool:
         """Store a frame until it is delivered. True if it is on disk.
 
-        A frame that is not ``urgent`` waits for the next urgent one, or for a flush.
+        A frame that is not ``urgent`` waits for the next urgent frame or for a flush.
         """
         on_disk = self._to_disk(frame)
         if not on_disk:

@@ -145,7 +145,7 @@ class JobCollectors:
 
     @property
     def sources(self) -> list[RecordSource]:
-        """Sources of allocations, and of disagreements about them."""
+        """Sources of allocations and of conflicts between them."""
         return [*self.allocations, *(one.disagreements for one in self.accelerators)]
 
     @property

@@ -160,7 +160,7 @@ class Spool:
         return True
 
     def waiting(self) -> Iterator[Frame]:
-        """Yield the frames that wait, oldest first, without those that are released meanwhile."""
+        """Yield the waiting frames, oldest first. Frames that are released meanwhile are skipped."""
         for segment in sorted(self.segments()):
             try:
                 body = self._path(segment).read_bytes()

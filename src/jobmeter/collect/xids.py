@@ -1,4 +1,4 @@
-"""XIDs that both the kernel's log and the driver report, each as one event."""
+"""XIDs of the kernel's log and of the driver. An XID that both report is one event."""
 
 from collections.abc import Sequence
 
@@ -10,18 +10,18 @@ from jobmeter.model.time import SECOND
 from jobmeter.model.xid import read_xid
 
 SAME_MS = 5 * SECOND
-"""Longest time between the two reports of one XID."""
+"""Longest time in ms between the two reports of one XID."""
 _MOST = 1_000
-"""Most reports that wait for their counterpart."""
+"""Largest number of reports that wait for a counterpart."""
 _Report = tuple[str, int, int]
 """Address and code of an XID, and its time."""
 
 
 class XidReports:
-    """Record source: the events of ``kernel`` and of ``drivers``, without the drivers' reports of lines of the kernel.
+    """Record source: the events of ``kernel`` and of ``drivers``, each XID once.
 
-    The line is the event, because it names the process and is in the system log. If the driver's report came first, its
-    line is left out.
+    The kernel's line is the event, because the line names the process and is in the system log. If the driver's report
+    came first, the report is the event, and the line is left out.
     """
 
     def __init__(self, kernel: RecordSource, drivers: Sequence[RecordSource]) -> None:
@@ -33,7 +33,7 @@ class XidReports:
     def records(self, now_ms: int) -> Records:
         """Return the events since the last call."""
         found = [event for driver in self._drivers for event in driver.records(now_ms).events]
-        # The lines are read after the drivers' reports, so that the line of a report is there.
+        # The lines are read after the drivers' reports. So the line of each report is among them.
         lines = [event for event in self._kernel.records(now_ms).events if not self._is_reported(event)]
         self._lines = [*self._lines, *filter(None, map(_report_of, lines))][-_MOST:]
         events = [event for event in found if not self._has_line(event)]
@@ -41,19 +41,19 @@ class XidReports:
         return Records(events=[*lines, *events])
 
     def _is_reported(self, line: EventRecord) -> bool:
-        """True if an earlier report of a driver is this line. A report stands for one line."""
+        """True if a driver reported this line's XID before. Each report matches one line."""
         match = _find(self._reports, line)
         if match is not None:
             self._reports.remove(match)
         return match is not None
 
     def _has_line(self, event: EventRecord) -> bool:
-        """True if a line reports the XID. The driver repeats an XID for several that came at once."""
+        """True if a line has the event's XID. The driver repeats the last XID if several came at once."""
         return _find(self._lines, event) is not None
 
 
 def _find(reports: Sequence[_Report], event: EventRecord) -> _Report | None:
-    """Return the report of the XID of an event; None without one, and for any other event."""
+    """Return the report that has the event's XID; None without a report or without an XID."""
     own = _report_of(event)
     near = (one for one in reports if own and one[:2] == own[:2] and abs(one[2] - own[2]) <= SAME_MS)
     return next(near, None)

@@ -166,7 +166,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     def replicas_of(self, subject: Subject, time: int | None = None) -> list[str]:
         """Return the replicas that a finding about a subject names.
 
-        A replica names itself. A device names its owners and its partitions' owners at ``time``, for None the last.
+        A replica names itself. A device names its owners and its partitions' owners at ``time``; None means the last
+        owners.
         """
         if subject.kind == "replica":
             return [subject.name]

@@ -1,4 +1,4 @@
-"""``python -m jobmeter.examples.faults`` in a clone: measure how well the rules find faults, by `benchmarks/faults`."""
+"""``python -m jobmeter.examples.faults`` in a clone: measure the rules against the faults of `benchmarks/faults`."""
 
 import sys
 

@@ -14,8 +14,8 @@ Extra = dict[str, dict[str, Any]]
 def merged_extra(stored: str | None, given: Iterable[Extra]) -> str:
     """Return ``extra`` as JSON: each key of each dialect set to its last value, or removed by None.
 
-    ``KEY/KEY`` is a key of an object inside, as in ``Condition``; ``~1`` in a key stands for a slash, ``~0`` for ``~``.
-    Raises LimitExceededError if it becomes too long.
+    ``KEY/KEY`` is a key of a nested object, as in ``Condition``; ``~1`` in a key stands for a slash, ``~0`` for ``~``.
+    Raises LimitExceededError if the result is too long.
     """
     merged: Extra = msgspec.json.decode(stored) if stored else {}
     for one in given:

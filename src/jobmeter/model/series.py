@@ -17,7 +17,7 @@ NO_JOB = 0
 """Job key of samples that belong to no job."""
 
 SPECIAL = "special."
-"""Beginning of the metrics whose samples are codes of special values; see ``model.special``."""
+"""Prefix of metrics whose samples are codes of special values (NaN, infinities, stale); see ``model.special``."""
 MAX_LABELS = 32
 MAX_NAME = 128
 MAX_LABEL_VALUE = 256

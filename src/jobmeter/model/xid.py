@@ -20,7 +20,7 @@ class Xid(msgspec.Struct, frozen=True):
 
 
 class XidReport(msgspec.Struct, frozen=True):
-    """Code that a line reports, and the PCI address of the device; empty if the line has none.
+    """Code that a line reports, and the PCI address of the device, empty without an address.
 
     ``instance`` and ``place`` are the GPU instance and the compute instance of a MIG device, if the line has them.
     """
@@ -31,7 +31,7 @@ class XidReport(msgspec.Struct, frozen=True):
     place: int | None = None
 
     def __str__(self) -> str:
-        """Return the code and its place in the form of the kernel's lines."""
+        """Return the code and the MIG instance in the form of the kernel's lines."""
         parts = "".join(
             f" {name}:{number:02}"
             for name, number in (("GPU-I", self.instance), ("GPU-CI", self.place))

@@ -24,7 +24,7 @@ Columns = dict[str, list[Any]]
 _NUMBERS = ("rank", "exit_code")
 """Columns of whole numbers that may be unknown."""
 _SHOWN, _FEW, _WIDE = 100, 10, 60
-"""Most rows in a notebook, most rows as text, and most characters of a cell of text."""
+"""Limits: rows in a notebook, rows as text, and characters of a cell of text."""
 _Row = TypeVar("_Row")
 _Search = TypeVar("_Search", bound=Search)
 

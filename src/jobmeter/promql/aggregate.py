@@ -15,7 +15,7 @@ from jobmeter.promql.values import QueryError, Scalar, String, Value, Vector, dr
 
 _HASHES = float(1 << 64)
 _OF_ONE = frozenset({"sum", "avg", "min", "max"})
-"""Aggregations that give the value of the only series of a group."""
+"""Aggregations whose result for a group of one series is the series' value."""
 
 
 def aggregate(node: Aggregation, vector: Vector, parameter: Value | None) -> Vector:

@@ -190,7 +190,7 @@ def _pairs(
 ) -> Iterator[_Pair]:
     """Yield the rows of one group that meet: labels of both sides, values of both, and when both are present."""
     columns = many.values.shape[1]
-    nothing = np.zeros(columns, bool)
+    uncovered = np.zeros(columns, bool)
     unnamed_many, unnamed_one = _unnamed(many), _unnamed(one)
     for row in many_rows:
         labels, unnamed = many.labels[row], bool(unnamed_many[row])
@@ -198,10 +198,10 @@ def _pairs(
             present = many.present[row] & one.present[other]
             yield labels, one.labels[other], unnamed, many.values[row], one.values[other], present
         if fill_one is not None:
-            covered = one.present[one_rows].any(axis=0) if one_rows else nothing
+            covered = one.present[one_rows].any(axis=0) if one_rows else uncovered
             yield labels, (), unnamed, many.values[row], np.full(columns, fill_one), many.present[row] & ~covered
     if fill_many is not None:
-        covered = many.present[many_rows].any(axis=0) if many_rows else nothing
+        covered = many.present[many_rows].any(axis=0) if many_rows else uncovered
         for other in one_rows:
             present = one.present[other] & ~covered
             filled = np.full(columns, fill_many)

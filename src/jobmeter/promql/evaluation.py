@@ -114,7 +114,7 @@ class Evaluation:
         return vector if self._delayed_names else resolve_names(vector)
 
     def _named_once(self, vector: Vector) -> Vector:
-        """Drop void names. Raises QueryError where two series then have the same labels, though at different times."""
+        """Drop void names. Raises QueryError if two series then have the same labels, even at different times."""
         vector = drop_absent(vector)
         named = self._named(vector)
         if not self._delayed_names and len(named.labels) < len(vector.labels):

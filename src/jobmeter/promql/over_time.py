@@ -215,7 +215,7 @@ def _line(windows: Windows, part: WindowSpread, origin: Float64s) -> tuple[Float
         x_mean, y_mean = part.add(x) / count, part.add(values) / count
         dx = x - x_mean[part.window]
         covariance = part.add(dx * (values - y_mean[part.window]))
-        # The sign of infinities is lost around a mean.
+        # An infinite value minus an infinite mean is NaN, so infinite means use the raw sums.
         raw = part.add(x * values) - part.add(x) * y_mean
         slope = np.where(np.isfinite(y_mean), covariance, raw) / part.add(dx * dx)
         constant = np.minimum.reduceat(values == first[part.window], part.starts)

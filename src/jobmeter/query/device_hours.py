@@ -168,7 +168,7 @@ def _jobs(
         raise LimitExceededError(
             f"more than {MOST_JOBS} jobs had devices in this range: choose a shorter range or a project", "range"
         )
-    # The idle time of a job depends on its whole life. A view of a part of it lacks the allocations outside the range.
+    # The idle time of a job depends on its whole life. A view of the range lacks the allocations outside the range.
     whole = [around.intersect(span) == span for span in (life(view.job, now_ms) for view in found)]
     partly = [(view.job.project, view.job.id) for view in compress(found, map(not_, whole))]
     return [*compress(found, whole), *registry.job_views(partly, EVER, now_ms)]

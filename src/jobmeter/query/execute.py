@@ -222,15 +222,15 @@ class Executor:
         return found
 
     def preparation(self, question: Question[Any], scope: Scope) -> Callable[[], object] | None:
-        """Return the work that caches the job and the series of a question, with which ``from_memory`` may answer.
+        """Return a function that caches the job and the series of a question, so that ``from_memory`` can answer.
 
-        None if they would not help. The work may wait, and raises as ``run``.
+        None if the cache would not help. The function may wait, and raises as ``run``.
         """
         if isinstance(question, MetricQuery | EncodedQuestion):
             query = question.query if isinstance(question, EncodedQuestion) else question
             return self._measurements.preparation(query, scope)
         if isinstance(question, SamplesQuestion):
-            if not (question.ends and question.brief):
+            if not (question.ends and question.brief_samples):
                 return None
             about = self._registry, question.series, series.keys_of(question.series, self.cache), self._clock.now_ms()
             return partial(job_ends, *about) if cached_job_ends(*about) is None else None

@@ -40,10 +40,10 @@ _LEAST_STEP_MS = MINUTE
 Device = tuple[str, str]
 """Device: (node, or replica if the node is unknown; name)."""
 Steps = tuple[Int64s, Float64s]
-"""Start of each measured step, ascending, and its highest value."""
+"""Start times of the measured steps, ascending, and the highest value of each step."""
 UseByDevice = Mapping[Device, Steps]
 Measure = Callable[[Sequence[JobView], TimeRange, int], Mapping[str, UseByDevice]]
-"""Function that returns the steps of the devices of jobs in a span, by ``owner_of``; see ``measure_devices``."""
+"""Function that measures the devices of jobs in a span, in steps, by ``owner_of``; see ``measure_devices``."""
 
 
 class IdleQuestion(msgspec.Struct, Question["IdleTime"], frozen=True):
@@ -98,7 +98,7 @@ class IdleTime(msgspec.Struct, frozen=True):
 
 
 class _Life(msgspec.Struct, frozen=True):
-    """Life of a job, the periods in which it had each device, and the length of its steps."""
+    """Life of a job, the periods of each allocated device, and the length of a step."""
 
     view: JobView
     span: TimeRange
@@ -107,22 +107,22 @@ class _Life(msgspec.Struct, frozen=True):
 
     @property
     def steps(self) -> TimeRange:
-        """Life widened to whole steps. So a job has the same values alone and together with others."""
+        """Life widened to whole steps. So a job has the same values when measured alone or with other jobs."""
         end = ceil_to(self.span.end_ms, self.step_ms)
         return TimeRange(floor_to(self.span.start_ms, self.step_ms), min(end, MAX_TIME_MS))
 
     @property
     def points(self) -> int:
-        """Largest number of values of its devices."""
+        """Upper bound of the number of values of its devices."""
         return max(len(self.allocated), 1) * (self.steps.length_ms // self.step_ms + 1)
 
 
 def idle_times(
     views: Iterable[JobView], now_ms: int, measure: Measure, types: Callable[[JobView], Inventory]
 ) -> Iterator[IdleTime]:
-    """Answer an ``IdleQuestion`` for each job, in any order, with few questions of the store for many jobs.
+    """Yield the answer to an ``IdleQuestion`` for each job, in any order.
 
-    ``types`` returns the nodes of a job.
+    Many jobs share a query of the store. ``types`` returns the nodes of a job.
     """
     by_step: dict[int, list[_Life]] = {}
     for view in views:
@@ -139,7 +139,7 @@ def idle_times(
 def measure_devices(
     registry: Registry, source: Source, meter: Meter, views: Sequence[JobView], span: TimeRange, step_ms: int
 ) -> Mapping[str, UseByDevice]:
-    """Read the highest value of ``WORK`` in each step, by ``owner_of`` the job and by device."""
+    """Read the highest value of the metrics ``WORK`` in each step, by job (``owner_of``) and device."""
     nodes = partial(registry.nodes, frozenset(view.job.project for view in views))
     most = _SERIES * meter.limits.query_series
     entries = selection.of_jobs(source.store, views, frozenset(WORK), span, meter.limits, nodes, most, by=By.DEVICE)
@@ -159,7 +159,7 @@ def measure_devices(
 
 
 def _highest(parts: Sequence[Steps]) -> Steps:
-    """Combine steps of one device to the highest value of each time, ascending."""
+    """Merge steps of one device. Return ascending times with the highest value at each time."""
     if len(parts) == 1:
         return parts[0]
     time, at = np.unique(np.concatenate([time for time, _ in parts]), return_inverse=True)

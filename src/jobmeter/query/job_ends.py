@@ -1,4 +1,4 @@
-"""Ends of the jobs of series: where PromQL ends a series, though no sample says so."""
+"""Ends of jobs by series. PromQL ends a series with its job, although no sample marks the end."""
 
 from collections.abc import Sequence
 
@@ -9,13 +9,13 @@ from jobmeter.query.defaults import job_end
 from jobmeter.registry.base import Registry
 
 _FEW = 8
-"""Most jobs that are read one by one, from memory where possible."""
+"""Largest number of jobs that are read one by one, from memory where possible."""
 _FINISHED = frozenset(state for state in JobState if state.finished)
 _Names = tuple[str, str]
 
 
 def job_ends(registry: Registry, series: Sequence[Series], keys: SeriesKeys, now_ms: int) -> tuple[int, ...]:
-    """Return the end of the job of each series, as ``Samples.ends``. ``keys`` are the keys of the series."""
+    """Return the end of the job of each series, as in ``Samples.ends``. ``keys`` are the keys of the series."""
     names = _names(series, keys)
     if len(names) <= _FEW:
         jobs = [one for project, job in names for one in registry.job_head(frozenset({project}), job, now_ms)]
@@ -29,7 +29,7 @@ def job_ends(registry: Registry, series: Sequence[Series], keys: SeriesKeys, now
 def cached_job_ends(
     registry: Registry, series: Sequence[Series], keys: SeriesKeys, now_ms: int
 ) -> tuple[int, ...] | None:
-    """Return the same without waiting, None if memory does not have all jobs."""
+    """Return ``job_ends`` from memory without waiting; None if memory does not have all jobs."""
     names = _names(series, keys)
     if len(names) > _FEW:
         return None
@@ -43,7 +43,7 @@ def cached_job_ends(
 
 
 def _names(series: Sequence[Series], keys: SeriesKeys) -> Sequence[_Names]:
-    """Return the project and the id of each job, once. The list of the keys caches them."""
+    """Return the distinct projects and ids of the jobs. ``keys`` caches the result."""
     found: Sequence[_Names] | None = keys.derived.get(_names)
     if found is None:
         found = keys.derived[_names] = list(dict.fromkeys((one.project, one.job) for one in series if one.job))

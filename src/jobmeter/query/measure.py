@@ -107,7 +107,7 @@ class Measurements:
         return None if resolved is None else self._result_from_memory(query, selection, resolved)
 
     def preparation(self, query: MetricQuery, scope: Scope) -> Callable[[], object] | None:
-        """Return the work that caches the layout of a short query about a job.
+        """Return a function that caches the layout of a short query about a job.
 
         None for any other query, and if the layout is cached or is known to depend on the range.
         """

@@ -48,7 +48,7 @@ class ResultCache:
     def get(
         self, layout: Layout, part_key: Hashable, span: TimeRange, revision: Hashable, make: Callable[[], CachedPart]
     ) -> CachedPart:
-        """Return the values of a span of whole steps, from the cache where possible; ``make`` computes the others.
+        """Return the values of a span of whole steps, from the cache where possible; ``make`` computes missing values.
 
         ``part_key`` names everything else that the values depend on.
         """

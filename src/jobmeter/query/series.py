@@ -85,7 +85,7 @@ class SeriesQuestion(msgspec.Struct, Question[FoundSeries], frozen=True, kw_only
 class NamesQuestion(msgspec.Struct, Question[list[str]], frozen=True, kw_only=True):
     """Question for values of ``part`` in any series: the first ``limit`` names that begin with ``prefix``, sorted.
 
-    ``special``: names of series that have nothing but special values count too.
+    ``special``: names of series with special values alone (NaN, infinities, stale markers) count too.
     """
 
     of_job = True
@@ -100,7 +100,7 @@ class Samples(msgspec.Struct, frozen=True, eq=False):
     """Raw samples; ``columns.index`` is a position among the series of the query.
 
     ``expired``: the range has roll-ups of samples that have expired. ``ends``: the end of the job of each series in
-    epoch ms, ``NEVER`` for a job that runs and for a series of no job; empty if no job has ended.
+    epoch ms, ``NEVER`` for a running job and for a series without a job; empty if no job has ended.
     """
 
     columns: SampleColumns
@@ -112,9 +112,9 @@ class Samples(msgspec.Struct, frozen=True, eq=False):
 class SamplesQuestion(msgspec.Struct, Question[Samples], frozen=True, kw_only=True):
     """Question for every sample of those series in the range.
 
-    ``check``: compare them with the roll-ups, so that the answer says if samples have expired. ``ends``: add the ends
-    of the jobs. ``brief`` is the most samples for which the caller needs little time, so that the event loop may answer
-    from memory; None: a worker answers.
+    ``check``: compare the samples with the roll-ups, so that ``Samples.expired`` is known. ``ends``: add the ends of
+    the jobs. ``brief_samples`` is the largest number of samples that the caller processes quickly: the event loop may
+    answer so many from memory. None: a worker thread answers.
     """
 
     of_job = True
@@ -123,7 +123,7 @@ class SamplesQuestion(msgspec.Struct, Question[Samples], frozen=True, kw_only=Tr
     range: TimeRange
     check: bool = False
     ends: bool = False
-    brief: int | None = None
+    brief_samples: int | None = None
 
 
 class Buckets(msgspec.Struct, frozen=True, eq=False):
@@ -255,14 +255,14 @@ def samples(store: Store, question: SamplesQuestion, scope: Scope, meter: Meter,
 def samples_in_memory(
     store: Store, question: SamplesQuestion, scope: Scope, meter: Meter, cache: Cache
 ) -> Samples | None:
-    """Answer a brief ``SamplesQuestion`` about few samples, all in memory; None for any other. Raises as ``samples``.
+    """Answer a ``SamplesQuestion`` of at most ``brief_samples`` from memory; None for any other. Raises as ``samples``.
 
     None of these samples has expired.
     """
-    if not question.brief:
+    if not question.brief_samples:
         return None
     check_series(question.series, scope)
-    found = _in_memory(store, keys_of(question.series, cache), question.range, question.brief)
+    found = _in_memory(store, keys_of(question.series, cache), question.range, question.brief_samples)
     if found is None:
         return None
     meter.count(len(found), None)

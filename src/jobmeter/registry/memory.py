@@ -76,13 +76,13 @@ class TtlCache(Generic[T]):
             return cached.answer, self._generation
 
     def entry(self, job: str, question: Hashable) -> tuple[float, Expiring[T]] | None:
-        """Return the cached value and its expiry (monotonic seconds); None without one."""
+        """Return the cached value and its expiry (monotonic seconds); None without a cached value."""
         with self._lock:
             entry = self._entries.get(job)
             return None if entry is None else entry.answers.get(question)
 
     def last(self, job: str, question: Hashable) -> T | None:
-        """Return the last value read, expired or not; None if it was written or evicted since."""
+        """Return the last value read, even after its expiry; None if the value was written or evicted since."""
         cached = self.entry(job, question)
         return cached[1].answer if cached else None
 
@@ -136,7 +136,7 @@ class CachedAnswers:
         self.heads: TtlCache[list[Job]] = TtlCache(seconds, caches_absence=alone)
         self.retentions: TtlCache[Retention] = TtlCache()
         self.changed: Callable[[Collection[str] | None], object] = lambda _: None
-        """Called with the ids of changed jobs, None for all, after their answers were dropped."""
+        """Callback for the ids of changed jobs (None: all), called after their cached answers were dropped."""
 
     def job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView] | None:
         """Return the cached jobs of that id."""

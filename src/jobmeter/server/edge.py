@@ -100,7 +100,7 @@ class Edge:
         finish(self._usage, request)
 
     def find(self, exchange: Exchange) -> tuple[Router, Handler | PublicHandler | Exception]:
-        """Find the router and the handler of a request, or the error of a request without a handler."""
+        """Find the router and the handler of a request, or the error if there is no handler."""
         try:
             check_parameters(exchange.call.query)
         except ValueError as error:

@@ -215,7 +215,7 @@ async def _read_body(request: ServedRequest, exchange: Exchange, handler: Handle
 
 
 class CallCounter(Protocol):
-    """Counter of the calls of accounts."""
+    """Counter of API calls by account."""
 
     def count(self, account: str, api: str, operation: str, *, failed: bool) -> None:
         """Count a call; see ``UsageMeter.count``."""

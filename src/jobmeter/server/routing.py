@@ -1,4 +1,4 @@
-"""Routers of every request, in the order in which they are matched."""
+"""Routers of the server, in matching order."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from jobmeter.server.services import Services
 
 
 def routers_of(services: Services) -> Sequence[Router]:
-    """List the routers in the order in which they are matched."""
+    """List the routers in matching order."""
     return [
         NativeRouter(services),
         HealthRouter(services),

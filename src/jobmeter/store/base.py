@@ -40,8 +40,8 @@ class SeriesSelector(msgspec.Struct, frozen=True, kw_only=True):
 
     ``projects`` None means every project: the caller has checked access (``jobmeter.access``). ``jobs`` are job keys
     (``NO_JOB`` for node series); ``nodes`` are (cluster, node) pairs. ``since`` leaves out series whose last write was
-    before that time, in epoch ms; an engine may return more. ``special``: without ``metrics``, the series of special
-    values are selected too.
+    before that time, in epoch ms; an engine may return more. ``special``: without ``metrics``, series of special values
+    (see ``model.special``) are selected too.
     """
 
     projects: frozenset[str] | None = None

@@ -16,9 +16,9 @@ from jobmeter.model.job import JobState
             {"spool.full": 1200, "expired": 34, "odd": 1},
             (
                 "jobmeter: 1,235 samples were lost\n"
-                "jobmeter:   34 expired: they were older than the server's retention; raise it there\n"
+                "jobmeter:   34 expired: they were older than the server's retention; raise that retention\n"
                 "jobmeter:   1 odd: see the log of the server\n"
-                "jobmeter:   1,200 spool.full: the server was away for too long; check it\n"
+                "jobmeter:   1,200 spool.full: the server was away for too long; check the server\n"
             ),
         ),
     ],

@@ -173,7 +173,8 @@ def test_brief_questions_are_answered_from_memory_alone():
     assert executor.run(replace_parts(listed, jobs=(MINE.job_key,)), LAB).series == (MINE,)
     assert executor.from_memory(listed, part) is None
 
-    asked = SamplesQuestion(series=(FOREIGN, MINE), range=TimeRange(NOW - 5 * MINUTE, NOW), check=True, brief=100)
+    recent = TimeRange(NOW - 5 * MINUTE, NOW)
+    asked = SamplesQuestion(series=(FOREIGN, MINE), range=recent, check=True, brief_samples=100)
     wanted = run(engine, asked)
     read = executor.from_memory(asked, ALL)
     assert read is not None
@@ -183,11 +184,11 @@ def test_brief_questions_are_answered_from_memory_alone():
         assert np.array_equal(getattr(columns, name), getattr(wanted.columns, name))
     with pytest.raises(NotFoundError):
         executor.from_memory(asked, LAB)
-    assert executor.from_memory(replace_parts(asked, brief=0), ALL) is None
+    assert executor.from_memory(replace_parts(asked, brief_samples=0), ALL) is None
     assert executor.from_memory(replace_parts(asked, range=TimeRange(NOW - DAY, NOW)), ALL) is None
     assert executor.from_memory(replace_parts(asked, series=(MINE, NODE)), ALL) is None, "memory knows no such series"
-    assert executor.from_memory(replace_parts(asked, brief=len(columns)), ALL) is not None
-    assert executor.from_memory(replace_parts(asked, brief=len(columns) - 1), ALL) is None, "too many samples"
+    assert executor.from_memory(replace_parts(asked, brief_samples=len(columns)), ALL) is not None
+    assert executor.from_memory(replace_parts(asked, brief_samples=len(columns) - 1), ALL) is None, "too many samples"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(series_module, "_SHORT_LIST", 1)
         assert executor.from_memory(listed, ALL) is None

@@ -8,8 +8,8 @@ export type FleetNode = Schemas["FleetNodeBody"];
 export type FleetDevice = Schemas["FleetDeviceBody"];
 
 /**
- * What a device does: `unknown` is one of a job that nobody measured lately, `free` one that a job could have now, and
- * `away` one that no job has and none could have, as its node is down or never reported, or as it is lost itself.
+ * State of a device. `unknown`: a job has it, and no value was measured lately. `free`: a job could have it now. `away`:
+ * no job could have it, because its node is down or never reported, or because the device is lost.
  */
 export type Doing = "busy" | "idle" | "free" | "away" | "unknown";
 

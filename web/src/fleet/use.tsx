@@ -40,10 +40,10 @@ function Idle({ fleet }: { fleet: Fleet }) {
   const aside = found.length > 0 && <b class="wasted">{`${all.idle} of ${taken} devices${total}`}</b>;
   const unmeasured = all.unmeasured ? `${all.unmeasured} of ${taken} devices that jobs have were not measured in the last 5 minutes. Of the others none is idle.` : "";
   const used = taken ? "Every device that a job has was used in the last 15 minutes." : "No job has a device now.";
-  const nothing = all.devices ? unmeasured || used : "No device was reported yet: an agent on each node reports them.";
+  const emptyText = all.devices ? unmeasured || used : "No device was reported yet. Start an agent on each node.";
   return (
     <Section id="idle" title="Allocated and idle" aside={aside}>
-      {!found.length && <p class="hint">{nothing}</p>}
+      {!found.length && <p class="hint">{emptyText}</p>}
       {found.length > 0 && <IdleTable fleet={fleet} found={found} />}
       {found.length > 0 && unmeasured && <p class="hint">{all.unmeasured} more that jobs have were not measured in the last 5 minutes.</p>}
       {found.length > 0 && all.cost === null && <p class="hint">No price is set for these devices, so none is shown: [devices] in the file that JOBMETER_PRICES names.</p>}

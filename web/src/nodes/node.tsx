@@ -63,7 +63,7 @@ export function NodePage({ name, query }: { name: string; query: URLSearchParams
   );
 }
 
-/** A node that reports may have faults all the same. */
+/** State of a node. A node that reports may have faults too. */
 function NodeState({ state, faults }: { state: string; faults: number }) {
   const bad = state === "down" || faults > 0;
   const word = bad ? "state-failed" : state === "up" ? "state-succeeded" : "";
@@ -142,7 +142,7 @@ function Devices({ fleet, node }: { fleet: Fleet; node: FleetNode }) {
   const faulty = new Set(faultsOf(node).map((one) => one.device));
   return (
     <Section id="devices" title="Devices and jobs" aside={all}>
-      {node.devices.length === 0 && <p class="hint">No device of this node was reported. What runs on its CPUs is among its jobs.</p>}
+      {node.devices.length === 0 && <p class="hint">No device of this node was reported. Jobs that run on its CPUs are among its jobs.</p>}
       {node.devices.length > 0 && (
         <div class="wide" tabIndex={0} role="region" aria-label="Devices">
           <table class="devices">

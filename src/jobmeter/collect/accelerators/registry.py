@@ -18,13 +18,13 @@ VENDORS: tuple[Vendor[Any], ...] = (NVIDIA, AMD, ASCEND, NEURON)
 
 
 def vendors() -> tuple[Vendor[Any], ...]:
-    """Return the vendors that are measured. Of two with one prefix the first one has the plain names: ``gpu0``."""
+    """Return the vendors of this package and of plug-ins. The first vendor of a prefix has plain names: ``gpu0``."""
     return *VENDORS, *_plugin_vendors()
 
 
 @cache
 def _plugin_vendors() -> tuple[Vendor[Any], ...]:
-    """Return the vendors of plug-ins. A vendor with an unknown metric is reported and left out."""
+    """Return the vendors of plug-ins. A vendor with an unknown metric is logged and left out."""
     found: list[Vendor[Any]] = []
     for plugin in working(load_plugins(PluginKind.VENDORS, {vendor.name for vendor in VENDORS})):
         vendor: Vendor[Any] = plugin.part

@@ -132,7 +132,7 @@ class DeviceStates:
     ) -> None:
         """Report the events of the drivers.
 
-        The agent's XIDs are the node's, as the kernel's lines are: the server knows whose the device was.
+        The agent reports XIDs as events of the node, like the kernel's lines: the server knows the job of the device.
         """
         for name, device in named.items():
             mine = owners.get(device.index, ())

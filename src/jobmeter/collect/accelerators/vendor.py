@@ -42,7 +42,7 @@ class DeviceProcess(NamedTuple):
 
 
 class DeviceEvent(NamedTuple):
-    """Event that a driver reports about a device: a reason and a level, and a text that follows the device's name.
+    """Event that a driver reports about a device. ``text`` follows the device's name in the message.
 
     ``age_ms`` is the time since the report in milliseconds.
     """
@@ -226,9 +226,8 @@ class Vendor(Generic[D]):
 
     ``domain`` ends the names of Kubernetes' resource and of its driver: ``nvidia.com``. ``resource_kinds`` are regular
     expressions for its resources besides ``gpu`` and ``npu``. ``uuid_of_id`` returns the UUID or the PCI
-    address in an id of its device plug-in, ``id_of_part`` the id of a partition where that is not its UUID.
-    ``number_of_id`` returns the number of the device in an id that has one; it gets the resource, the id and the
-    devices.
+    address in an id of its device plug-in. ``id_of_part`` returns the id of a partition if the id is not the UUID.
+    ``number_of_id`` gets a resource, an id and the devices, and returns the device number in the id, if there is one.
 
     ``variables`` name devices of a process, most specific first. ``uuid_prefix`` begins every UUID.
 

@@ -12,10 +12,10 @@ _ORDINAL = re.compile(r"\s*([+-]?[0-9]+)", re.ASCII)
 
 
 class Partition(NamedTuple):
-    """Place of a partition: the number and the UUID of its whole device, its instance and its place within that.
+    """Place of a partition: number and UUID of the whole device, instance, and place within the instance.
 
     ``ordinal`` is its number among the partitions of the device. ``plugin_id`` is its id in a device plug-in of
-    Kubernetes, empty if that follows from the others.
+    Kubernetes, empty if the id follows from the other fields.
     """
 
     parent: int
@@ -46,7 +46,7 @@ class Numbered(Protocol):
 
     @property
     def details(self) -> Mapping[str, str | int]:
-        """Further known facts, see ``Device.details``."""
+        """Further known properties; see ``Device.details``."""
         ...
 
 

@@ -20,9 +20,9 @@ _SKEW = 1.0
 class NodeChecks:
     """Runs the requested checks. A check that still hangs is not started again.
 
-    A check has one or more parts, each in its own thread: of the accelerators one for each vendor. ``difference``
-    returns the lead in seconds of the wall clock over the samples' time. ``owner_of`` returns the replica of a process
-    by its number.
+    A check has one or more parts, each in its own thread. The check of accelerators has one part for each vendor.
+    ``difference`` returns the lead in seconds of the wall clock over the samples' time.
+    ``owner_of`` returns the replica of a process by its number.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Processes of the node that use most of its processors, memory and storage, with the replicas that they belong to."""
+"""Check of the processes that use most processor time, memory and storage traffic, each with its replica."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -14,9 +14,9 @@ from jobmeter.model.time import Clock, SystemClock
 
 _TOP = 5
 _MOST = 20_000
-"""Most processes that are read."""
+"""Largest number of processes that are read."""
 _SECONDS = 1.0
-"""Time between two readings."""
+"""Seconds between two readings."""
 _LONGEST_NAME, _LONGEST_OWNER = 16, 120
 _HERTZ = os.sysconf("SC_CLK_TCK")
 _MIB = 2**20

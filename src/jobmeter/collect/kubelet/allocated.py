@@ -94,7 +94,7 @@ class KubeletAllocations:
 
 
 def indices(vendor: Vendor[Any], ids: Iterable[str], devices: Sequence[Device], resource: str = "") -> list[int]:
-    """Return the distinct device numbers in a plug-in's ids of a resource.
+    """Return the distinct device numbers of a resource's ids, which the device plug-in gives.
 
     A CDI name has the id after its last ``=``.
     """

@@ -32,7 +32,7 @@ class LaunchPlan:
     ``attempt`` numbers the runs of a job id, 0 for the first; a later one sets the job's name only where it
     is ``named``. ``logs`` says whether its output is stored as log lines, ``pass_key`` whether the command finds
     ``JOBMETER_KEY`` in its environment. ``lease_owner`` is the random name by which this run renews the job's lease.
-    ``node`` is the machine. ``tracking`` says whether MLflow logs to the job. ``programs`` says where
+    ``node`` is the machine. ``tracking`` is True if MLflow logs to the job. ``programs`` says where
     programs report.
     """
 

@@ -1,15 +1,13 @@
-"""Local address at which the programs of a job log with MLflow, whether the server answers or not.
+"""Relay for MLflow: a local address to which the programs of a job log with and without a server.
 
-Writes become records and samples in the outbox, which the delivery sends as everything measured: in order, with
-retries, and after the job's end. Reads are the server's; while the server does not answer, they show the runs that were
-logged here.
+Writes become records and samples in the outbox. The delivery sends them like measured samples: in order, with retries,
+and after the job's end. The server answers reads. While the server does not answer, reads show the runs logged here.
 """
 
 import hmac
 import logging
 import secrets
 from collections.abc import Callable, Mapping
-from threading import Thread
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode
 
@@ -41,11 +39,11 @@ from jobmeter.wire.mlflow.values import KeyValue, MetricValue
 
 _MOST_CONNECTIONS = 1_024
 _FIRST_SECONDS, _IDLE_SECONDS = 10, 600
-"""Longest waits in seconds for data of a connection: before its first request with the token, and from then on."""
+"""Longest waits in seconds for data of a connection: before and after its first request with the token."""
 _FLUSH_SECONDS = 2.0
-"""Longest wait in seconds of a read for the delivery of earlier writes."""
+"""Longest time in seconds that a read waits for the delivery of earlier writes."""
 _REST_SECONDS = 5.0
-"""Time in seconds after a failure in which no request calls the server."""
+"""Seconds after a failed call in which no request calls the server."""
 _JSON = "application/json"
 _PROXIES = ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY")
 _log = logging.getLogger(__name__)
@@ -62,7 +60,7 @@ _AWAY = (UnavailableError, ThrottledError, QueryTimeoutError, UnauthenticatedErr
 
 
 class RelayRequest(NewRun, frozen=True, kw_only=True):
-    """Fields of every request. ``value`` is a number or a text, by the call."""
+    """Fields of every request. ``value`` is a number or a text, depending on the call."""
 
     raw: bytes = b""
     run_id: str = ""
@@ -91,7 +89,7 @@ class MlflowRelay:
     """Serves MLflow's calls for runs of one job. Raises OSError if no port is free."""
 
     def __init__(self, runs: TrackedRuns, delivery: Delivery, user: str, clock: Clock) -> None:
-        """``user`` is the user of a run that names none. ``clock`` is the wall clock."""
+        """``user`` is the default user of a run. ``clock`` is the wall clock."""
         self._runs = runs
         self._delivery = delivery
         self._user = user
@@ -115,10 +113,9 @@ class MlflowRelay:
             f"POST {PREFIX}/runs/search": self._search,
         }
         self._server = _RelayServer(self._admits, self._serve)
-        self._thread = Thread(target=self._server.serve_forever, args=(0.2,), name="mlflow", daemon=True)
 
     def added_to(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """Return the environment of a program that logs here. No proxy stands between them."""
+        """Return the environment of a program that logs here. The program connects without a proxy."""
         own = {TRACKING_URI: self._server.url, TOKEN: self._token}
         if any(environment.get(name) for name in _PROXIES):
             name = "no_proxy" if environment.get("no_proxy") else "NO_PROXY"
@@ -127,13 +124,11 @@ class MlflowRelay:
 
     def start(self) -> None:
         """Begin to serve."""
-        self._thread.start()
+        self._server.start()
 
     def close(self) -> None:
         """Close the port."""
-        if self._thread.ident is not None:
-            self._server.shutdown()
-        self._server.server_close()
+        self._server.stop()
 
     def _admits(self, authorization: str) -> bool:
         return hmac.compare_digest(authorization.encode(), f"Bearer {self._token}".encode())
@@ -150,7 +145,7 @@ class MlflowRelay:
     def _answer(self, method: str, target: str, sent: bytes | None) -> tuple[int, str, bytes]:
         if sent is None:
             raise InvalidRequestError("A request needs Content-Length, of at most 4 MiB.", "body")
-        if not target.startswith("/"):  # behind the server's address, another text can name another host
+        if not target.startswith("/"):  # without a slash the full URL could name another host
             raise InvalidRequestError("The path of a request begins with a slash.", "path")
         path, _, query = target.partition("?")
         call = f"{method} {path}"
@@ -257,7 +252,7 @@ class MlflowRelay:
         return {"runs": bodies, **more}
 
     def _other(self, method: str, target: str, sent: bytes) -> tuple[int, str, bytes]:
-        """Pass on a call that changes no run of this job. Without the server no such call exists."""
+        """Forward a call that changes no run of this job. Without an answer, refuse the call as unknown."""
         answer = self._of_server(method, target, sent)
         if answer is not None:
             return 200, _JSON, answer
@@ -268,14 +263,14 @@ class MlflowRelay:
         return 404, _JSON, msgspec.json.encode(problem)
 
     def _find(self, request: RelayRequest) -> Run:
-        """Return a run of this job, from the disk or the server if it was not created here.
+        """Return a run of this job. A run that was not created here comes from the disk or from the server.
 
         Raises NotFoundError, or UnavailableError while only the server knows.
         """
         id_ = _named_run(request)
         run = self._runs.find(id_)
         if run is None and place_of(id_) == (self._runs.job, True):
-            # The disk comes first: a record that is delivered after this reading is on the server by the next one.
+            # The disk is read before the server, so that a record which is delivered in between is found on the server.
             self._runs.recall()
             run = self._runs.find(id_) or self._stored_run(id_)
         if run is None:
@@ -283,7 +278,7 @@ class MlflowRelay:
         return run
 
     def _stored_run(self, run: str) -> Run | None:
-        """Return a run of this job from the server. Raises UnavailableError without an answer."""
+        """Return a run of this job from the server. Raises UnavailableError if the server does not answer."""
         stored = None if self._is_resting else self._request("GET", self._job_path())
         if stored is None:
             raise UnavailableError(
@@ -293,13 +288,13 @@ class MlflowRelay:
         return self._runs.find(run)
 
     def _of_server(self, method: str, target: str, sent: bytes = b"") -> bytes | None:
-        """Return the server's answer to the holder of the job's token, after earlier writes; None if it is away."""
+        """Call the server with the job's token after delivering earlier writes. None if the server does not answer."""
         if self._is_resting:
             return None
         if not self._delivery.flush(_FLUSH_SECONDS):
             self._rest()
             return None
-        for _ in range(2):  # once more if the token has expired
+        for _ in range(2):  # a second try, in case the token has expired
             if not self._run_token:
                 issued = self._request("POST", self._job_path("/run-token"))
                 if issued is None:
@@ -312,7 +307,7 @@ class MlflowRelay:
         return None
 
     def _about_run(self, run: str, target: str) -> bytes | None:
-        """Return the server's answer about a run; None, too, if the server does not know a run that was logged here."""
+        """Return the server's answer about a run. None without an answer, or for a run that only this relay knows."""
         try:
             return self._of_server("GET", target)
         except NotFoundError:
@@ -327,7 +322,7 @@ class MlflowRelay:
     def _request(
         self, method: str, target: str, sent: bytes = b"", headers: dict[str, str] | None = None
     ) -> bytes | None:
-        """Return the body of an answer; None without an answer or permission. Raises for any other refusal."""
+        """Return the body of the server's answer; None without an answer or permission. Raises for other refusals."""
         try:
             found = self._delivery.requester.request(method, target, sent or None, headers or {}).body
         except _AWAY as error:
@@ -364,7 +359,7 @@ class _RelayServer(LocalServer):
         self, admits: Callable[[str], bool], serve: Callable[[str, str, bytes | None], tuple[int, str, bytes]]
     ) -> None:
         self.admits, self.serve = admits, serve
-        super().__init__(0, _RelayHandler, _MOST_CONNECTIONS)
+        super().__init__(0, _RelayHandler, _MOST_CONNECTIONS, "mlflow")
 
 
 class _RelayHandler(LocalHandler):
@@ -372,7 +367,7 @@ class _RelayHandler(LocalHandler):
     server: _RelayServer
 
     def respond(self) -> None:
-        """Answer one call. Other users of the machine reach the port too: their bodies are not read."""
+        """Answer one call. Other users of the machine reach the port too, so the token is checked first."""
         if not self.server.admits(self.headers.get("Authorization", "")):
             self.close_connection = True
             self.answer(*_refusal(UnauthenticatedError(f"This address needs the token of {TOKEN}.", "malformed")))

@@ -15,10 +15,10 @@ class Result:
 
     ``undelivered`` is the reason why samples wait in the spool, empty if everything was acknowledged.
 
-    ``lost`` counts samples that were dropped or that the server refused, by reason.
-    ``lines`` of output were passed on to the server, ``lines_dropped`` were not; both are absent if output is not
-    stored. ``set_aside`` describes data refused by the server, empty without any. ``counted_by`` tells how CPU time and
-    memory were measured, empty if they were not. ``remaining`` are processes of the command that outlive it.
+    ``lost`` counts samples that were dropped or that the server refused, by reason. ``lines`` counts output lines sent
+    to the server, ``lines_dropped`` lines that were dropped. Both are absent if output is not stored. ``set_aside``
+    describes data refused by the server, empty without any. ``counted_by`` is the method by which CPU time and memory
+    were measured, empty if they were not. ``remaining`` are processes of the command that outlive it.
     """
 
     status: int | None

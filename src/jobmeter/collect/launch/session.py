@@ -316,7 +316,7 @@ class JobRun:
         guard("receiving reports", self._measurement.programs.close, None)
         stop.set()
         guard("measuring", lambda: ticking.join(timeout=10.0), None)
-        # The last tick is the job's end: nothing that waits comes before it.
+        # The last tick follows the regular ones at once: its time is the end of the job.
         last = guard("measuring", lambda: loop.tick(force=True), None) if loop else None
         if self._relay:
             guard("receiving runs of MLflow", self._relay.close, None)
@@ -371,8 +371,8 @@ class JobRun:
                 self._oom_kills[series.replica] = value
         self._guard("looking for incidents", lambda: self._incidents.watch(samples), None)
         # The machine's traffic is only for the summary: an agent on this node reports it.
-        nothing: Samples = []
-        network = self._guard("measuring the network", lambda: traffic_beside(samples, self._network.collect), nothing)
+        empty: Samples = []
+        network = self._guard("measuring the network", lambda: traffic_beside(samples, self._network.collect), empty)
         self._guard("summing up", lambda: self._figures.watch([*samples, *network]), None)
 
     def _connected(self, connect: Callable[[], Requester]) -> Requester:

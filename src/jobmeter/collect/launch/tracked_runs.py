@@ -1,4 +1,4 @@
-"""Runs of MLflow that the programs of a job log: records and samples for the outbox, and an index to read them."""
+"""MLflow's runs that the programs of a job log: records and samples for the outbox, and an index for reads."""
 
 from collections.abc import Mapping, Sequence
 from threading import Lock
@@ -22,15 +22,15 @@ from jobmeter.wire.native.encode import records_frame, samples_frame
 from jobmeter.wire.native.frame import FrameKind, unpacked
 
 MOST_POINTS = 100_000
-"""Most values whose history is in memory."""
+"""Largest number of values in memory for histories."""
 _MOST_KEYS = 20_000
-"""Most metrics of all runs whose newest value is in memory."""
+"""Largest number of metrics of all runs whose newest value is in memory."""
 
 
 class TrackedRuns:
-    """Writes runs of one job to the outbox, and answers what was written. Thread-safe.
+    """Writes runs of one job to the outbox, and answers reads about these runs. Thread-safe.
 
-    ``project`` is empty for the project of the key. ``clock`` is the wall clock, which MLflow's times have.
+    ``project`` is empty for the project of the key. ``clock`` is the wall clock, like MLflow's times.
     """
 
     def __init__(self, job: str, project: str, outbox: Outbox, clock: Clock) -> None:
@@ -38,7 +38,8 @@ class TrackedRuns:
         self.project = project
         self.outbox = outbox
         self._clock = clock
-        self._lock = Lock()
+        self._lock, self._recalling = Lock(), Lock()
+        self._is_recalled = False
         self._extra: str | None = None
         self._runs: dict[str, Run] = {}
         self._newest: dict[str, dict[str, LoggedPoint]] = {}
@@ -46,15 +47,15 @@ class TrackedRuns:
         self._points = self._keys = 0
         self._losses = outbox.losses
         self._unsure: set[str] = set()
-        """Runs whose records may be among the dropped frames."""
+        """Runs whose records may be in frames that the outbox dropped."""
 
     @property
     def all(self) -> list[Run]:
-        """The known runs."""
+        """All known runs."""
         return list(self._runs.values())
 
     def find(self, run: str) -> Run | None:
-        """Return a known run."""
+        """Return a known run; None for an unknown id."""
         return self._runs.get(run)
 
     def create(self, run: Run) -> None:
@@ -64,22 +65,29 @@ class TrackedRuns:
             self._histories[run.id] = {}
 
     def learn(self, stored: Mapping[str, Any]) -> None:
-        """Take over runs from the job's record on the server: their fields by id. Known runs stay."""
+        """Add runs from the job's record on the server: fields by run id. Known runs do not change."""
         with self._lock:
             found = {path("runs", run): fields for run, fields in stored.items() if run not in self._runs}
             if found:
                 self._merge(found)
 
     def recall(self) -> None:
-        """Take over the runs that an earlier run of the job left on disk."""
-        extra: str | None = None
-        for frame in self.outbox.on_disk():
-            if frame.kind is FrameKind.RECORDS:
-                extra = merged_extra(extra, _extras(unpacked(frame), self.job))
-        self.learn(msgspec.json.decode(extra or "{}").get(NAME, {}).get("runs", {}))
+        """Add the runs that an earlier `jobmeter run` of the job left on disk.
+
+        Reads the disk once: all later frames are about known runs.
+        """
+        with self._recalling:
+            if self._is_recalled:
+                return
+            extra: str | None = None
+            for frame in self.outbox.on_disk():
+                if frame.kind is FrameKind.RECORDS:
+                    extra = merged_extra(extra, _extras(unpacked(frame), self.job))
+            self.learn(msgspec.json.decode(extra or "{}").get(NAME, {}).get("runs", {}))
+            self._is_recalled = True
 
     def change(self, run: Run, values: dict[str, Any]) -> Run:
-        """Set entries of a run, and return the run. Raises LimitExceededError if the job's record has no room."""
+        """Set entries in the record of a run, and return the run. Raises LimitExceededError if the record is full."""
         with self._lock:
             if values:
                 losses = self.outbox.losses
@@ -91,7 +99,7 @@ class TrackedRuns:
             return self._runs[run.id]
 
     def log(self, run: Run, values: Sequence[MetricValue]) -> None:
-        """Store values. Raises InvalidRequestError, also after storing the rest if some are ahead of the clock."""
+        """Store values. If some are ahead of the clock, stores the others and then raises InvalidRequestError."""
         latest = self._clock.now_ms() + OVERLAP_MS
         points = points_of(values)
         stored = [point for point in points if point.time <= latest]
@@ -126,7 +134,7 @@ class TrackedRuns:
         self._put(records_frame(Records(jobs=[record])))
 
     def _put(self, frame: bytes) -> None:
-        # A request for each value would keep this process and the server busy. The next samples go out soon.
+        # A request for each value would cost too much time. The value leaves with the next samples.
         self.outbox.put(frame, urgent=False)
 
     def _merge(self, values: dict[str, Any]) -> None:

@@ -17,7 +17,7 @@ def run_tags(job: str, replica: str, attempt: int, node: str) -> dict[str, str]:
 
 
 def may_track(environment: Mapping[str, str], job: str) -> bool:
-    """Return True if MLflow may log to the job: the user set no other place, and the job's id fits into a run's."""
+    """Return True if MLflow may log to the job: the user set no other address, and a run id can contain the job id."""
     if any(name in environment for name in (TRACKING_URI, *_CREDENTIALS)):
         return False
     try:

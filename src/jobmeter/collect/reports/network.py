@@ -107,7 +107,7 @@ class StatsdPort:
 class _MetricsServer(LocalServer):
     def __init__(self, port: int, take: Callable[[tuple[str, int], bytes, bool], tuple[int, str]]) -> None:
         self.take = take
-        super().__init__(port, _MetricsHandler, _MOST_CONNECTIONS)
+        super().__init__(port, _MetricsHandler, _MOST_CONNECTIONS, "otlp")
 
 
 class _MetricsHandler(LocalHandler):
@@ -165,7 +165,6 @@ class OtlpPort:
         self._reports = reports
         self._clock = clock
         self._server = _MetricsServer(port, self._take)
-        self._thread = Thread(target=self._server.serve_forever, args=(0.2,), name="otlp", daemon=True)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -178,13 +177,11 @@ class OtlpPort:
 
     def start(self) -> None:
         """Begin to serve."""
-        self._thread.start()
+        self._server.start()
 
     def stop(self) -> None:
         """Finish the current requests' start, and close the port."""
-        if self._thread.ident is not None:
-            self._server.shutdown()
-        self._server.server_close()
+        self._server.stop()
 
     def _take(self, sender: tuple[str, int], body: bytes, json: bool) -> tuple[int, str]:
         with self._turn:

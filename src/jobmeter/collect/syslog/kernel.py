@@ -19,7 +19,7 @@ DEVICE = Path("/dev/kmsg")
 _RECORD_BYTES = 16_384
 _RECORDS = 2_000
 _KEPT = 1_000
-"""Newest records that stay in memory for the other consumers."""
+"""Number of newest records in memory for the other consumers."""
 _DRIFT_NS = 1_000_000_000
 """Change of the wall clock in nanoseconds from which times are computed again."""
 _ESCAPE = re.compile(rb"\\x([0-9a-f]{2})")
@@ -73,10 +73,10 @@ class KernelLog:
 
 
 class KernelReader:
-    """Only reader of the kernel's log in the agent, for several consumers. For any thread.
+    """Reader of the kernel's log, which the agent's consumers share. Thread-safe.
 
-    A consumer names the last record that it has. The newest records stay in memory; for older ones the device is opened
-    again and read from its oldest record. An idle log costs one call of the kernel for each question.
+    A consumer passes the number of its last record. The newest records stay in memory. For older records the device is
+    opened again and read from its oldest record. An idle log costs one system call for each question.
     """
 
     def __init__(self, connect: Callable[[], KernelLog] = KernelLog) -> None:
@@ -85,7 +85,7 @@ class KernelReader:
         self._device: KernelLog | None = None
         self._kept: deque[KernelRecord] = deque()
         self._floor = -1
-        """Every record above this number that was read is in memory."""
+        """Number above which all records that were read are in memory."""
 
     def after(self, last: int, most: int) -> list[KernelRecord]:
         """Return the oldest ``most`` records after number ``last``. Raises OSError if the device cannot be read."""
@@ -132,7 +132,7 @@ class KernelReader:
             try:
                 data = self._device.read()
             except BrokenPipeError:
-                continue  # the next record's number tells how many are missing
+                continue  # the next record's number shows the number of missing records
             if not data:
                 return None
             record = parse_record(data)

@@ -77,7 +77,7 @@ def _hog(
 
 
 def _totals(case: Case, numbers: Numbers) -> dict[str, Signal]:
-    """Return the CPUs in use of each node: the sum over all modes in which it works."""
+    """Return the CPUs in use of each node: the sum over all busy modes."""
     modes: dict[str, list[Signal]] = {}
     for (node, mode), signal in case.levels_of_nodes(_TIME, numbers).items():
         if mode not in _REST:

@@ -49,9 +49,9 @@ def _subject(case: Case, node: str, address: str, xid: XidReport) -> Subject:
 
 
 def _is_of_job(case: Case, subject: Subject, time: int) -> bool:
-    """Return False for a device of a neighbour: the job had others of the node then.
+    """Return False for another job's device: the job had only other devices of the node then.
 
-    An error of a device is one of each of its instances.
+    An error of a device is an error of each of its MIG instances.
     """
     node, _, device = subject.name.partition("/")
     had_some = any(one.node == node for one in case.view.allocations)

@@ -1,4 +1,4 @@
-"""Metrics of the server: write, and read back histories and newest values."""
+"""MLflow's metrics in the server's store: write values, read histories and newest values."""
 
 from collections import defaultdict
 from collections.abc import Generator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Runs of the server: find the record that has one."""
+"""MLflow's runs in the server's registry: find the job record that has a run."""
 
 from collections.abc import Generator
 from typing import Any

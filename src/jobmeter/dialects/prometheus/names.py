@@ -41,9 +41,9 @@ _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_:]")
 
 
 class Exposed(msgspec.Struct, frozen=True):
-    """A series under a name of Prometheus: its values are ours divided by ``divisor``.
+    """Series under a name of Prometheus. Its values are the stored values divided by ``divisor``.
 
-    ``special`` is the series of its special values, if there is any.
+    ``special`` is the series of its special values (NaN, infinities, stale markers; see ``model.special``), if any.
     """
 
     labels: Labels
@@ -99,7 +99,7 @@ def stored_names(name: str, programs: Iterable[str] = ()) -> frozenset[str]:
 
 
 def exposed(series: Series, name: str = "", special: Series | None = None) -> Iterator[Exposed]:
-    """Yield a series under the wanted name, or without one under its own name alone; ``special`` as in ``Exposed``."""
+    """Yield a series under ``name``, or only under its own name if ``name`` is empty; ``special`` as in ``Exposed``."""
     if series.metric.startswith(EXTERNAL):
         yield Exposed(_external(series), series, special=special)
         return
@@ -120,7 +120,7 @@ def names_of(metric: str) -> list[str]:
 
 
 def labels_of(label: str) -> set[str]:
-    """Return every name under which a stored label is answered."""
+    """Return every name that answers give a stored label."""
     return {_plain(label), _plain(sent_label(label))}
 
 
@@ -153,7 +153,7 @@ def _identity(series: Series) -> dict[str, str]:
 
 
 def _external(series: Series) -> Labels:
-    """Return the labels of a series of another system as they were sent, where they say all that is known of it."""
+    """Return the labels of a series of another system, as sent if the sent labels identify the stored series."""
     name = series.metric.removeprefix(EXTERNAL)
     sent = {sent_label(label): value for label, value in series.labels}
     try:

@@ -104,7 +104,7 @@ def _find(matchers: Matchers, since_ms: int | None, project: str | None, of_owne
 
 
 def _paired(series: Sequence[Series]) -> Iterator[tuple[Series, Series | None]]:
-    """Yield each series of plain values with the series of its special values, though one of the two may be absent."""
+    """Yield each series of plain values with its series of special values. A series without a pair comes alone."""
     special = {plain_of(one): one for one in series if is_special(one.metric)}
     for one in series:
         if not is_special(one.metric):
@@ -189,12 +189,12 @@ def prefetch(
         stored = [row for row in rows if isinstance(row, Exposed)]
         begin, end = max(one.start_ms + 1, 0), min(one.end_ms + 1, MAX_TIME_MS)
         rolled = one.cuts and len(stored) == len(rows) > 0 and end - begin > RAW_IS_QUICK
-        if rolled and not (yield from _have_odd_values(stored, TimeRange(begin, end))):
+        if rolled and not (yield from _have_nonfinite_values(stored, TimeRange(begin, end))):
             found[one.selector] = yield from _read_rolled(stored, TimeRange(begin, end), one)
         else:
             few = brief and nodes * len(rows) * (_ROW_VALUES + len(times) * _POINT_VALUES) <= _BRIEF
             most = _brief_samples(one.selector, times, lookback_ms, nodes) if few else None
-            found[one.selector] = yield from read_samples(rows, one.start_ms, one.end_ms, check=True, brief=most)
+            found[one.selector] = yield from read_samples(rows, one.start_ms, one.end_ms, check=True, most=most)
     return Prefetched(found, any(one.name in FACTS for one in found))
 
 
@@ -207,13 +207,13 @@ def _brief_samples(selector: VectorSelector, times: Int64s, lookback_ms: int, no
 
 
 def read_samples(
-    rows: Sequence[Row], start_ms: int, end_ms: int, *, check: bool = False, brief: int | None = None
+    rows: Sequence[Row], start_ms: int, end_ms: int, *, check: bool = False, most: int | None = None
 ) -> Generator[Question[Any], Any, WindowSamples]:
     """Read the samples in ``(start_ms, end_ms]`` of each row that has any, facts behind stored series.
 
-    ``check``: the result states if samples have expired. ``brief`` as in ``SamplesQuestion``.
+    ``check``: the result states if samples have expired. ``most`` as ``brief_samples`` of ``SamplesQuestion``.
     """
-    stored = yield from _read_stored([row for row in rows if isinstance(row, Exposed)], start_ms, end_ms, check, brief)
+    stored = yield from _read_stored([row for row in rows if isinstance(row, Exposed)], start_ms, end_ms, check, most)
     facts = [row for row in rows if isinstance(row, FactSeries)]
     return _with_facts(stored, facts, start_ms, end_ms) if facts else stored
 
@@ -234,7 +234,7 @@ def _with_facts(stored: WindowSamples, rows: Sequence[FactSeries], start_ms: int
 
 
 def _read_stored(
-    rows: Sequence[Exposed], start_ms: int, end_ms: int, check: bool, brief: int | None
+    rows: Sequence[Exposed], start_ms: int, end_ms: int, check: bool, most: int | None
 ) -> Generator[Question[Any], Any, WindowSamples]:
     begin, end = max(start_ms + 1, 0), min(end_ms + 1, MAX_TIME_MS)
     if not rows or begin >= end:
@@ -243,7 +243,7 @@ def _read_stored(
     places = np.array([series.setdefault(row.series, len(series)) for row in rows])
     special = {row.special: series[row.series] for row in rows if row.special is not None}
     every = (*series, *special)
-    question = SamplesQuestion(series=every, range=TimeRange(begin, end), check=check, ends=True, brief=brief)
+    question = SamplesQuestion(series=every, range=TimeRange(begin, end), check=check, ends=True, brief_samples=most)
     answer = yield from ask(question)
     columns = answer.columns
     index = columns.index.astype(np.int64)
@@ -271,10 +271,10 @@ def _read_stored(
 
 
 def _with_ends(samples: WindowSamples, ends: Int64s, end_ms: int) -> WindowSamples:
-    """Add stale markers behind the end of the job of each series; ``ends`` as ``Samples.ends``.
+    """Add stale markers to each series after the end of its job; ``ends`` as in ``Samples.ends``.
 
-    The last samples of a job may come after its end. So a second marker follows when samples count as late no more.
-    Where a marker stands depends on no other sample: an instant and a range have the same value at each time.
+    The last samples of a job may come after its end. So a second marker follows ``LATE_MS`` after the first. The time
+    of a marker depends on no other sample. So an instant query and a range query have the same value at each time.
     """
     for after in (1, LATE_MS + 1):
         samples = _with_markers(samples, np.where(ends == NEVER, end_ms, ends) + after, end_ms)
@@ -282,7 +282,7 @@ def _with_ends(samples: WindowSamples, ends: Int64s, end_ms: int) -> WindowSampl
 
 
 def _with_markers(samples: WindowSamples, at: Int64s, end_ms: int) -> WindowSamples:
-    """Add a stale marker to each series at its time ``at``, up to ``end_ms``, if a value is to be ended there."""
+    """Add a stale marker to each series at its time ``at``, up to ``end_ms``, if a value precedes the marker."""
     series = len(samples.labels)
     row = np.repeat(np.arange(series), np.diff(samples.starts))
     before = np.bincount(row[samples.times <= at[row]], minlength=series)
@@ -299,10 +299,10 @@ def _with_markers(samples: WindowSamples, at: Int64s, end_ms: int) -> WindowSamp
     )
 
 
-def _have_odd_values(rows: Sequence[Exposed], span: TimeRange) -> Generator[Question[Any], Any, bool]:
-    """Return True if the rows have NaN or infinities in the range, which no statistics of the plain values have.
+def _have_nonfinite_values(rows: Sequence[Exposed], span: TimeRange) -> Generator[Question[Any], Any, bool]:
+    """Return True if the rows have NaN or infinities in the range. Roll-ups of the plain values do not have them.
 
-    Functions of ranges pass over stale markers.
+    Functions of ranges skip stale markers.
     """
     special = tuple(dict.fromkeys(row.special for row in rows if row.special is not None))
     if not special:

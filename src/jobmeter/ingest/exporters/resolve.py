@@ -48,7 +48,7 @@ _WORKER = re.compile(
 _PORT = re.compile(r":\d{1,5}")
 _SCRAPE = "scrape_"
 _JOB = re.compile(f"(?:{_SCRAPE})*job")
-"""The label ``job`` of Prometheus, whose name has another meaning in Jobmeter, and labels of its stored names."""
+"""Prometheus' label ``job``, which means something else in Jobmeter, and labels with its stored names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def resolve(labels: Sequence[tuple[str, str]], project: str) -> ResolvedSeries:
 
 
 def resolve_special(labels: Sequence[tuple[str, str]], project: str) -> ResolvedSeries:
-    """Resolve labels to the series of the special values. Raises InvalidRequestError naming the invalid field."""
+    """Resolve labels to the series of special values; see ``model.special``. Raises as ``resolve``."""
     series = check_series(special_of(resolve(labels, project).series))
     return ResolvedSeries(series, 1.0, -math.inf, math.inf)
 

@@ -2,7 +2,8 @@
 
 Collectors, the pipeline, the planner, dialects, the reference page and the dashboard all read it. ``app.<name>``
 (values reported by programs) is open: any name below it is a gauge without a unit. Metrics from other systems are
-stored under their own names below ``external.``, with the same rule. So are special values; see ``model.special``.
+stored under their own names below ``external.``, with the same rule. Special values (NaN, infinities, stale markers)
+are stored below ``special.``; see ``model.special``.
 """
 
 from collections.abc import Iterable, Mapping

@@ -123,7 +123,7 @@ class NameColumn:
         return self._texts.append(text.encode())
 
     def _insert(self, fresh: Mapping[str, int]) -> dict[str, int]:
-        """Add texts, in order, each with the number of texts that sort before it."""
+        """Add sorted texts, each with the number of existing texts that sort before it."""
         texts, places = list(fresh), np.array(list(fresh.values()), np.int64)
         numbers = [self._append(text) for text in texts]
         room = self._rank(places, numbers)
@@ -155,7 +155,7 @@ class NameColumn:
         self._ranks.first(len(self))[self._order] = np.arange(1, len(self) + 1, dtype=np.int64) * step
 
     def _find(self, text: str) -> tuple[int, int | None]:
-        """Return how many texts sort before this one, and its number; None for a text that no row ever had."""
+        """Return the number of texts that sort before ``text``, and the text's own number; None for an unknown text."""
         encoded = text.encode("utf-8", "surrogatepass")
         place = self._place(encoded)
         number = int(self._order[place]) if place < len(self._order) else None

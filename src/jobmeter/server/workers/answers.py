@@ -1,8 +1,9 @@
-"""Answers of a worker itself: live questions, from the window of the storage process and from cached records.
+"""Answers of a worker process to live questions, from the storage process's window and from cached records.
 
-A worker answers a GET whose credential is the token of a key without a rate, if all data is in memory. It runs the same
-steps as the storage process (``answer_from_memory``). Every use of a part that has one owner raises OwnerNeededError:
-nonces, sessions, rates, the audit log. Every other outcome, and every refusal, is left to the storage process.
+A worker answers a GET with a key's token and without a rate limit, if all data is in memory. It runs the same steps as
+the storage process (``answer_from_memory``). Nonces, sessions, rates and the audit log exist only in the storage
+process: every use in a worker raises OwnerNeededError. The worker forwards every other call, and every call that it
+would refuse.
 """
 
 import asyncio
@@ -43,17 +44,17 @@ _log = logging.getLogger("jobmeter.server")
 R = TypeVar("R")
 
 CACHE_BYTES = 16 * 2**20
-"""Memory for cached records and layouts of a worker."""
+"""Bytes of a worker's cache of records and layouts."""
 COUNT_SECONDS = 0.05
-"""Longest time in seconds until the storage process counts an answer."""
+"""Seconds between two messages with counts of answers."""
 _SEARCHES_A_SECOND, _SEARCHES_AT_ONCE = 50, 200
-"""Searches of a worker: a search costs the storage process more than the answer that it saves."""
+"""Rate limit and burst of a worker's searches. A search costs the storage process more than an answer."""
 _MOST_WAITING = 100
-"""Most searches that wait for the thread."""
+"""Largest number of waiting and running searches."""
 
 
 class OwnedPart:
-    """Part of the server that only the storage process has: every use raises OwnerNeededError."""
+    """Placeholder for a part that only the storage process has: every use raises OwnerNeededError."""
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - never returns
         """Raise OwnerNeededError."""
@@ -79,7 +80,7 @@ class _OwnedRates(RateLimiter):
 
 
 class _NotingExecutor(Executor):
-    """Executor that notes the work with which memory could have answered the last question."""
+    """Executor that notes the last question without an answer from memory, and the function that caches its data."""
 
     missed: tuple[Hashable, Callable[[], object] | None] | None = None
 
@@ -91,7 +92,7 @@ class _NotingExecutor(Executor):
 
 
 class WorkerAnswers:
-    """Answers calls in a worker. Belongs to the event loop's thread, except the searches."""
+    """Answers calls in a worker process. All but the searches runs on the event loop's thread."""
 
     def __init__(
         self,
@@ -117,7 +118,7 @@ class WorkerAnswers:
         )
         self._authenticator = _TokenAuthenticator(
             cast("Any", registry.keys),
-            owned,  # the vault: tokens need no key of it, so a worker never reads one
+            owned,  # the vault: tokens need no secret from it
             self._clock,
             owned,
             owned,
@@ -149,7 +150,7 @@ class WorkerAnswers:
 
     @classmethod
     def open(cls, settings: Settings, descriptor: int, channel: Channel) -> "WorkerAnswers | None":
-        """Open the window of that descriptor, and close the descriptor. None if the worker may answer nothing."""
+        """Open the window of a file descriptor, and close the descriptor. None if the worker must forward all calls."""
         try:
             window = SharedWindow.open(descriptor)
         except (ValueError, ProcessLookupError) as error:
@@ -164,7 +165,7 @@ class WorkerAnswers:
         may_answer = scope["method"] == "GET" and not (self._has_budget or self._window.is_closed)
         reply = self._reply(scope, receive, send) if may_answer else None
         if reply is None:
-            self._send_counts()  # so that the storage process counts in the order of the requests
+            self._send_counts()  # counts go first, so that the storage process counts in the order of the requests
         return reply
 
     def _reply(self, scope: AsgiScope, receive: Receive, send: Send) -> Reply | None:
@@ -213,7 +214,7 @@ class WorkerAnswers:
         self._search.take(found)
 
     def stop(self) -> None:
-        """Send further counts at once: the worker is about to end."""
+        """Send counts at once from now on, because the worker is about to end."""
         self._is_stopping = True
         self._send_counts()
 
@@ -240,9 +241,9 @@ class WorkerAnswers:
             self._channel.send(counts)
 
     def _prepare(self, request: ServedRequest, scope: AsgiScope) -> None:
-        """Search for the job and series of the question, or for the key, for the next request.
+        """Start a search for the job and series of the question, or for the key. The next request uses the result.
 
-        A key is searched for once the storage process has authenticated the call: unknown tokens cost no search.
+        The search for a key starts after the storage process has authenticated the call: unknown tokens cost no search.
         """
         missed, call, rule = self._executor.missed, request.call, request.rule
 
@@ -266,7 +267,7 @@ class WorkerAnswers:
         try:
             work()
         except (JobmeterError, OwnerNeededError):
-            pass  # the storage process tells the client
+            pass  # the storage process reports the error to the client
         except Exception:  # noqa: BLE001 - the next request searches again
             _log.exception("a search of a worker failed")
         finally:

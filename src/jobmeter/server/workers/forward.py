@@ -53,7 +53,7 @@ class Forwarder:
     def __init__(
         self, channel: Channel, answer: Callable[[AsgiScope, Receive, Send], Reply | None] = lambda *_: None
     ) -> None:
-        """``answer`` returns the answer of the worker itself, None for a call to forward."""
+        """``answer`` returns the worker's own answer, or None for a call to forward."""
         self.channel = channel
         self._answer = answer
         self._numbers = count()

@@ -138,7 +138,7 @@ class KeyLookup(msgspec.Struct, tag=0, array_like=True, frozen=True):
 
 
 class JobLookup(msgspec.Struct, tag=1, array_like=True, frozen=True):
-    """Search for the jobs of an id, with ``is_head`` without replicas and allocations."""
+    """Search for the jobs of an id. ``is_head``: without replicas and allocations."""
 
     projects: frozenset[str] | None
     job: str
@@ -169,10 +169,10 @@ class RecordLookup(msgspec.Struct, tag=7, array_like=True, frozen=True):
 
 
 class Counts(msgspec.Struct, tag=8, array_like=True, frozen=True):
-    """Answers that a worker gave itself.
+    """Counts of a worker's own answers.
 
-    ``requests`` have the router, status and seconds, ``calls`` the account, API, operation and failure, ``questions``
-    the rows and seconds.
+    ``requests`` have router, status and seconds. ``calls`` have account, API, operation and failure. ``questions`` have
+    rows and seconds.
     """
 
     requests: list[tuple[str, int, float]]
@@ -196,7 +196,7 @@ _ENCODER = msgspec.msgpack.Encoder(enc_hook=_plain)
 
 
 def encoded(message: ToWorker | ToStorage) -> bytearray:
-    """Return a message after its length."""
+    """Encode a message, preceded by its length."""
     data = bytearray(LENGTH_BYTES)
     _ENCODER.encode_into(message, data, LENGTH_BYTES)
     data[:LENGTH_BYTES] = (len(data) - LENGTH_BYTES).to_bytes(LENGTH_BYTES, "little")

@@ -132,7 +132,7 @@ class SharedRecords(Protocol):
 
     @property
     def descriptor(self) -> int | None:
-        """Descriptor of the window's memory; None if workers must not answer."""
+        """File descriptor of the window's memory; None if workers must not answer."""
         ...
 
     def find(self, about: Searched) -> bytes | None:

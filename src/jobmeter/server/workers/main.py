@@ -81,7 +81,7 @@ class HttpWorker:
 
 
 def _read_setup(connection: socket.socket) -> tuple[Setup, int | None]:
-    """Return the first message, and the descriptor of the window that came with it."""
+    """Return the first message, and the window's file descriptor that came with the message."""
     head, descriptors, _, _ = socket.recv_fds(connection, LENGTH_BYTES, 1, socket.MSG_WAITALL)
     length = int.from_bytes(head, "little")
     if not length:

@@ -1,4 +1,4 @@
-"""Records of the storage process that workers cache, and the revisions that end their validity."""
+"""Records of the storage process that workers cache, and the revisions that invalidate them."""
 
 from collections.abc import Collection, Iterator
 from typing import Any
@@ -23,13 +23,13 @@ from jobmeter.store.window.store import WindowedStore
 
 
 def raise_keys(store: Store) -> None:
-    """Make workers forget every key."""
+    """Invalidate every key in the caches of workers."""
     if isinstance(store, WindowedStore):
         store.window.revisions.raise_some((KEYS,))
 
 
 def raise_jobs(store: Store, jobs: Collection[str] | None) -> None:
-    """Make workers forget the records of jobs with these ids; None for all jobs."""
+    """Invalidate the records of jobs with these ids in the caches of workers; None means all jobs."""
     if not isinstance(store, WindowedStore):
         return
     if jobs is None:
@@ -44,12 +44,12 @@ class OwnedRecords:
     def __init__(self, services: Services) -> None:
         self._services = services
         self.answers = 0
-        """Number of answers that workers gave."""
+        """Number of workers' own answers."""
         services.telemetry.register(self.metrics)
 
     @property
     def descriptor(self) -> int | None:
-        """Descriptor of the window's memory; None without a window."""
+        """File descriptor of the window's memory; None without a window."""
         store = self._services.store
         return store.window.descriptor if isinstance(store, WindowedStore) else None
 
@@ -74,7 +74,7 @@ class OwnedRecords:
             telemetry.requests.question_answered(rows, seconds)
 
     def metrics(self) -> Iterator[Metric]:
-        """Return the number of answers of workers."""
+        """Return the number of workers' own answers as a metric."""
         yield CounterMetricFamily(
             "jobmeter_worker_answers", "Requests that worker processes answered themselves.", self.answers
         )

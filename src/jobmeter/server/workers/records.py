@@ -1,4 +1,4 @@
-"""Records of the storage process as a worker sees them: searched on a thread, cached while their revision holds."""
+"""Records of the storage process in a worker: found by searches on a thread, cached while their revision is current."""
 
 import asyncio
 from collections.abc import Hashable, Sequence
@@ -34,23 +34,23 @@ from jobmeter.store.window.shared import SharedWindow
 T = TypeVar("T")
 
 _SEARCH_SECONDS = 5.0
-"""Longest time in seconds that a search takes."""
+"""Time limit of a search in seconds."""
 REFUSED_SECONDS = 10.0
-"""Time in seconds for which a search without a result is not repeated: a list that is too large costs most."""
+"""Seconds until a search without a result may be repeated. A list that is too large costs most."""
 _REFUSED_BYTES = 2**20
-"""Memory for searches without a result."""
+"""Bytes of the cache of searches without a result."""
 _CACHE_BYTES = 16 * 2**20
-"""Memory for the records of jobs."""
+"""Bytes of the cache of job records."""
 _ROW_BYTES = 500
-"""Memory of a row of the registry, about."""
+"""Approximate bytes of a row of the registry."""
 
 
 class OwnerNeededError(Exception):
-    """Only the storage process can answer this call."""
+    """Error: only the storage process can answer this call."""
 
 
 class RecordSearch:
-    """Searches of a worker in the records of the storage process. ``find`` is for threads, all else for the loop."""
+    """Searches of a worker in the storage process's records. ``find`` is for threads, all else for the event loop."""
 
     def __init__(self, channel: Channel, clock: Clock) -> None:
         self._channel, self._clock = channel, clock
@@ -96,7 +96,7 @@ class RecordSearch:
             waiting.set_result(found.result)
 
     def close(self) -> None:
-        """End the searches under way."""
+        """End the running searches."""
         self._loop = None
         for waiting in list(self._waiting.values()):
             waiting.cancel()
@@ -110,7 +110,7 @@ _SERIES = msgspec.msgpack.Decoder(list[Series])
 
 
 class WorkerKeys:
-    """Keys of the registry, as ``KeyTable`` has them."""
+    """Keys of the registry, with the interface of ``KeyTable``."""
 
     def __init__(self, search: RecordSearch) -> None:
         self._search = search
@@ -121,7 +121,7 @@ class WorkerKeys:
 
 
 class WorkerJobs:
-    """Cached jobs, as ``CachedAnswers`` has them. ``find`` searches for a job that is not cached."""
+    """Cached jobs, with the interface of ``CachedAnswers``. ``find`` searches for a job that is not cached."""
 
     def __init__(self, search: RecordSearch, revisions: Revisions) -> None:
         self._search, self._revisions = search, revisions
@@ -153,7 +153,7 @@ class WorkerJobs:
 
 
 class WorkerRegistry:
-    """Part of ``Registry`` with which a worker answers. Raises OwnerNeededError for all else."""
+    """Methods of ``Registry`` that a worker's answers need. All others raise OwnerNeededError."""
 
     def __init__(self, search: RecordSearch, revisions: Revisions) -> None:
         self._search = search
@@ -180,7 +180,7 @@ class WorkerRegistry:
 
 
 class WorkerStore:
-    """Part of ``Store`` with which a worker answers. Raises OwnerNeededError for all else."""
+    """Methods of ``Store`` that a worker's answers need. All others raise OwnerNeededError."""
 
     def __init__(self, search: RecordSearch, window: SharedWindow) -> None:
         self._search, self._window = search, window
@@ -199,5 +199,5 @@ class WorkerStore:
         return self._search.find(SeriesLookup(selector), _SERIES)
 
     def damaged(self) -> Sequence[DamagedPart]:
-        """Return no part: while any is damaged, a worker has no key, and so answers nothing."""
+        """Return no damaged part. While any part is damaged, a worker gets no key and forwards every call."""
         return ()

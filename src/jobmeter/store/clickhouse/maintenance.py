@@ -68,7 +68,7 @@ class Maintenance:
     def statistics(self) -> StoreStatistics:
         """Return the sizes of the stored data, samples in the journal included.
 
-        During a flush, samples that the journal is inserting count twice.
+        During a flush, samples on their way from the journal to the engine count twice.
         """
         journal = self._commit_log.statistics()
         stored = self._by_table("parts", ("sum(rows)", "sum(bytes_on_disk)", "count()"), "AND active")

@@ -18,7 +18,7 @@ _ALIGNED = 64
 
 
 class HeaderField(IntEnum):
-    """Places of the header: the library's interface, the bound of the window in bytes, the process, 1 while closed."""
+    """Positions in the header: the library's version, the window's bound in bytes, the process, 1 while closed."""
 
     ABI, BOUND, PROCESS, CLOSED = range(4)
 

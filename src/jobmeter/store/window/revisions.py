@@ -18,7 +18,7 @@ def key_of(name: str) -> int:
 
 
 KEYS = key_of("/keys")
-"""Key of all credentials: a slash occurs in no job's id."""
+"""Key of the revision of all credentials. No job has this id, because ids contain no slash."""
 
 
 class Revisions:

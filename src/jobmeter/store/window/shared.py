@@ -47,12 +47,12 @@ class SharedWindow(WindowReads):
 
     @property
     def is_closed(self) -> bool:
-        """True while the writer forbids answers from the window, and after its regular end."""
+        """True while the writer forbids answers from the window, and after the writer's regular end."""
         return bool(self._arena.header[HeaderField.CLOSED])
 
     @property
     def ended(self) -> bool:
-        """True if the writer has closed the window or has died: nobody may read it."""
+        """True if the writer has closed the window or has died. Then no process may read the window."""
         poll = select.poll()  # select, in contrast, takes only small descriptors
         poll.register(self.owner, select.POLLIN)
         return self.is_closed or bool(poll.poll(0))

@@ -71,7 +71,7 @@ class Window(WindowReads):
         self.share(is_shared=False)
 
     def share(self, *, is_shared: bool) -> None:
-        """Let other processes answer from the window, or forbid it."""
+        """Allow or forbid other processes to answer from the window."""
         self._arena.header[HeaderField.CLOSED] = not is_shared
 
     @property

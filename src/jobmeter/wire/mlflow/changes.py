@@ -68,7 +68,7 @@ def check_time(value: int | None, field: str) -> int | None:
 
 
 def experiment_of(given: NewRun) -> tuple[str, str]:
-    """Return id and name of the experiment. Raises NotFoundError."""
+    """Return the id and the name of an experiment. Raises NotFoundError."""
     experiment = given.experiment_id or DEFAULT_ID
     name = experiment_name(experiment)
     if name is None:
@@ -77,7 +77,7 @@ def experiment_of(given: NewRun) -> tuple[str, str]:
 
 
 def new_run(run: str, given: NewRun, *, project: str, caller: str, now_ms: int, local: bool) -> Run:
-    """Return the run with that id. Raises InvalidRequestError or NotFoundError for a wrong field."""
+    """Return a new run with an id. Raises InvalidRequestError or NotFoundError for a wrong field."""
     experiment, tags = experiment_of(given)[0], texts(given.tags)
     run_name = given.run_name or tags.get(RUN_NAME) or f"run-{iso(now_ms)[:19]}"
     return Run(
@@ -117,7 +117,7 @@ def logged(
 
 
 def updated(run: Run, status: str, end_time: int | None, run_name: str) -> dict[str, Any]:
-    """Return the entries that set status, end and name where they are given. Raises InvalidRequestError."""
+    """Return the entries that set the given fields of status, end and name. Raises InvalidRequestError."""
     check_active(run)
     values = tag(run, RUN_NAME, run_name) if run_name else {}
     if status:
@@ -130,12 +130,12 @@ def updated(run: Run, status: str, end_time: int | None, run_name: str) -> dict[
 
 
 def deleted(run: Run) -> dict[str, Any]:
-    """Return the entries that mark a run as deleted; none if it is."""
+    """Return the entries that mark a run as deleted; empty if the run is deleted already."""
     return {} if run.deleted else {path("runs", run.id, "deleted"): True}
 
 
 def _params(run: Run, params: Sequence[KeyValue]) -> dict[str, Any]:
-    """Return the entries that set parameters. Raises InvalidRequestError if one has another value already."""
+    """Return the entries that set parameters. Raises InvalidRequestError if a parameter would change its value."""
     given = dict(run.params)
     for one in params:
         value = check_text(one.value, MAX_PARAM, "value")

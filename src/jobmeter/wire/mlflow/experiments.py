@@ -1,4 +1,4 @@
-"""Experiments: an experiment is only a name, and its id contains the name."""
+"""MLflow's experiments. An experiment is only a name, and its id contains the name."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,7 +8,7 @@ from jobmeter.wire.mlflow.names import experiment_id, experiment_name
 from jobmeter.wire.mlflow.values import KeyValue
 
 VERSION = "3.17.0"
-"""The release of MLflow whose requests are supported."""
+"""Release of MLflow whose requests are supported."""
 
 
 def check_plain(artifact_location: str, tags: Sequence[KeyValue]) -> None:
@@ -21,7 +21,7 @@ def check_plain(artifact_location: str, tags: Sequence[KeyValue]) -> None:
 
 
 def named(experiment: str) -> str:
-    """Return the name of the experiment with that id. Raises NotFoundError."""
+    """Return the name of the experiment with an id. Raises NotFoundError."""
     name = experiment_name(experiment)
     if name is None:
         raise NotFoundError(

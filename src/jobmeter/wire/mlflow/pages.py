@@ -7,15 +7,15 @@ from jobmeter.errors import InvalidRequestError
 
 T = TypeVar("T")
 MOST_EXPERIMENTS, MOST_RUNS, MOST_RESULTS, MOST_PAGE = 100, 50_000, 50_000, 1_000
-"""Most experiments of a search, runs that it reads, largest ``max_results``, and most runs in one answer."""
+"""Limits of a search: experiments, runs read, ``max_results``, and runs in one answer."""
 MOST_HISTORY = 25_000
-"""Most values in one answer."""
+"""Largest number of values in one answer."""
 
 
 def page_of(members: Sequence[T], token: str, size: int) -> tuple[Sequence[T], dict[str, Any]]:
-    """Return the members of a page, and the field with the next page's token if there is one.
+    """Return the members of a page, and the field with the next page's token if there is a next page.
 
-    Raises InvalidRequestError for a token not from an answer.
+    Raises InvalidRequestError for a token that is not from an answer.
     """
     first = _position(token)
     more = {"next_page_token": str(first + size)} if len(members) > first + size else {}

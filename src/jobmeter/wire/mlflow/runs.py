@@ -1,4 +1,4 @@
-"""Runs: their form in a job's record, and their body.
+"""MLflow's runs: their form in a job's record, and their body in answers.
 
 ``extra.mlflow.runs`` of a job has its runs by id, ``extra.mlflow.experiments`` the experiments of these runs. A run
 that names a job joins it; any other run is a job with the run's id.
@@ -28,32 +28,32 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     end: int | None = None
     deleted: bool = False
     local: bool = False
-    """True if the client stores artifacts in its folder, as without a server."""
+    """True if the client stores artifacts in its own folder, like a client without a server."""
     replica: str = ""
     node: str = ""
     attempt: int = 0
-    """Place of its measurements, empty or 0 if unknown. It stays, whatever tags are set later."""
+    """Replica and attempt of its measurements; empty and 0 if unknown. Later tags do not change them."""
     tags: dict[str, str] = {}
     params: dict[str, str] = {}
 
     @property
     def name(self) -> str:
-        """The run's name."""
+        """Name of the run."""
         return self.tags.get(RUN_NAME, "")
 
     @property
     def artifact_uri(self) -> str:
-        """The address at which the client stores files; the server's own address refuses them."""
+        """Address at which the client stores files. The server itself refuses files."""
         return f"mlruns/{self.experiment}/{self.id}/artifacts" if self.local else f"mlflow-artifacts:/{self.id}"
 
 
 def path(*names: str) -> str:
-    """Return the key in ``extra`` of a value inside objects; see ``JobRecord``."""
+    """Return the key in ``extra`` of a value in nested objects; see ``JobRecord``."""
     return "/".join(name.replace("~", "~0").replace("/", "~1") for name in names)
 
 
 def runs_of(job: Job) -> Iterator[Run]:
-    """Yield the runs in a job's record. Ignores an entry that somebody else wrote in another form."""
+    """Yield the runs in a job's record. Skips entries of other writers in another form."""
     given = job.extra.get(NAME, {}).get("runs")
     for run, fields in given.items() if isinstance(given, dict) else ():
         try:

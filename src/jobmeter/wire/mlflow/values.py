@@ -1,7 +1,7 @@
-"""Values of metrics: samples of the run's job, each with its step in a series beside it.
+"""Values of metrics as samples of the run's job. The step of each value is a sample of a second series.
 
 The store has finite numbers, one for each millisecond of a series. So a value that is not finite is only a step, with
-the value in ``VALUE_LABEL``; and values of one request at the same time get consecutive times.
+the value in ``VALUE_LABEL``. Values of one request at the same time get consecutive times.
 """
 
 import math
@@ -18,10 +18,10 @@ from jobmeter.wire.mlflow.names import APP, KEY_LABEL, RUN_LABEL, STEP, VALUE_LA
 from jobmeter.wire.mlflow.runs import Run
 
 SPECIAL = ("NaN", "Infinity", "-Infinity")
-"""Values that are not finite, as JSON of protocol buffers writes them."""
+"""Values that are not finite, as the JSON mapping of Protocol Buffers writes them."""
 _PROGRAM_STEP = f"{APP}step"
 _SYSTEM = "system/"
-"""Prefix of the client's own system metrics, whose steps count their samples."""
+"""Prefix of the client's system metrics, in which the step numbers the sample."""
 _MOST_STEP = 2**53
 
 
@@ -51,7 +51,7 @@ class LoggedPoint(NamedTuple):
 
     @property
     def body(self) -> dict[str, Any]:
-        """MLflow's ``Metric``."""
+        """Body of MLflow's ``Metric``."""
         return {"key": self.key, "value": self.value, "timestamp": self.time, "step": self.step}
 
 
@@ -74,9 +74,9 @@ def rows_of(run: Run, points: Iterable[LoggedPoint]) -> dict[Series, dict[int, f
 
 
 def spread(points: Iterable[LoggedPoint]) -> list[LoggedPoint]:
-    """Move values of one metric at the same time apart by a millisecond each, in order of time and step.
+    """Give each value of a metric its own millisecond, in order of time and step.
 
-    Repeated values count once, so that a request sent again changes nothing.
+    Repeated values count once, so a repeated request has no effect.
     """
     found: list[LoggedPoint] = []
     for point in sorted(set(points), key=lambda one: (one.key, one.time, one.step, str(one.value))):
@@ -92,7 +92,7 @@ def value_series(run: Run, key: str) -> Series:
 
 
 def step_series(run: Run, key: str, special: str = "") -> Series:
-    """Return the series of a metric's steps, for values that are not finite one for each of these values."""
+    """Return the series of a metric's steps. Each text of ``SPECIAL`` has its own series of steps."""
     values = ((VALUE_LABEL, special),) if special else ()
     return _series(run, STEP, (KEY_LABEL, key), (RUN_LABEL, run.id), *values)
 

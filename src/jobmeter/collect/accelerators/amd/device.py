@@ -20,7 +20,7 @@ UUID_PREFIX = "GPU-"
 _MOST_PROCESSES = 10_000
 _LONGEST_TEXT = 4_096
 _TABLE_SECONDS = 0.5
-"""Age up to which a table serves all partitions of a GPU."""
+"""Longest age in seconds of a cached table, which all partitions of a GPU share."""
 _ERRORS = re.compile(r"^(ue|ce|de):\s*([0-9]+)\s*$", re.MULTILINE)
 _LIMITS: Mapping[Value, str] = {
     Value.PROCHOT: "gpu.throttle.power.brake",
@@ -50,7 +50,7 @@ class AmdDevice(ThreadedDevice):
         self.folder = card.folder
         """Folder of its PCI device in /sys."""
         self.compute_nodes: Sequence[ComputeNode] = ()
-        """Devices of the compute driver: several for a GPU in partitions."""
+        """The GPU's devices in the compute driver: one, or one for each compute partition."""
         self.topology = topology
         self._kfd = Path(topology.machine.sys, "class/kfd/kfd")
         self._reading = Lock()
@@ -98,13 +98,13 @@ class AmdDevice(ThreadedDevice):
         self.answered()
 
     def look_for_partitions(self) -> None:
-        """Read its devices of the compute driver, which change with the mode of its partitions."""
+        """Read the GPU's devices in the compute driver, which change with the partition mode."""
         self.compute_nodes = self.topology.nodes(self.pci)
         self._compute = tuple(node.identity for node in self.compute_nodes)
 
     @property
     def is_partitioned(self) -> bool:
-        """True for a GPU in several partitions: they compute."""
+        """True for a GPU in several partitions, on which all processes run."""
         return len(self.compute_nodes) > 1
 
     def detach(self) -> None:
@@ -117,7 +117,7 @@ class AmdDevice(ThreadedDevice):
         return found.decode(errors="replace").strip()
 
     def number(self, name: str) -> int | None:
-        """Return the number in a file; None if the device does not give it. Partitions have the memory of their GPU."""
+        """Return the number in a file; None if the device does not give it. A partitioned GPU has no memory itself."""
         if self.is_partitioned and name.startswith("mem_info_vram"):
             return None
         return files.read_number(str(self.folder / name))
@@ -141,7 +141,7 @@ class AmdDevice(ThreadedDevice):
             return {}
 
     def raw_table(self) -> bytes | None:
-        """Return the firmware's table as it is; None without one. For any thread: partitions share a reading."""
+        """Return the bytes of the firmware's table; None without a table. Thread-safe: partitions share a reading."""
         with self._reading:
             now = self._clock.monotonic()
             if self._raw is None or not 0 <= now - self._raw[0] < _TABLE_SECONDS:
@@ -193,7 +193,7 @@ class AmdDevice(ThreadedDevice):
         """Return the processes of the compute driver that have memory on the device."""
         self._present()
         if self.is_partitioned:
-            raise NotSupportedError("its partitions have its processes", lasting=True)
+            raise NotSupportedError("all processes run on its partitions", lasting=True)
         if not self._compute:
             raise NotSupportedError("the compute driver does not know it", lasting=True)
         found = []

@@ -55,7 +55,7 @@ class AmdDriver:
         ]
 
     def _find_partitions(self, deadline: float, now_ms: int | None) -> None:
-        """List the partitions of every GPU. Those of a GPU that does not answer stay."""
+        """List the partitions of every GPU. A GPU that does not answer keeps its known partitions."""
         asked = [one for one in self._devices if one.attached and one.begin(one.look_for_partitions)]
         wait_for(asked, deadline, self._clock)
         before = {(one.parent, one.place, one.node): one for one in self._partitions}

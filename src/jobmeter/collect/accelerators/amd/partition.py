@@ -1,4 +1,4 @@
-"""Compute partition of a GPU: processes, memory and utilization are its own, all else is the GPU's."""
+"""Compute partition of a GPU, with its own processes, memory and utilization. All else is measured for the GPU."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,11 +9,11 @@ from jobmeter.collect.accelerators.visible import Partition
 from jobmeter.model.time import Clock
 
 _EACH = 10_000
-"""Distance between the numbers of the partitions of two GPUs."""
+"""Distance between the device numbers of the first partitions of two GPUs."""
 
 
 class AmdPartition(AmdDevice):
-    """Partition of a GPU in several. ``place`` counts the partitions of the GPU."""
+    """Compute partition of a GPU. ``place`` is its number on the GPU, from 0."""
 
     def __init__(self, parent: AmdDevice, place: int, node: ComputeNode, clock: Clock) -> None:
         super().__init__(0, clock, Card(parent.folder, parent.pci), parent.topology)
@@ -26,11 +26,11 @@ class AmdPartition(AmdDevice):
 
     @property
     def attached(self) -> bool:
-        """True while its GPU is there."""
+        """True while the GPU is attached."""
         return self.parent.attached
 
     def adopt(self) -> None:
-        """Take the number and the identity of the GPU, which changes its number with the set of GPUs."""
+        """Derive number and identity from the GPU, whose own number changes with the set of GPUs."""
         parent, node = self.parent, self.node
         self.index = (parent.index + 1) * _EACH + self.place
         own = f"GPU-{node.unique:016x}"
@@ -46,14 +46,14 @@ class AmdPartition(AmdDevice):
         self._present()
 
     def detach(self) -> None:
-        """Keep nothing: the GPU has the files."""
+        """Do nothing: only the GPU has files to forget."""
 
     def text(self, name: str) -> str:
-        """Return a text of the GPU that says whether it is there; empty for any other."""
+        """Return the GPU's text for ``vendor``, which shows that the GPU is present; empty for any other name."""
         return super().text(name) if name == "vendor" else ""
 
     def number(self, name: str) -> int | None:
-        """Return the memory of the partition, and the memory that processes use in it; None for any other number."""
+        """Return the partition's memory, or the memory that processes use in it; None for any other name."""
         if name == "mem_info_vram_total":
             return self.node.memory
         if name == "mem_info_vram_used":
@@ -61,19 +61,19 @@ class AmdPartition(AmdDevice):
         return None
 
     def sensor(self, name: str) -> int | None:  # noqa: ARG002 - sensors are the GPU's
-        """Return None: sensors are of the whole GPU."""
+        """Return None: only the whole GPU has sensors."""
         return None
 
     def table(self) -> Mapping[Value, Sequence[float]]:
-        """Return the utilization of the partition, where the firmware's table has it."""
+        """Return the partition's utilization; empty if the firmware's table does not have it."""
         data = self.parent.raw_table()
         busy = partition_busy(data, self.place) if data else None
         return {} if busy is None else {Value.BUSY: [busy]}
 
     def limited(self, table: Mapping[Value, Sequence[float]]) -> Mapping[str, float]:  # noqa: ARG002
-        """Return nothing: limits are of the whole GPU."""
+        """Return no limits: only the whole GPU has them."""
         return {}
 
     def errors(self) -> Mapping[str, int]:
-        """Return nothing: memory errors are counted for the whole GPU."""
+        """Return no counts: the driver counts memory errors for the whole GPU."""
         return {}

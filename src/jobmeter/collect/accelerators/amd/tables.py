@@ -128,7 +128,7 @@ LAYOUTS: Mapping[tuple[int, int, int], _Layout] = MappingProxyType(
 _PARTITIONS: Mapping[tuple[int, int, int], tuple[int, int]] = MappingProxyType(
     {(1, 6, 1664): (312, 168), (1, 7, 2208): (344, 232), (1, 8, 3872): (344, 440)}
 )
-"""Offset of the first partition, and the bytes of each, by format, content and length."""
+"""Offset of the first partition and bytes of each partition, by format, content and length of the table."""
 _MOST_PARTITIONS, _DIES, _MOST_PERCENT = 8, 8, 100
 _ATTRIBUTES: Mapping[int, Value] = MappingProxyType(
     {
@@ -168,7 +168,7 @@ def parse_table(data: bytes) -> dict[Value, list[float]]:
 
 
 def partition_busy(data: bytes, place: int) -> float | None:
-    """Return the utilization of a partition in percent: the mean of its dies. None if the table does not have it."""
+    """Return a partition's utilization in percent: the mean over its dies. None if the table does not have it."""
     size, form, content = _HEADER.unpack_from(data) if len(data) >= _HEADER.size else (0, 0, 0)
     layout = _PARTITIONS.get((form, content, size))
     if layout is None or len(data) < size or not 0 <= place < _MOST_PARTITIONS:

@@ -1,4 +1,4 @@
-"""Devices of the compute driver (KFD) in /sys: one for each GPU, and one for each partition of a GPU in several."""
+"""Devices of the compute driver (KFD) in /sys: one for a whole GPU, or one for each of its partitions."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -10,15 +10,15 @@ from jobmeter.collect import files
 from jobmeter.collect.machine import Machine
 
 _VRAM = 1, 2
-"""Types of memory banks: device memory that the processor can reach, and that it cannot."""
+"""Types of memory banks in device memory: visible to the processor, and invisible."""
 _MOST_NODES = 1_024
 _MOST_BANKS = 64
 
 
 class ComputeNode(NamedTuple):
-    """Device of the compute driver: its number, its render node, its dies, and its memory in bytes; None if unknown.
+    """Device of the compute driver. ``identity`` is its number (``gpu_id``), ``minor`` its render node.
 
-    ``unique`` is 0 if unknown.
+    ``dies`` is the number of dies, ``memory`` is in bytes. Unknown fields are None; an unknown ``unique`` is 0.
     """
 
     identity: str
@@ -66,19 +66,19 @@ def _nodes_by_place(machine: Machine) -> Mapping[tuple[int, int], Sequence[Compu
 
 
 def platform_name(machine: Machine, minor: int | None) -> str:
-    """Return the name of a partition's device on the platform, ``amdgpu_xcp_3``; empty if it has none."""
+    """Return the name of a partition's platform device, for example ``amdgpu_xcp_3``; empty without a device."""
     for folder in Path(machine.sys, "devices/platform").glob(f"amdgpu_xcp[._]*/drm/renderD{minor}"):
         return folder.parents[1].name.replace(".", "_")
     return ""
 
 
 def _memory(folder: Path) -> int | None:
-    """Return the bytes of device memory in the banks of a device."""
+    """Return the bytes of device memory: the sum over the device's memory banks."""
     banks = (files.read_pairs(str(bank / "properties")) or {} for bank in _numbered(folder / "mem_banks", _MOST_BANKS))
     sizes = [bank.get(b"size_in_bytes", 0) for bank in banks if bank.get(b"heap_type") in _VRAM]
     return sum(sizes) or None
 
 
 def _numbered(folder: Path, most: int) -> list[Path]:
-    """Return the entries of a folder whose names are numbers, in their order."""
+    """Return the entries of a folder whose names are numbers, in numeric order."""
     return sorted((one for one in folder.glob("[0-9]*") if one.name.isdigit()), key=lambda one: int(one.name))[:most]

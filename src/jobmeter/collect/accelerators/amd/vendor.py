@@ -35,7 +35,7 @@ def _uuid_of_id(text: str) -> str:
 
 
 def _listed(text: str, devices: Sequence[Numbered]) -> list[int]:
-    """Return the devices in a list of ROCr, which counts the partitions of a GPU in its place."""
+    """Return the devices that a list of ROCr names. ROCr counts the partitions of a GPU instead of the GPU."""
     divided = {device.part.parent for device in devices if device.part is not None}
     computing = [device for device in devices if device.part is not None or device.index not in divided]
     return ordered_devices(text, computing, uuid_prefix=UUID_PREFIX)

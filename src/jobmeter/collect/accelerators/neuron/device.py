@@ -1,6 +1,6 @@
-"""Neuron device: files of its folder in /sys, and its part of the reports of ``neuron-monitor``.
+"""Neuron device: files of its folder in /sys, and the device's values in the reports of ``neuron-monitor``.
 
-Names and meanings of the files, of drivers before 2.31, which moved some of them:
+Names and meanings of the files before driver 2.31, which moved some files:
 https://awsdocs-neuron.readthedocs-hosted.com/en/v2.28.1/tools/neuron-sys-tools/neuron-sysfs-user-guide.html.
 Their formats: https://github.com/aws-neuron/aws-neuron-driver (``neuron_sysfs_metrics.c``, ``neuron_power.c``).
 """
@@ -30,7 +30,7 @@ _MEMORY: Mapping[str, int] = MappingProxyType(
 )
 """Bytes of memory by product: awsdocs-neuron.readthedocs-hosted.com, "AWS Neuron architecture guides"."""
 _GROUPED: Mapping[str, int] = MappingProxyType({"Trainium2": 2, "Trainium3": 2})
-"""Physical cores that make a logical one by default; of other products each core is one.
+"""Physical cores of a logical core by default; other products have one.
 
 https://awsdocs-neuron.readthedocs-hosted.com/en/latest/about-neuron/arch/neuron-features/logical-neuroncore-config.html
 """
@@ -41,7 +41,7 @@ _POWER = re.compile(r"POWER_STATUS_VALID,\d+,\d+\.\d+,\d+\.\d+,(\d+\.\d+)", re.A
 
 
 class NeuronDevice(ThreadedDevice):
-    """Neuron device. ``index`` is its number in /sys and /dev, which is the node's in a container too."""
+    """Neuron device. ``index`` is its number in /sys and /dev. A container sees the same number as the node."""
 
     def __init__(self, number: int, clock: Clock, machine: Machine, monitor: MonitorReader) -> None:
         super().__init__(number, clock, "neuron ")
@@ -55,7 +55,7 @@ class NeuronDevice(ThreadedDevice):
 
     @property
     def attached(self) -> bool:
-        """True while it is there."""
+        """True while the device is present."""
         return self._open
 
     def attach(self) -> None:
@@ -80,7 +80,7 @@ class NeuronDevice(ThreadedDevice):
         self.answered()
 
     def detach(self) -> None:
-        """Forget its files: none is open between two readings."""
+        """Mark the device as absent. No file is open between two readings."""
         self._open = False
 
     def text(self, name: str) -> str:
@@ -106,24 +106,24 @@ class NeuronDevice(ThreadedDevice):
 
     @property
     def memory_limit(self) -> int | None:
-        """Bytes of its memory, by the program or by its product; None if both are unknown."""
+        """Bytes of device memory, by the report of the program or by the product; None if both are unknown."""
         report = self._monitor.report
         return (report.memory if report else 0) or _MEMORY.get(self._product)
 
     def memory_usage(self) -> int | None:
-        """Return the bytes of device memory in use; None if any core does not give its part."""
+        """Return the bytes of device memory in use; None if the value of any core is unknown."""
         used = [self.number(f"{core}/stats/memory_usage/device_mem/total") for core in self._core_folders()]
         counts = [number for number in used if number is not None]
         return sum(counts) if counts and len(counts) == len(used) else None
 
     def utilization(self) -> float | None:
-        """Return the percent of time in which its cores worked, their mean; None if unknown."""
+        """Return the percent of time in which the cores worked, as their mean; None if unknown."""
         report = self._monitor.report
         shares = report.shares(self.index) if report else None
         return None if shares is None else sum(shares.values())
 
     def power_share(self) -> float | None:
-        """Return the percent of its maximum power, the mean of the last minute; None without a valid reading."""
+        """Return the power in percent of the maximum, as the mean of the last minute; None without a valid reading."""
         match = _POWER.fullmatch(self.text("stats/power/utilization"))
         return float(match[1]) if match else None
 
@@ -133,9 +133,9 @@ class NeuronDevice(ThreadedDevice):
         return report.corrected(self.index) if report else None
 
     def uncorrected_errors(self) -> int | None:
-        """Return the memory errors that were not corrected; None if the device gives no count of them.
+        """Return the uncorrected memory errors; None if the device gives no count.
 
-        The driver writes 0 for a register that it cannot read. So a smaller sum than before is unknown.
+        The driver writes 0 for a register that it cannot read. So a sum below the previous sum is unknown.
         """
         counts = [number for name in _ECC if (number := self.number(f"stats/hardware/{name}")) is not None]
         if not counts or sum(counts) < self._uncorrected:
@@ -144,9 +144,9 @@ class NeuronDevice(ThreadedDevice):
         return self._uncorrected
 
     def fault_counts(self) -> Mapping[str, int]:
-        """Return the executions that a fault of the hardware ended, by the name of their status, over all cores.
+        """Return the executions that a hardware fault ended: the sum over all cores by name of the status.
 
-        The driver adds the counts of a process when the process ends. Empty if the device gives none.
+        The driver adds the counts of a process when the process ends. Empty if the device gives no counts.
         """
         found: dict[str, int] = {}
         for core in self._core_folders():
@@ -157,7 +157,7 @@ class NeuronDevice(ThreadedDevice):
         return found
 
     def faults(self) -> int | None:
-        """Return the sum of ``fault_counts``; None without any. Each growth of a count is an event."""
+        """Return the sum of ``fault_counts``; None without counts. Each increase of a count is an event."""
         before, self._faults = self._faults, self.fault_counts()
         for name, count in self._faults.items():
             grown = count - before.get(name, 0)
@@ -168,11 +168,11 @@ class NeuronDevice(ThreadedDevice):
         return sum(self._faults.values()) if self._faults else None
 
     def processes(self) -> Sequence[DeviceProcess]:
-        """Return the processes that the program reports on its cores."""
+        """Return the processes that the program reports on the device's cores."""
         return self._report().processes(self.index)
 
     def process_utilization(self) -> Mapping[int, float] | None:
-        """Return the percent of its core time by process; None if that of any process is unknown."""
+        """Return the percent of the device's core time by process; None if the share of any process is unknown."""
         return self._report().shares(self.index)
 
     def answer(self, found: Mapping[str, float | None]) -> Mapping[str, float]:
@@ -189,7 +189,7 @@ class NeuronDevice(ThreadedDevice):
         return report
 
     def _update_details(self) -> None:
-        """Note its memory, and its logical cores, by whose numbers environments and plug-ins name cores."""
+        """Update memory and logical cores. Environments and the device plug-in name cores by logical numbers."""
         report, physical = self._monitor.report, len(self._core_folders())
         found = {
             "memory": self.memory_limit,

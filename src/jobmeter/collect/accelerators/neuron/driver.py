@@ -1,4 +1,4 @@
-"""Driver of Neuron devices: the devices that /sys lists."""
+"""Driver of Neuron devices, which /sys lists."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,17 +11,17 @@ from jobmeter.collect.machine import Machine
 from jobmeter.model.time import Clock
 
 _MOST_DEVICES = 64
-"""Most devices of a node, as in the driver."""
+"""Largest number of devices of a node, as in the driver."""
 
 
 class NeuronDriver:
-    """Neuron devices by their numbers. ``patience``: seconds that one collection waits for them.
+    """Neuron devices by number. One collection waits ``patience`` seconds for the devices.
 
     A device that has disappeared is lost.
     """
 
     problem: DeviceProblem | None = None
-    """Always None: the kernel's files need no library."""
+    """None always, because the kernel's files need no library."""
 
     def __init__(self, clock: Clock, machine: Machine, patience: float, monitor: MonitorReader | None = None) -> None:
         self._clock, self._machine, self._patience = clock, machine, patience
@@ -42,7 +42,7 @@ class NeuronDriver:
         return [self._devices[number] for number in sorted(self._devices)]
 
     def close(self) -> bool:
-        """End the program, which has the devices open, and forget their files."""
+        """End the program, which has the devices open, and detach the devices."""
         is_ended = self._monitor.close()
         return close_all(self._devices.values()) and is_ended
 

@@ -49,4 +49,4 @@ def _scaled(number: float | None, scale: float = 1.0) -> float | None:
 MEASURES = (Measure(_FAST, _fast),)
 """Measures read at every collection."""
 SLOW_MEASURES = (Measure(_SLOW, _slow),)
-"""Measures read once a minute: power, whose reading has that pace, and counters of errors."""
+"""Measures read once a minute: power, which the driver updates once a minute, and error counters."""

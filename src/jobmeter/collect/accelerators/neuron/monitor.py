@@ -1,6 +1,6 @@
-"""Reports of the program ``neuron-monitor``: use of cores and memory by process, which no file in /sys has.
+"""Reports of the program ``neuron-monitor``: cores and memory in use by process. No file in /sys has these values.
 
-The program writes one JSON document a line. Its fields and its configuration:
+The program writes one JSON document per line. Fields and configuration:
 https://awsdocs-neuron.readthedocs-hosted.com/en/latest/tools/neuron-sys-tools/neuron-monitor-user-guide.html
 """
 
@@ -21,11 +21,11 @@ from jobmeter.model.time import Clock
 
 PROGRAM = Path("/opt/aws/neuron/bin/neuron-monitor")
 VALID_SECONDS = 30.0
-"""Age in seconds after which a report is no longer used: six periods."""
+"""Age in seconds up to which a report is used: six periods."""
 _LONGEST = 4 * 2**20
 _ENDS_SECONDS = 5.0
 _SILENT_SECONDS = 60.0
-"""Time in seconds without a line after which the program counts as hanging, and is ended."""
+"""Seconds without a line after which the reader ends the program as hanging."""
 _CONFIGURATION = {
     "period": "5s",
     "neuron_runtimes": [
@@ -71,7 +71,7 @@ class _Application(Struct):
 
     @property
     def busy(self) -> Mapping[int, float] | None:
-        """Percent of time in which each core worked; None if unknown."""
+        """Percent of time in use by core; None if unknown."""
         counters = self.report.neuroncore_counters
         if counters is None or counters.error or self.error:
             return None
@@ -114,7 +114,7 @@ class _HardwareInfo(Struct):
 
 
 class MonitorReport(Struct):
-    """Report of ``neuron-monitor``. Core numbers are the node's: a device has as many as any other, in order."""
+    """Report of ``neuron-monitor``. Cores are numbered across the node; each device has the same number of cores."""
 
     neuron_runtime_data: list[_Application] | None = None
     system_data: _SystemData | None = None
@@ -140,7 +140,7 @@ class MonitorReport(Struct):
         return found
 
     def shares(self, device: int) -> Mapping[int, float] | None:
-        """Return the percent of a device's core time by process; None if that of any process is unknown."""
+        """Return the percent of a device's core time by process; None if the share of any process is unknown."""
         found: dict[int, float] = {}
         for one in self.neuron_runtime_data or ():
             if one.busy is None or not self.cores:
@@ -167,10 +167,10 @@ _DECODER = msgspec.json.Decoder(MonitorReport)
 
 
 class MonitorReader:
-    """Keeps the program running and its newest report. ``update`` and ``close`` are for one thread.
+    """Reader that keeps the program running and has its newest report. Only one thread calls ``update`` and ``close``.
 
-    Without the program there is no report. A program that ended is started again after growing pauses. A program that
-    hangs is ended.
+    Without the program there is no report. The reader starts an ended program again after growing pauses. It ends a
+    hanging program.
     """
 
     def __init__(self, clock: Clock, program: Path = PROGRAM) -> None:
@@ -202,13 +202,13 @@ class MonitorReader:
 
     @property
     def report(self) -> MonitorReport | None:
-        """Newest report; None without one of the last ``VALID_SECONDS``."""
+        """Newest report; None if it is older than ``VALID_SECONDS``."""
         if self._newest is None or self._clock.monotonic() - self._newest[0] > VALID_SECONDS:
             return None
         return self._newest[1]
 
     def close(self) -> bool:
-        """End the program, because it has the devices open. False while a call of the driver holds it up."""
+        """End the program, because it has the devices open. False while a call of the driver blocks the program."""
         self._newest = None
         if self._running is not None:
             self._running.kill()
@@ -241,7 +241,7 @@ class MonitorReader:
         Thread(target=self._follow, args=(self._running,), name="neuron-monitor", daemon=True).start()
 
     def _follow(self, running: "subprocess.Popen[bytes]") -> None:
-        """Read reports until the program ends, in a thread. Lines above the bound and lines cut short are dropped."""
+        """Read reports in a thread until the program ends. Lines beyond the bound and incomplete lines are dropped."""
         if running.stdout is None:
             return
         whole = True

@@ -1,4 +1,4 @@
-"""AWS Trainium and Inferentia as a vendor of accelerators."""
+"""Vendor of accelerators: AWS Trainium and Inferentia."""
 
 from collections.abc import Sequence
 from types import MappingProxyType
@@ -12,7 +12,7 @@ from jobmeter.model.device import DeviceState
 
 
 def _devices_of_cores(text: str, devices: Sequence[Numbered]) -> list[int]:
-    """Return the devices of the cores in a value: ``0-3``, ``4,5``. Core numbers are the node's.
+    """Return the devices of the cores in a value such as ``0-3`` or ``4,5``. Cores are numbered across the node.
 
     https://awsdocs-neuron.readthedocs-hosted.com/en/latest/containers/faq.html: core 51 of devices with 4 cores is in
     device 12.
@@ -31,9 +31,9 @@ def _listed(text: str, devices: Sequence[Numbered]) -> list[int]:
 
 
 def _number_of_id(resource: str, text: str, devices: Sequence[Numbered]) -> int | None:
-    """Return the number of the device in an id of the device plug-in: the number of a core, or of a device.
+    """Return the device number of an id of the device plug-in. The id numbers a core or a device.
 
-    The ids are not documented. OpenTelemetry's collector reads them so (``awscontainerinsightreceiver``, neuron).
+    The ids are not documented. OpenTelemetry's collector parses them the same way (``awscontainerinsightreceiver``).
     """
     named = _devices_of_cores if resource.endswith("/neuroncore") else _listed
     return next(iter(named(text, devices)), None) if text.isascii() and text.isdigit() else None
@@ -51,7 +51,7 @@ VENDOR = Vendor(
     check=health_of,
     device_numbers=MappingProxyType({}),  # the kernel chooses the major number
     device_files="/dev/neuron",
-    unit_devices=("char-neuron",),  # for neuron-monitor: the files in /sys need none
+    unit_devices=("char-neuron",),  # neuron-monitor needs the device files; the files in /sys need no rule
     domain="aws.amazon.com",
     # https://awsdocs-neuron.readthedocs-hosted.com/en/latest/containers/tutorials/k8s-neuron-device-plugin.html
     resource_kinds=("neuron", "neuroncore", "neurondevice"),

@@ -116,7 +116,7 @@ class PynvmlLibrary:
         return session.quiet and not any(device.busy for device in self._all())
 
     def _is_over(self, session: Session, deadline: float) -> bool:
-        """True if the library has to be opened again and no call of it is running. Waits for the thread of events."""
+        """True if the library has to be opened again and none of its calls is running. Waits for the event thread."""
         # If no device answers, a restart loses nothing and may find them again.
         useless = not any(device.attached for device in self._devices) and self._reopen.due
         if session.failure is None and not useless:

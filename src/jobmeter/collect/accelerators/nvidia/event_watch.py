@@ -17,7 +17,7 @@ from jobmeter.model.event import DEVICE_FAULT, LEVEL_OF, XID, Level
 from jobmeter.model.xid import XidReport
 
 _WAIT_MS = 1_000
-"""Longest wait for an event, and so the longest delay of a release of the driver."""
+"""Longest wait for an event. The release of the driver waits as long."""
 _XID = 0x8
 _NO_INSTANCE = 0xFFFFFFFF
 
@@ -25,9 +25,9 @@ _log = logging.getLogger(__name__)
 
 
 class _EventKind(NamedTuple):
-    """Kind of event: a text, its level, and the XID by which the kernel's log reports the same error, if there is one.
+    """Kind of event: text, level, and the XID of the same error in the kernel's log, if there is an XID.
 
-    The level of an event with an XID is that of the XID.
+    An event with an XID has the XID's level.
     """
 
     text: str
@@ -51,9 +51,9 @@ _KINDS: Mapping[int, _EventKind] = MappingProxyType(
 
 
 class EventWatch:
-    """Waits for the events of a session's GPUs in its own thread, which ends if no GPU has events.
+    """Waits for the events of a session's GPUs in its own thread. The thread ends if no GPU has events.
 
-    The thread sleeps in the driver. Reports go to the GPUs, whose collector reads them.
+    The thread sleeps in the driver, and adds each event to its GPU. The collector reads the events from there.
     """
 
     def __init__(self) -> None:
@@ -72,18 +72,18 @@ class EventWatch:
             self._calls.begin(partial(self._run, session))
 
     def stop(self, seconds: float = 0.0) -> bool:
-        """Free the set of events within ``seconds``. False while a call of the library has not returned."""
+        """Free the event set within ``seconds``. False while a call of the library has not returned."""
         self._stopping.set()
         return self._calls.wait(seconds)
 
     def close(self) -> None:
-        """End the thread, once its call has returned."""
+        """End the thread after its current call of the library has returned."""
         self._calls.close()
 
     def _run(self, session: Session) -> None:
-        """Wait until ``stop``, the end of the session, or a failure. After a failure the next collection begins again.
+        """Wait until ``stop``, the end of the session, or a failure.
 
-        GPUs without events are not asked again in the session.
+        After a failure the next collection registers the GPUs again. In a session a GPU without events is tried once.
         """
         module = session.module
         tried: dict[int, PynvmlDevice | None] = {}
@@ -96,7 +96,7 @@ class EventWatch:
             while session.failure is None and not self._stopping.is_set():
                 for device in self._devices:
                     handle = device.handle
-                    # A GPU has no handle between its loss and its return.
+                    # A lost GPU has no handle until it returns.
                     if handle is not None and _address(handle) not in tried:
                         tried[_address(handle)] = device if _register(module, handle, events) else None
                 if not any(tried.values()):
@@ -111,7 +111,7 @@ class EventWatch:
                 module.nvmlEventSetFree(events)
 
     def _give_up(self, session: Session, handles: Iterable[int], reason: object) -> None:
-        _log.info("NVML reports no events, the kernel's log has its XIDs: %s", reason)
+        _log.info("NVML reports no events; XIDs come from the kernel's log alone: %s", reason)
         self._without = session, frozenset(handles)
 
 
@@ -139,7 +139,7 @@ def _wait(module: Any, events: Any, devices: Mapping[int, PynvmlDevice | None]) 
 
 
 def _register(module: Any, handle: Any, events: Any) -> bool:  # noqa: ANN401
-    """Add the events of a GPU to a set. False if the GPU has none."""
+    """Register the events of a GPU in an event set. False if the GPU has no events."""
     try:
         kinds = module.nvmlDeviceGetSupportedEventTypes(handle) & sum(_KINDS)
         if kinds:
@@ -150,5 +150,5 @@ def _register(module: Any, handle: Any, events: Any) -> bool:  # noqa: ANN401
 
 
 def _address(handle: Any) -> int:  # noqa: ANN401
-    """Return the address that identifies a handle; 0 without one."""
+    """Return the address that identifies a handle; 0 without a handle."""
     return ctypes.cast(handle, ctypes.c_void_p).value or 0 if handle is not None else 0

@@ -88,8 +88,9 @@ def test_other_devices_after_the_release_are_found(bench):
 def test_a_call_that_hangs_is_reported_and_the_driver_closed_once_it_returns(driver):
     bench = Bench(driver, patience=0.05)
     wait_until(lambda: bench.look() and bench.devices_of("gpu.power") == ALL, "all devices answer")
+    before = driver.devices[3].calls(Call.POWER)
     driver.devices[3].block(1, Call.POWER)
-    bench.look()
+    wait_until(lambda: bench.look() and driver.devices[3].calls(Call.POWER) > before, "a call hangs")
     assert not bench.collector.release()
     assert bench.look() == {}
     assert reports(bench) == [(DRIVER_RELEASED, Level.WARNING)]

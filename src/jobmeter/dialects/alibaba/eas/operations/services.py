@@ -173,8 +173,8 @@ class DescribeServiceLog(AlibabaRequest, frozen=True, kw_only=True):
             limit=self.page_size,
             count=True,
         )
-        nothing = self.ip or self.container_name != CONTAINER or newest < (previous or 0)
-        found = LogPage([], 0) if nothing else (yield from ask(question))
+        is_empty = self.ip or self.container_name != CONTAINER or newest < (previous or 0)
+        found = LogPage([], 0) if is_empty else (yield from ask(question))
         total = len(found.lines) if found.total is None else found.total
         body = {
             "Logs": [line.text for line in found.lines],

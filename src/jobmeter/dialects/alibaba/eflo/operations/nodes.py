@@ -74,7 +74,7 @@ class ListClusterNodes(AlibabaRequest, frozen=True, kw_only=True):
     def _steps(self) -> Steps:
         states = {word.casefold() for word in self.operating_states}
         after = _name_of(self.next_token)
-        nothing = bool(self.tags or self.node_group_id)
+        is_empty = bool(self.tags or self.node_group_id)
         question = NodesQuestion(clusters=frozenset({self.cluster_id}), silent_ms=self.context.silent_ms)
         found = yield from ask(question)
         if not found:
@@ -83,7 +83,7 @@ class ListClusterNodes(AlibabaRequest, frozen=True, kw_only=True):
         matching = [
             one
             for one in found
-            if not nothing
+            if not is_empty
             and (not states or STATES[one.state].casefold() in states)
             and self.resource_group_id in {"", one.node.resource_group}
             and (after is None or _key(one.node.name) > _key(after))

@@ -103,7 +103,7 @@ class ListQuotas(StudioPageRequest, frozen=True, kw_only=True):
         return answer({"Quotas": quotas, "TotalCount": len(groups)}, self)
 
     def _fits(self, group: ResourceGroup) -> bool:
-        """Say if a group matches the filters of the call."""
+        """Return True if a group matches the filters of the call."""
         name, gpu_type, workspace = map(str.casefold, (self.quota_name, self.gpu_type, self.workspace_name))
         return (
             ready(self.statuses)
