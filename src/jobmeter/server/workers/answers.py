@@ -243,7 +243,7 @@ class WorkerAnswers:
     def _prepare(self, request: ServedRequest, scope: AsgiScope) -> None:
         """Start a search for the key, or for the job and series of the question. The next request uses the result.
 
-        A key is searched for once the storage process has authenticated the call: unknown tokens cost no search.
+        The search for a key starts after the storage process has authenticated the call: unknown tokens cost no search.
         """
         missed, call, rule = self._executor.missed, request.call, request.rule
 
