@@ -3,9 +3,6 @@
 import json
 import random
 import shutil
-import urllib.error
-import urllib.parse
-import urllib.request
 
 import pytest
 from benchmarks.install import program
@@ -18,12 +15,13 @@ from tests.processes import ServerProcess
 from tests.promql_random import (
     LENGTH_MS,
     Queries,
+    ask,
     difference,
     is_version_difference,
     prometheus,
     random_series,
-    rows_of,
     started,
+    theirs,
     write,
 )
 
@@ -92,20 +90,6 @@ def configuration(server):
     )
 
 
-def ask(url, token, **parameters):
-    """Return the rows of a query over a range, or the error."""
-    request = urllib.request.Request(
-        f"{url}/api/v1/query_range",
-        urllib.parse.urlencode(parameters).encode(),
-        {"Authorization": f"Bearer {token}"},
-    )
-    try:
-        with urllib.request.urlopen(request) as reply:
-            return rows_of(json.load(reply)["data"])
-    except urllib.error.HTTPError as error:
-        return str(json.load(error)["error"])
-
-
 def test_a_server_answers_as_a_prometheus_that_reads_from_it(tmp_path):
     if program("prometheus") is None:
         pytest.skip("prometheus is not installed (Debian's package prometheus): make programs")
@@ -121,11 +105,11 @@ def test_a_server_answers_as_a_prometheus_that_reads_from_it(tmp_path):
             for template in QUERIES:
                 query = template.format(range=rng.choice(("1m", "5m", "90s", "20m")))
                 start = now - START + rng.randrange(START // 2)
-                step = rng.choice((15, 47, 60))
-                span = {"start": start / 1000, "end": start / 1000 + step * rng.randrange(30), "step": step}
-                found = ask(f"{server.url}/prometheus", server.token, query=query, **span)
+                step = rng.choice((15_000, 47_000, 60_000))
+                times = start, start + step * rng.randrange(30), step
+                found = ask(f"{server.url}/prometheus", query, *times, server.token)
                 assert not isinstance(found, str), found
-                differing[query] = difference(ask(url, "", query=query, **span), found)
+                differing[query] = difference(theirs(url, query, *times), found)
         assert {query: how for query, how in differing.items() if how} == {}
     finally:
         server.kill()
@@ -145,15 +129,15 @@ def test_a_server_answers_as_a_prometheus_to_which_the_same_series_were_written(
     try:
         write(memory, f"{server.url}/api/v1/write", server.token)
         queries, differing = Queries(rng, start_ms), {}
-        with prometheus(memory, folders[0]) as theirs, started(configuration(server), folders[1]) as reading:
+        with prometheus(memory, folders[0]) as written, started(configuration(server), folders[1]) as reading:
             for _ in range(QUESTIONS):
                 query, start, end, step = queries.question()
-                span = {"start": start / 1000, "end": end / 1000, "step": step / 1000}
-                wanted = ask(theirs, "", query=query, **span)
-                for url, token in ((f"{server.url}/prometheus", server.token), (reading, "")):
-                    found = ask(url, token, query=query, **span)
-                    if not is_version_difference(query, wanted, found):
-                        differing[query, url] = difference(wanted, found)
+                times = start, end, step
+                wanted = theirs(written, query, *times)
+                found = ask(f"{server.url}/prometheus", query, *times, server.token)
+                if not is_version_difference(wanted, found):
+                    differing["asked", query] = difference(wanted, found)
+                differing["read", query] = difference(wanted, theirs(reading, query, *times))
         assert {query: how for query, how in differing.items() if how} == {}
     finally:
         server.kill()

@@ -4,7 +4,7 @@
 total of the range for any length of period. Devices that several jobs share count for each job.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import compress, islice
 from operator import not_
@@ -20,6 +20,7 @@ from jobmeter.model.question import Question
 from jobmeter.model.time import DAY, MINUTE, TimeRange, ceil_to
 from jobmeter.query.defaults import life
 from jobmeter.query.idle import IdleTime, Periods
+from jobmeter.query.meter import Meter
 from jobmeter.query.selection import EVER
 from jobmeter.query.subjects import shown
 from jobmeter.registry.base import Registry
@@ -114,12 +115,16 @@ def device_hours(
     question: DeviceHoursQuestion,
     scope: Scope,
     now_ms: int,
+    meter: Meter,
     idle_times_of: Callable[[Iterable[JobView]], Iterable[IdleTime]],
 ) -> DeviceHours:
-    """Answer a ``DeviceHoursQuestion``. ``idle_times_of`` answers an ``IdleQuestion`` for each job."""
+    """Answer a ``DeviceHoursQuestion``. ``idle_times_of`` answers an ``IdleQuestion`` for each job.
+
+    Raises LimitExceededError or QueryTimeoutError.
+    """
     bounds = _bounds(question.range, question.every_ms)
     found: dict[str, _Sums] = {}
-    for idle in idle_times_of(_jobs(registry, question, scope, now_ms)):
+    for idle in idle_times_of(_jobs(registry, question, scope, now_ms, meter)):
         job, own = idle.view.job, _Sums()
         for device in idle.devices:
             times = np.stack([_cut(periods, bounds) for periods in (device.allocated, device.measured, device.idle)])
@@ -148,13 +153,15 @@ def _bounds(span: TimeRange, every_ms: int) -> Int64s:
     return np.array([span.start_ms, *inner, span.end_ms], np.int64)
 
 
-def _jobs(registry: Registry, question: DeviceHoursQuestion, scope: Scope, now_ms: int) -> Sequence[JobView]:
+def _jobs(
+    registry: Registry, question: DeviceHoursQuestion, scope: Scope, now_ms: int, meter: Meter
+) -> Sequence[JobView]:
     """List the visible jobs that had devices in the range. Samples of a device allocate it to their job."""
     projects = scope.within(question.projects)
     if projects is not None and not projects:
         return []
     around = TimeRange(max(0, question.range.start_ms - _LATE_MS), question.range.end_ms)
-    views = registry.group_jobs(projects, None, around, now_ms)
+    views = _in_time(registry.group_jobs(projects, None, around, now_ms), meter)
     # The jobs of a long range need not fit into memory.
     found = list(islice((view for view in views if view.allocations and shown(view, scope)), MOST_JOBS + 1))
     if len(found) > MOST_JOBS:
@@ -165,6 +172,13 @@ def _jobs(registry: Registry, question: DeviceHoursQuestion, scope: Scope, now_m
     whole = [around.intersect(span) == span for span in (life(view.job, now_ms) for view in found)]
     partly = [(view.job.project, view.job.id) for view in compress(found, map(not_, whole))]
     return [*compress(found, whole), *registry.job_views(partly, EVER, now_ms)]
+
+
+def _in_time(views: Iterable[JobView], meter: Meter) -> Iterator[JobView]:
+    """Yield the jobs. Raises QueryTimeoutError once the time of the question is over."""
+    for view in views:
+        meter.budget()
+        yield view
 
 
 def _cut(periods: Periods, bounds: Int64s) -> Int64s:

@@ -230,11 +230,12 @@ class Executor:
             query = question.query if isinstance(question, EncodedQuestion) else question
             return self._measurements.preparation(query, scope)
         if isinstance(question, SamplesQuestion):
-            keys = series.keys_of(question.series, self.cache)
-            ends = partial(job_ends, self._registry, question.series, keys, self._clock.now_ms())
-            return ends if question.ends and question.brief_samples else None
+            if not (question.ends and question.brief_samples):
+                return None
+            about = self._registry, question.series, series.keys_of(question.series, self.cache), self._clock.now_ms()
+            return partial(job_ends, *about) if cached_job_ends(*about) is None else None
         is_list = isinstance(question, SeriesQuestion) and question.brief and bool(question.jobs)
-        is_cached = is_list or isinstance(question, HeadQuestion | JobQuestion)
+        is_cached = (is_list and scope.grant is None) or isinstance(question, HeadQuestion | JobQuestion)
         return partial(self.run, question, scope) if is_cached else None
 
     def _reported(self, question: ReportedQuestion, scope: Scope) -> Reported:
@@ -260,7 +261,7 @@ class Executor:
         def idle_times_of(views: Iterable[JobView]) -> Iterator[IdleTime]:
             return idle_times(views, now_ms, self._measure_devices(), lambda view: types(view.job.project))
 
-        return device_hours(self._registry, question, scope, now_ms, idle_times_of)
+        return device_hours(self._registry, question, scope, now_ms, self._meter(), idle_times_of)
 
     def _measure_devices(self) -> Measure:
         return partial(measure_devices, self._registry, self._source, self._meter())

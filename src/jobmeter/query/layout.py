@@ -135,8 +135,8 @@ def _has_one_line_per_series(shape: SelectedSeries, metric: str, line: Int64s) -
 
 
 @dataclass(slots=True, eq=False)
-class _Entry:
-    """Layout with the registry's ranks and devices at its creation.
+class CachedLayout:
+    """Layout with the registry's ranks and devices at its creation; None for a layout that depends on the range.
 
     ``unassigned`` is the revision of series without a job, None if the layout does not depend on them.
     """
@@ -145,7 +145,7 @@ class _Entry:
     ranks: Ranks
     devices: AbstractSet[SubjectKey]
     unassigned: Hashable | None
-    layout: Layout
+    layout: Layout | None
 
 
 class Layouts:
@@ -158,16 +158,16 @@ class Layouts:
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
 
-    def get(self, key: Hashable, view: JobView, validator: object, unassigned: Hashable | None) -> Layout | None:
-        """Return the cached layout of a job's series under ``key``; None if it has to be built."""
-        found: _Entry | None = self._cache.get((Layouts, key), validator)
+    def get(self, key: Hashable, view: JobView, validator: object, unassigned: Hashable | None) -> CachedLayout | None:
+        """Return what is cached of a job's series under ``key``; None if it has to be built."""
+        found: CachedLayout | None = self._cache.get((Layouts, key), validator)
         if found is None or found.unassigned not in (None, unassigned):
             return None
         if found.view is not view:
             if (found.ranks, found.devices) != (Ranks.of(view), devices_of(view)):
                 return None
             found.view = view  # the next comparison is then by identity
-        return found.layout
+        return found
 
     def put(
         self,
@@ -178,10 +178,11 @@ class Layouts:
         ranks: Ranks,
         unassigned: Hashable | None,
     ) -> None:
-        """Cache a range-independent layout made with these ranks.
+        """Cache a layout made with these ranks, or that it depends on the range.
 
         Read ``validator`` and ``unassigned`` before building it.
         """
-        if layout.range_independent:
-            entry = _Entry(view, ranks, devices_of(view), unassigned, layout)
-            self._cache.put((Layouts, key), validator, entry, _ENTRY_BYTES * len(layout.shape.entries))
+        found = layout if layout.range_independent else None
+        entry = CachedLayout(view, ranks, devices_of(view), unassigned, found)
+        entries = 1 if found is None else len(found.shape.entries)
+        self._cache.put((Layouts, key), validator, entry, _ENTRY_BYTES * entries)

@@ -18,7 +18,7 @@ from jobmeter.model.time import HOUR, Clock, TimeRange
 from jobmeter.query import selection
 from jobmeter.query.buckets import BucketedSeries, read, read_memory
 from jobmeter.query.groups import Groups
-from jobmeter.query.layout import MOST_POINTS, Layout, Layouts, lay_out
+from jobmeter.query.layout import MOST_POINTS, CachedLayout, Layout, Layouts, lay_out
 from jobmeter.query.lines import Ranks, joined_by, unit_of
 from jobmeter.query.meter import Meter
 from jobmeter.query.permitted import permitted_series
@@ -107,10 +107,15 @@ class Measurements:
         return None if resolved is None else self._result_from_memory(query, selection, resolved)
 
     def preparation(self, query: MetricQuery, scope: Scope) -> Callable[[], object] | None:
-        """Return a function that caches the layout of a short query about a job; None for any other query."""
-        if not isinstance(query.subject, JobRef) or query.range.length_ms > RAW_IS_QUICK:
+        """Return a function that caches the layout of a short query about a job.
+
+        None for any other query, for a cached layout, and for a layout that depends on the range.
+        """
+        names = check(query, self._limits).sources
+        is_quick = isinstance(query.subject, JobRef) and query.range.length_ms <= RAW_IS_QUICK
+        if not is_quick or self._cached_layout(query, scope, names) is not None:
             return None
-        return partial(self._resolve, query, scope, check(query, self._limits).sources)
+        return partial(self._resolve, query, scope, names)
 
     def encoded(self, question: EncodedQuestion, scope: Scope) -> bytes:
         """Return the answer in the requested form; from the cache while it is valid.
@@ -173,12 +178,13 @@ class Measurements:
         job = view.job
         key = (job.project, job.id, names, by, series_filter, series_since(span, self._limits))
         revision, unassigned = self._revisions(job)
-        layout = None if revision is None else self._layouts.get(key, view, revision, unassigned)
-        if layout is not None:
-            return ResolvedQuery(job.project, layout, job.limits)
+        cached = None if revision is None else self._layouts.get(key, view, revision, unassigned)
+        if cached is not None and cached.layout is not None:
+            return ResolvedQuery(job.project, cached.layout, job.limits)
         own = selection.own_series(self._store, job, names, self._limits, series_since(span, self._limits))
         validator = own if revision is None else revision
-        layout = None if revision is not None else self._layouts.get(key, view, own, unassigned)
+        cached = None if revision is not None else self._layouts.get(key, view, own, unassigned)
+        layout = None if cached is None else cached.layout
         if layout is None:
             nodes = partial(self._subjects.nodes_of, job.project)
             found = selection.of_job(self._store, view, own, names, span, self._limits, nodes)
@@ -188,7 +194,8 @@ class Measurements:
                 found.range_independent and joined.range_independent and (others is not None or not found.unassigned)
             )
             layout = lay_out(SelectedSeries(joined.entries), by, ranks, range_independent=range_independent)
-            self._layouts.put(key, view, validator, layout, ranks, others)
+            if range_independent or revision is not None:
+                self._layouts.put(key, view, validator, layout, ranks, others if range_independent else unassigned)
         return ResolvedQuery(job.project, layout, job.limits)
 
     def _revisions(self, job: Job) -> tuple[Hashable | None, Hashable | None]:
@@ -324,6 +331,15 @@ class Measurements:
 
     def _resolve_cached(self, query: MetricQuery, scope: Scope, names: frozenset[str]) -> ResolvedQuery | None:
         """Resolve a query without waiting; None if the job, its series or their layout are not in memory."""
+        found = self._cached_layout(query, scope, names)
+        if found is None:
+            return None
+        job, cached = found
+        return None if cached.layout is None else ResolvedQuery(job.project, cached.layout, job.limits)
+
+    def _cached_layout(
+        self, query: MetricQuery, scope: Scope, names: frozenset[str]
+    ) -> tuple[Job, CachedLayout] | None:
         if not isinstance(query.subject, JobRef):
             return None
         view = self._subjects.cached_view(query.subject, scope, alone=_needs_head_alone(query, names))
@@ -335,8 +351,8 @@ class Measurements:
             return None
         series_filter = selection.SeriesFilter(query.replicas, query.devices, query.labels)
         key = (job.project, job.id, names, query.by, series_filter, series_since(query.range, self._limits))
-        layout = self._layouts.get(key, view, revision, unassigned)
-        return None if layout is None else ResolvedQuery(job.project, layout, job.limits)
+        cached = self._layouts.get(key, view, revision, unassigned)
+        return None if cached is None else (job, cached)
 
 
 def _needs_head_alone(query: MetricQuery, names: frozenset[str]) -> bool:

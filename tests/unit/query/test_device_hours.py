@@ -11,15 +11,16 @@ from tests.fakes import NOW, FakeRegistry, SetClock
 from tests.memory_store import MemoryStore
 
 from jobmeter.access.principal import Scope
-from jobmeter.errors import LimitExceededError
+from jobmeter.errors import LimitExceededError, QueryTimeoutError
 from jobmeter.model.batch import SampleBatch
 from jobmeter.model.job import Allocation, Job, JobState, JobView
 from jobmeter.model.series import Series
-from jobmeter.model.time import DAY, HOUR, MINUTE, TimeRange
+from jobmeter.model.time import DAY, HOUR, MINUTE, SECOND, TimeRange
 from jobmeter.query.device_hours import MOST_BUCKETS, MOST_GROUPS, DeviceHoursQuestion, HoursBy, device_hours
 from jobmeter.query.execute import Executor
 from jobmeter.query.idle import IdleQuestion, idle_times
 from jobmeter.query.inventory import Inventory
+from jobmeter.query.meter import Meter
 from jobmeter.query.request import JobRef
 from jobmeter.query.selection import owner_of
 from jobmeter.settings import Limits
@@ -76,11 +77,12 @@ def jobs(draw):
     return view, steps
 
 
-def answered(found, span, every_ms, by=HoursBy.PROJECT, scope=None):
+def answered(found, span, every_ms, by=HoursBy.PROJECT, scope=None, clock=None):
     registry = FakeRegistry()
     registry.views = {(view.job.project, view.job.id): view for view, _ in found}
     question = DeviceHoursQuestion(range=span, every_ms=every_ms, by=by)
-    return device_hours(registry, question, scope or Scope(None), NOW, lambda views: idle_of(found, views))
+    meter = Meter(clock or SetClock(), Limits())
+    return device_hours(registry, question, scope or Scope(None), NOW, meter, lambda views: idle_of(found, views))
 
 
 def idle_of(found, views):
@@ -176,6 +178,21 @@ def test_more_jobs_than_the_limit_are_refused_before_all_are_read(monkeypatch):
     monkeypatch.setattr(FakeRegistry, "group_jobs", group_jobs)
     with pytest.raises(LimitExceededError, match="more than 3 jobs"):
         answered([], TimeRange(FIRST, NOW), DAY)
+    assert len(read) == 8
+
+
+def test_jobs_are_read_until_the_time_of_the_question_is_over(monkeypatch):
+    clock, read = SetClock(), []
+
+    def group_jobs(*_):
+        for number in range(100):
+            clock.time_ms += 4 * SECOND
+            read.append(number)
+            yield view_of(f"j{number}", 0, 600)
+
+    monkeypatch.setattr(FakeRegistry, "group_jobs", group_jobs)
+    with pytest.raises(QueryTimeoutError, match="longer than 30 s"):
+        answered([], TimeRange(FIRST, NOW), DAY, clock=clock)
     assert len(read) == 8
 
 

@@ -28,7 +28,7 @@ from jobmeter.model.job import Allocation, Node, Replica
 from jobmeter.model.series import Series
 from jobmeter.model.time import HOUR, MINUTE, SECOND, TimeRange, floor_to
 from jobmeter.query.execute import Executor
-from jobmeter.query.layout import _Entry
+from jobmeter.query.layout import CachedLayout
 from jobmeter.query.request import By, EncodedQuestion, JobRef, MetricQuery, MetricResult
 from jobmeter.query.rollups import RollupsQuestion
 from jobmeter.query.selected_series import SelectedSeries, SeriesPart, is_counter
@@ -265,7 +265,7 @@ def test_a_device_that_goes_on_does_not_change_the_layout_of_a_job_and_a_new_one
         )
         lines = executor.run(query, ALL).lines
         return [one.device for one in lines], [
-            entry.value.layout for entry in cache._entries.values() if isinstance(entry.value, _Entry)
+            entry.value.layout for entry in cache._entries.values() if isinstance(entry.value, CachedLayout)
         ]
 
     assert ask(("gpu0", 1)) == ask(("gpu0", 50))

@@ -187,7 +187,7 @@ class WorkerAnswers:
             _log.exception("a worker could not answer %s; the storage process answers", exchange.call.raw_path)
             return None
         if not isinstance(answer, Answer):
-            self._prepare(request)
+            self._prepare(request, scope)
             return None
         reply = exchange.whole(answer)
         self._counts.requests.append((router.name, reply.status, self._clock.monotonic() - began))
@@ -240,14 +240,21 @@ class WorkerAnswers:
         if counts.requests:
             self._channel.send(counts)
 
-    def _prepare(self, request: ServedRequest) -> None:
-        """Start a search for the key, or for the job and series of the question. The next request uses the result."""
-        missed, rule = self._executor.missed, request.rule
+    def _prepare(self, request: ServedRequest, scope: AsgiScope) -> None:
+        """Start a search for the key, or for the job and series of the question. The next request uses the result.
+
+        A key is searched for once the storage process has authenticated the call: unknown tokens cost no search.
+        """
+        missed, call, rule = self._executor.missed, request.call, request.rule
+
+        def authenticated() -> None:
+            call.authenticated()
+            self._begin(call.header("authorization"), lambda: self._authenticator.identify(call, rule.schemes))
+
         if missed is not None:
             self._begin(*missed)
         elif request.scope is None and rule.action is not None:
-            call = request.call
-            self._begin(call.header("authorization"), lambda: self._authenticator.identify(call, rule.schemes))
+            scope["extensions"] = {"jobmeter.call": {"authenticated": authenticated}}
 
     def _begin(self, name: Hashable, work: Callable[[], object] | None) -> None:
         if work is None or name in self._searching or len(self._searching) >= _MOST_WAITING:

@@ -64,6 +64,10 @@ class Forwarder:
         """Answer a request."""
         return self._answer(scope, receive, send) or self._forward(scope, receive, send)
 
+    def under_way(self) -> str:
+        """Describe the unfinished calls for the log."""
+        return f"worker process, {len(self.calls)} forwarded requests"
+
     def take(self, message: Answering) -> None:
         """Take a message of the storage process. A message for a call that has ended is dropped."""
         call = self.calls.get(message.call)

@@ -19,7 +19,7 @@ from tests.serving import BASE, serving
 from tests.waiting import until
 
 from jobmeter.model.job import JobState
-from jobmeter.model.record import JobRecord, Records, ReplicaRecord
+from jobmeter.model.record import AllocationRecord, JobRecord, NodeRecord, Records, ReplicaRecord
 from jobmeter.model.time import HOUR, MINUTE, SECOND
 from jobmeter.server.workers.answers import WorkerAnswers
 from jobmeter.server.workers.forward import Forwarder
@@ -86,6 +86,17 @@ class Workplace:
         key = self.served.key("reader")
         self.services.registry.keys.mark_used(key.id, self.now_ms)
         return key
+
+    def note_searches(self):
+        """Return the list to which the searches of the worker are added from now on."""
+        searched, find = [], self.records.find
+
+        def noting(about):
+            searched.append(about)
+            return find(about)
+
+        self.records.find = noting
+        return searched
 
     async def counted(self):
         """Return the number of the worker's own answers that the storage process has counted."""
@@ -237,6 +248,43 @@ def test_a_worker_forwards_all_requests_while_the_window_is_closed_or_parts_are_
             place.services.store.damaged = tuple
             place.served.clock.time_ms += round(REFUSED_SECONDS * SECOND)
             assert await place.answers_itself(place.metrics())
+
+    run(main())
+
+
+def test_unknown_tokens_cost_the_storage_process_no_search(tmp_path):
+    async def main():
+        async with working(tmp_path / "data") as place:
+            await place.write(point(place, 60, 0.5))
+            searched = place.note_searches()
+            for number in range(5):
+                assert (await place.ask(place.metrics(), token=f"unknown-{number}"))[0] == 401
+                await until(lambda: not place.answers.is_searching)
+            assert searched == []
+            assert await place.answers_itself(place.metrics())
+            assert [type(about) for about in searched].count(KeyLookup) == 1
+
+    run(main())
+
+
+def test_a_worker_does_not_search_again_where_a_search_did_not_help(tmp_path):
+    """The series of an exporter has no job. What belongs to the job depends on the range of each question."""
+
+    async def main():
+        async with working(tmp_path / "data") as place:
+            exported = point(place, 50, 0.5, job="", replica="", cluster="c", device="gpu0")
+            await place.write(point(place, 60, 0.5), exported)
+            allocation = AllocationRecord(
+                replica="worker-0", node="n1", cluster="c", device="gpu0", start=place.now_ms - MINUTE
+            )
+            record = JobRecord(job_id="j1", state=JobState.RUNNING, allocations=[allocation])
+            nodes = [NodeRecord(name="n1", cluster="c")]
+            place.services.registry.record("default", Records(jobs=[record], nodes=nodes), place.now_ms)
+            target = place.metrics()
+            assert await place.answers_itself(target) is None
+            searched = place.note_searches()
+            assert await place.answers_itself(target) is None
+            assert searched == []
 
     run(main())
 

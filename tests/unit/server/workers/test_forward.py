@@ -64,3 +64,20 @@ def test_a_small_body_follows_its_headers_without_a_request(length, is_pushed):
     assert part == BodyPart(first.call, b"hello", more=False, is_cut=False)
     assert answered == ["http.response.start", "http.response.body"]
     assert not storage.forwarder.calls
+
+
+def test_unfinished_calls_are_named_for_the_log():
+    storage, named = Storage(), []
+
+    async def receive():
+        return {"type": "http.request", "body": b"hello", "more_body": False}
+
+    async def send(_):
+        named.append(storage.forwarder.under_way())
+
+    async def main():
+        await storage.forwarder(scope((b"content-length", b"5")), receive, send)
+
+    asyncio.run(main())
+    assert set(named) == {"worker process, 1 forwarded requests"}
+    assert storage.forwarder.under_way() == "worker process, 0 forwarded requests"
