@@ -16,8 +16,8 @@ _log = logging.getLogger(__name__)
 class LocalServer(ThreadingHTTPServer):
     """Server with a thread for each connection. Refuses connections beyond ``most``.
 
-    For ``port`` 0 the system chooses a port. ``thread`` names the thread that accepts. Raises OSError if the port is
-    taken.
+    For ``port`` 0 the system chooses a port. ``thread`` names the thread that accepts connections. Raises OSError if
+    the port is taken.
     """
 
     daemon_threads = True

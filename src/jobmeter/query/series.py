@@ -113,8 +113,8 @@ class SamplesQuestion(msgspec.Struct, Question[Samples], frozen=True, kw_only=Tr
     """Question for every sample of those series in the range.
 
     ``check``: compare the samples with the roll-ups, so that ``Samples.expired`` is known. ``ends``: add the ends of
-    the jobs. ``brief_samples`` is the largest number of samples that the caller processes quickly: the event loop may
-    answer so many from memory. None: a worker thread answers.
+    the jobs. ``brief_samples`` is the largest number of samples that the caller processes quickly. Up to this number,
+    the event loop may answer from memory. None: a worker thread answers.
     """
 
     of_job = True

@@ -21,7 +21,7 @@ class NeuronDriver:
     """
 
     problem: DeviceProblem | None = None
-    """None always, because the kernel's files need no library."""
+    """Always None, because the kernel's files need no library."""
 
     def __init__(self, clock: Clock, machine: Machine, patience: float, monitor: MonitorReader | None = None) -> None:
         self._clock, self._machine, self._patience = clock, machine, patience
