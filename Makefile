@@ -48,7 +48,7 @@ flink: .venvs/flink/.ready  ## a Flink for its tests, 700 MB; they need a JVM, t
 	@touch $@
 
 test: setup sdk  ## every test, with the same examples each time
-	@$(RUN)python -m pytest -q -n 4 --dist worksteal tests
+	@$(RUN)python -m tests.suite
 
 test-encoded: setup ## the tests of the server with questions and results encoded, as between processes
 	@$(RUN)python -m pytest -q -n 4 --dist worksteal --encode-questions tests/unit/server

@@ -33,12 +33,13 @@ class Terminal:
             start_new_session=True,
         )  # fmt: skip
         os.close(own)
+        self._waiting = select.poll()  # `select` refuses descriptors above 1023, which a long test run has
+        self._waiting.register(self._master, select.POLLIN)
 
     def read(self, until: Callable[[], bool] = lambda: False) -> None:
         """Take in what is written until that is true, or until the end."""
         while not until():
-            ready, _, _ = select.select([self._master], [], [], SECONDS)
-            assert ready, "nothing more was written"
+            assert self._waiting.poll(1000 * SECONDS), "nothing more was written"
             try:
                 written = os.read(self._master, 65_536)
             except OSError:  # what a pseudo-terminal gives in place of the end

@@ -29,6 +29,7 @@ from tests.e2e.page import (
     wait_for_page,
 )
 from tests.processes import run_cli, running
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 MOST_BYTES = 300_000
@@ -213,8 +214,7 @@ def test_one_cursor_and_one_brush_for_all_charts(viewer):
     page = viewer.open("jobs/train-1", '.chart[data-metric="cpu.usage"] .u-over')
     first = page.locator('.chart[data-metric="gpu.utilization"] .u-over')
     first.scroll_into_view_if_needed()
-    box = first.bounding_box()
-    assert box
+    box = wait_until(first.bounding_box)  # None while a fresh answer draws the chart again
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 40)
     wait_for_page(page, "document.querySelector('.chart[data-metric=\"cpu.usage\"] .when').textContent !== ''")
     times = page.locator(".chart .when").all_inner_texts()

@@ -7,6 +7,7 @@ import pytest
 from jobmeter.model.time import HOUR, MINUTE, SystemClock
 from tests.e2e.page import import_samples, needs_page, wait_for_page
 from tests.processes import running
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 NOTHING, LESS = "\N{EN DASH}", "\N{MINUS SIGN}40.0 points"
@@ -91,8 +92,7 @@ def test_samples_that_fit_no_step_make_one_line(viewer):
 
 def test_a_brushed_span_zooms_all_charts_and_stands_in_the_address(viewer):
     page = viewer.open("compare?job=fast&job=slow", '.chart[data-metric="gpu.utilization"] .u-over')
-    box = page.locator('.chart[data-metric="gpu.utilization"] .u-over').bounding_box()
-    assert box
+    box = wait_until(page.locator('.chart[data-metric="gpu.utilization"] .u-over').bounding_box)
     page.mouse.move(box["x"] + box["width"] / 4, box["y"] + 40)
     wait_for_page(
         page, "[...document.querySelectorAll('.chart .when')].every(one => /^[+][45] m/.test(one.textContent))"

@@ -42,7 +42,10 @@ _COUNTS = re.compile(rb'(?<="value":")[^"]*')
 """Values of the server's own metrics, which depend on the moment."""
 _EVALUATED = re.compile(rb'"health":"\w+"|"evaluationTime":[^,}]*|"lastEvaluation":"[^"]*"')
 """Facts of rules that depend on the moment of their last evaluation."""
-_MOMENTS = re.compile(rb"20\d\d-\d\d-\d\d[T ][\d:.]+(?:Z|[+-]\d\d:?\d\d)?|\d{8}T\d{6,9}|\d{8,}(?:\.\d+)?")
+_MOMENTS = re.compile(
+    rb"20\d\d-\d\d-\d\d[T ][\d:.]+(?:Z|[+-]\d\d:?\d\d)?|\d{8}T\d{6,9}|\d{8,}(?:\.\d+)?"
+    rb'|(?<="duration":)\d+'  # of jobs that still run
+)
 
 
 def workers(server: ServerProcess) -> list[int]:

@@ -13,7 +13,7 @@ A process may change its owner: its earlier usage stays with the previous owner.
 """
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
@@ -92,8 +92,9 @@ class ProcessTotals(Generic[K, O]):
         for key, reading in (*last.items(), *now.items()):
             self._begin_reading(key, reading)
         self._last.update((key, reading) for key, reading in last.items() if key not in now)
-        for key in (now.keys() | last.keys()) & self._closed.keys():
-            self._take_back(key)
+        for key, reading in {**last, **now}.items():
+            if key in self._closed:
+                self._take_back(key, reading)
         gone = {key: missing for key, missing in self._missing.items() if key not in now}
         gone |= {key: _Missing(reading, self._last) for key, reading in self._last.items() if key not in now}
         self._missing = self._divide_missing(gone, now, final)
@@ -182,12 +183,24 @@ class ProcessTotals(Generic[K, O]):
         for key in list(self._closed)[: max(len(self._closed) - _REMEMBERED, 0)]:
             del self._closed[key]
 
-    def _take_back(self, key: K) -> None:
-        """Subtract the retained counts of a process that is back: its own counters include them."""
+    def _take_back(self, key: K, now: ProcessReading[K, O]) -> None:
+        """Subtract the retained counts of a process that is back: its own counters include them.
+
+        They also include the counts of children that went missing with the process and that it had waited for.
+        """
         reading, retained = self._closed.pop(key)
-        back = _least(reading.values, retained.values)
+        taken = _subtract(_waited(now), _waited(reading))
+        of_children = reduce(_add, self._closed_below(key, retained), self._zero)
+        back = _least(_add(reading.values, _least(taken, of_children)), retained.values)
         retained.values = _subtract(retained.values, back)
         self._gone[reading.owner] = _subtract(self._gone.get(reading.owner, self._zero), back)
+
+    def _closed_below(self, key: K, retained: _Retained) -> Iterator[Values]:
+        """Yield the last counts of the descendants of a process that went missing with it."""
+        found = {child: reading for child, (reading, other) in self._closed.items() if other is retained}
+        parents = {key}
+        while parents := {child for child, reading in found.items() if reading.parent in parents}:
+            yield from (found.pop(child).values for child in parents)
 
     def _heir(self, missing: _Missing[K, O], now: Mapping[K, ProcessReading[K, O]]) -> K | None:
         """Return the nearest living ancestor; None without one."""

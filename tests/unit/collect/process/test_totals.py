@@ -211,6 +211,8 @@ class Adopting:
             self.burn(process, float(step.amount))
         elif step.action in {"end", "ignored"} and process != 0:
             self.end(process, ignored=step.action == "ignored", late=step.amount % 4)
+        elif step.action == "adopt" and process != 0:
+            self.parent[process] = None
         elif step.action == "hide" and process not in self.was_hidden | self.parents:
             self.hidden.add(process)  # a parent that cannot be read is not distinguishable from one that ended
         elif step.action == "look":
@@ -227,7 +229,7 @@ class Adopting:
     st.lists(
         st.builds(
             Step,
-            st.sampled_from(["spawn", "burn", "burn", "end", "ignored", "hide", "look", "look", "torn"]),
+            st.sampled_from(["spawn", "burn", "burn", "end", "ignored", "adopt", "hide", "look", "look", "torn"]),
             st.integers(0, 10**6),
             st.integers(1, 50),
         ),
@@ -323,6 +325,24 @@ def test_what_a_process_used_before_it_joined_is_nobodys():
     assert totals.totals() == {"a": (2.0,)}
     totals.update({1: ProcessReading("a", (2.0,)), 2: ProcessReading("a", (1003.0,), late=True)})
     assert totals.totals() == {"a": (5.0,)}
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=5), st.integers(0, 3))
+def test_an_orphan_whose_end_is_reported_late_counts_what_it_waited_for_once(amounts, late):
+    """The descendants of an orphan end with it, each waited for by its parent."""
+    family = Adopting()
+    for parent, _ in enumerate(amounts):
+        family.spawn(parent)
+    family.parent[1] = None
+    for process, amount in enumerate(amounts, 1):
+        family.burn(process, float(amount))
+    family.look()
+    for process in range(len(amounts), 0, -1):
+        family.end(process, ignored=False, late=late)
+    for _ in range(late + 2):
+        family.look()
+    assert family.recorded_sums[-1][0] == family.used == sum(amounts)
+    assert all(total <= used for total, used in family.recorded_sums)
 
 
 @given(st.integers(1, 30), st.integers(0, 3))
