@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from jobmeter.errors import LimitExceededError, UnavailableError
 from jobmeter.model.batch import SampleBatch, SampleColumns, SeriesKeys, Uint64s
+from jobmeter.model.move import MoveLine, MoveOrder
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import Series
 from jobmeter.model.time import DAY, HOUR, MAX_TIME_MS, MINUTE, SECOND, Clock, TimeRange, floor_to
@@ -278,6 +279,10 @@ class WindowedStore:
         """Restore a backup into an empty store."""
         self._engine.restore(directory)
         self.window.revisions.raise_all()
+
+    def move(self, order: MoveOrder) -> Iterator[MoveLine]:
+        """Move all data to another engine, or compare both."""
+        return self._engine.move(order)
 
     def _take_in(self, batches: Sequence[SampleBatch]) -> set[int]:
         """Add series that are not in the window, with their samples in the engine. Return their jobs.
