@@ -11,7 +11,7 @@ from typing import cast
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.clickhouse import Node, node
+from tests.clickhouse import CLUSTER, Node, each_node, node, shards
 from tests.store_contract.logs import line_of, read_lines
 from tests.store_contract.samples import FOREVER, Samples, batch_of, read_all, stored_buckets
 from tests.store_contract.slot import Slot
@@ -286,3 +286,20 @@ def test_engines_with_other_columns_are_refused(source: ClickHouseStore, dsn: st
     client.close()
     with pytest.raises(ConfigurationError, match="table logs differs"):
         moved(source, dsn)
+
+
+def test_a_cluster_is_a_target(tmp_path: Path, slot: Slot):
+    with shards(2) as nodes, each_node(nodes):
+        to = f"{nodes[0].dsn}/telemetry?cluster={CLUSTER}"
+        with opened(f"{nodes[0].dsn}/alone", tmp_path) as store:
+            traffic = Traffic(store, [slot, Slot()], random.Random(1))
+            for _ in range(10):
+                traffic.act()
+            assert stopped_move(traffic, to, 20) is None
+            traffic.forget(slot)
+            assert {one.slices for one in moved(store, to).tables} == {0}
+            before = contents(store, traffic.slots)
+        with opened(to) as store:
+            assert contents(store, traffic.slots) == before
+            with pytest.raises(InvalidRequestError, match="one ClickHouse server only"):
+                moved(store, f"{nodes[0].dsn}/elsewhere")
