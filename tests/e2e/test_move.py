@@ -188,7 +188,11 @@ def test_a_move_under_writes_with_kills_of_the_mover_loses_doubles_and_refuses_n
         assert "everything was moved before" in again.stdout
         verified = run_cli("migrate-store", str(server.data), to, "--verify")
         assert (verified.returncode, "both stores have the same rows" in verified.stdout) == (0, True)
-        server.options = ("--store", to)
+        registry = f"sqlite:///{tmp_path}/registry.db"
+        again = run_cli("migrate-store", str(server.data), to, "--registry", registry)
+        assert again.returncode == 0, again.stderr
+        assert run_cli("serve", "--data", str(server.data), "--store", to).returncode == 1
+        server.options = ("--store", to, "--registry", registry)
         server.start()
         after = answers(server, number)
         agent.sends(3)

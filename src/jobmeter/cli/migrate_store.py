@@ -17,8 +17,10 @@ from jobmeter.client.transport import API, Transport
 from jobmeter.errors import ConfigurationError, UnavailableError
 from jobmeter.model.move import MoveLine, MoveOrder, MoveReport, MoveStep
 from jobmeter.model.time import SECOND, SystemClock
+from jobmeter.settings import load
 
 _TELEMETRY = "telemetry"
+_DRY_RUN, _VERIFY, _CANCEL = "dry-run", "verify", "cancel"
 _Show = Callable[[MoveStep], None]
 
 
@@ -33,18 +35,22 @@ _Show = Callable[[MoveStep], None]
 )
 @click.argument("source", metavar="FROM")
 @click.argument("target", metavar="TO", required=False)
-@click.option("--dry-run", is_flag=True, help="Compare FROM and TO, count what would be copied, and write nothing.")
-@click.option("--verify", is_flag=True, help="Compare FROM and TO. The status is 1 if they differ.")
-@click.option("--cancel", is_flag=True, help="Let a server use FROM again, without what was written to TO.")
+@click.option(
+    "--dry-run", "mode", flag_value=_DRY_RUN, help="Compare FROM and TO, count what would be copied, and write nothing."
+)
+@click.option("--verify", "mode", flag_value=_VERIFY, help="Compare FROM and TO. The status is 1 if they differ.")
+@click.option("--registry", metavar="URL", help="Also move the registry of the data folder FROM, while no server runs.")
+@click.option(
+    "--cancel", "mode", flag_value=_CANCEL, help="Let a server use FROM again, without what was written to TO."
+)
 @click.option("--json", "as_json", is_flag=True, help="The result as a JSON object.")
 @key_option("The token of an administrator's key, if a server runs on FROM (JOBMETER_KEY).")
 @ca_file_option
 def command(
     source: str,
     target: str | None,
-    dry_run: bool,
-    verify: bool,
-    cancel: bool,
+    mode: str | None,
+    registry: str | None,
     as_json: bool,
     key: str | None,
     ca_file: str | None,
@@ -54,24 +60,34 @@ def command(
     FROM is a data folder, the address of a running server, or an engine that no server uses. TO is an engine as for
     `jobmeter serve --store`, with a database that does not exist yet. If the command ends early, repeat it: it copies
     the rest. From the last seconds of the move on, the server refuses writes, until it is started again with --store
-    TO. Meanwhile agents keep their samples, and questions are answered. The registry stays where it is.
+    TO. Meanwhile agents keep their samples, and questions are answered. The registry stays in the data folder, unless
+    --registry names an empty database.
     """
-    for address in (source, target):
+    for address in (source, target, registry):
         if address and "@" in address:
             overwrite_argument(address)
-    if bool(target) == cancel or dry_run + verify + cancel > 1:
-        raise click.UsageError("give FROM and TO with at most one of --dry-run and --verify, or FROM and --cancel")
+    if (target is None) != (mode == _CANCEL) or (registry and mode):
+        raise click.UsageError(
+            "give FROM and TO, but FROM alone with --cancel; --registry goes with none of the others"
+        )
+    if registry and ("://" in source or _server(source, key, ca_file)):
+        raise ConfigurationError(
+            "the registry moves out of a data folder that no server uses: move the samples first, then stop the server "
+            "and repeat the command with --registry"
+        )
     if target is None:
         _cancel(source)
         return
-    order = MoveOrder(to=target, compare=dry_run or verify)
+    order = MoveOrder(to=target, compare=mode is not None)
     with _progress() as show:
         report = _followed(_lines(source, order, key, ca_file), show)
+    if registry:
+        _move_registry(Path(source), registry)
     if as_json:
         print_json(msgspec.to_builtins(report))
     else:
-        _print(report, order, verify=verify)
-    if verify and any(one.slices for one in report.tables):
+        _print(report, mode)
+    if mode == _VERIFY and any(one.slices for one in report.tables):
         sys.exit(1)
 
 
@@ -114,6 +130,13 @@ def _engine_lines(dsn: str, order: MoveOrder) -> Iterator[MoveLine]:
     except ModuleNotFoundError as error:
         raise ConfigurationError(f"{error.name} is missing: install jobmeter[server] to move data") from error
     yield from move_store(dsn, order, SystemClock())
+
+
+def _move_registry(data: Path, url: str) -> None:
+    from jobmeter.server.backup import move_registry
+
+    move_registry(data.absolute(), url, load(None, data=data).retention)
+    click.echo("moved the registry: start the server with --registry and its new address", err=True)
 
 
 def _cancel(source: str) -> None:
@@ -163,7 +186,7 @@ def _doing(step: MoveStep) -> str:
     return f"{step.table}{' (the server refuses writes)' if step.refusing else ''}"
 
 
-def _print(report: MoveReport, order: MoveOrder, *, verify: bool) -> None:
+def _print(report: MoveReport, mode: str | None) -> None:
     out = console()
     rows = [
         (one.table, f"{one.rows:,}", one.checksum, f"{one.differing_rows:,}" if one.slices else "")
@@ -171,12 +194,12 @@ def _print(report: MoveReport, order: MoveOrder, *, verify: bool) -> None:
     ]
     if rows:
         out.print(table(("TABLE", "ROWS", "CHECKSUM", "TO COPY"), rows, right=("ROWS", "TO COPY")))
-    if order.compare:
+    if mode is not None:
         slices = sum(one.slices for one in report.tables)
         missing = sum(one.differing_rows for one in report.tables)
         if not slices:
             out.print("both stores have the same rows", markup=False)
-        elif verify:
+        elif mode == _VERIFY:
             out.print(f"the stores differ in {counted(slices, 'slice')}", markup=False)
         else:
             out.print(f"would copy {counted(missing, 'row')} in {counted(slices, 'slice')}", markup=False)

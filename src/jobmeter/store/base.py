@@ -276,6 +276,10 @@ class SampleStore(Protocol):
         """Append each batch in order. On return all of them are durable. See ``append``."""
         ...
 
+    def check_writable(self) -> None:
+        """Raise UnavailableError while every write is refused, as in the last seconds of a move."""
+        ...
+
     def lacks_descriptor(self, keys: SeriesKeys, since_ms: int = 0) -> Bools:
         """Return bool[k]: the series that certainly have no samples at or after a time, without searching for any."""
         ...

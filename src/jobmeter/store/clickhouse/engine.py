@@ -200,6 +200,7 @@ class ClickHouseStore:
         self.delete_job, self.erase = maintenance.delete_job, maintenance.erase
         self.backup, self.restore = maintenance.backup, maintenance.restore
         self.damaged = self._damage.parts
+        self.check_writable = self._gate.check
 
     def _warm(self, read: Pool) -> None:
         """Run trivial statements: the first ones after a start of the engine take many times as long."""

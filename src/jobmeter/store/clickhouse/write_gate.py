@@ -21,8 +21,7 @@ class WriteGate:
     def writing(self) -> Iterator[None]:
         """Run a write inside the block. Raises UnavailableError while the gate is closed."""
         with self._changed:
-            if self._reason:
-                raise UnavailableError(self._reason, _RETRY_AFTER_MS)
+            self.check()
             self._writers += 1
         try:
             yield
@@ -30,6 +29,11 @@ class WriteGate:
             with self._changed:
                 self._writers -= 1
                 self._changed.notify_all()
+
+    def check(self) -> None:
+        """Raise UnavailableError while the gate is closed."""
+        if self._reason:
+            raise UnavailableError(self._reason, _RETRY_AFTER_MS)
 
     def close(self, reason: str) -> str:
         """Refuse new writes with a reason, and wait for the running ones. Return the reason before; empty for none."""

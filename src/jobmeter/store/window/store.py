@@ -55,6 +55,7 @@ class WindowedStore:
         """``length_ms``: how far the window reaches back; ``bound``: its bytes, without the cache."""
         self._engine = engine
         self.logs, self.spans, self.outbox = engine.logs, engine.spans, engine.outbox
+        self.check_writable = engine.check_writable
         self.lacks_descriptor, self.live, self.names = engine.lacks_descriptor, engine.live, engine.names
         self.read_buckets, self.last_times = engine.read_buckets, engine.last_times
         self.imported_buckets = engine.imported_buckets
@@ -115,6 +116,7 @@ class WindowedStore:
             if not self._is_alone:
                 self._engine.append_all(batches, retention)
                 return
+            self.check_writable()  # before the window changes: a refusal below costs its series a read
             immutable_ms = self._immutable_ms
             late = _late_jobs(batches, immutable_ms)
             # Sweep stale series first: a series that returns after a day is new here, and its descriptors too.
