@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 import msgspec
 import numpy as np
@@ -48,15 +49,19 @@ class SelectorRead(msgspec.Struct, frozen=True, eq=False):
     growth: bool = False
 
 
-def reads(node: Node, times: Int64s, lookback_ms: int = LOOKBACK_MS) -> list[SelectorRead]:
-    """Return the reads of a query at ``times``, int64 in ms and ascending; each selector once."""
+def reads(node: Node, times: Int64s, lookback_ms: int = LOOKBACK_MS, quick_ms: int = 0) -> list[SelectorRead]:
+    """Return the reads of a query at ``times``, int64 in ms and ascending; each selector once.
+
+    A read of at most ``quick_ms`` has no cuts: samples are read as quickly as statistics.
+    """
     found: dict[VectorSelector, SelectorRead] = {}
-    for one in _reads(node, (int(times[0]), int(times[-1])), times, lookback_ms, ""):
+    for one in _reads(node, (int(times[0]), int(times[-1])), times, (lookback_ms, quick_ms), ""):
         before = found.get(one.selector)
         found[one.selector] = one if before is None else _joined(before, one)
     return list(found.values())
 
 
+@lru_cache(maxsize=128)
 def brief_nodes(node: Node) -> int:
     """Return the number of nodes of a query whose functions all compute with whole arrays, 0 for any other query.
 
@@ -93,7 +98,7 @@ def _joined(one: SelectorRead, other: SelectorRead) -> SelectorRead:
 
 
 def _reads(
-    node: Node, query: tuple[int, int], times: Int64s, lookback_ms: int, function: str
+    node: Node, query: tuple[int, int], times: Int64s, lengths_ms: tuple[int, int], function: str
 ) -> Iterator[SelectorRead]:
     if isinstance(node, VectorSelector | Subquery):
         if node.at is not None:
@@ -102,8 +107,10 @@ def _reads(
         times = times - node.offset_ms
         start, end = int(times[0]), int(times[-1])
         if isinstance(node, VectorSelector):
+            lookback_ms, quick_ms = lengths_ms
             length = node.range_ms or lookback_ms
-            cuts = _cuts(times, length) if function in ROLLED and node.range_ms else None
+            is_rolled = function in ROLLED and node.range_ms and end - start + length > quick_ms
+            cuts = _cuts(times, length) if is_rolled else None
             yield SelectorRead(node, start - length, end, cuts, function in GROWING)
             return
         step = node.step_ms or DEFAULT_STEP_MS
@@ -114,7 +121,7 @@ def _reads(
         times = times if len(times) else np.array([first], np.int64)
     inner = node.function if isinstance(node, FunctionCall) else ""
     for child in children(node):
-        yield from _reads(child, query, times, lookback_ms, inner)
+        yield from _reads(child, query, times, lengths_ms, inner)
 
 
 def _cuts(ends: Int64s, length_ms: int) -> tuple[int, ...] | None:

@@ -237,11 +237,11 @@ def prefetch(
     found: dict[VectorSelector, WindowSamples] = {}
     nodes = brief_nodes(node)
     brief = 0 < nodes * len(times) <= _BRIEF
-    for one in reads(node, times, lookback_ms):
+    for one in reads(node, times, lookback_ms, RAW_IS_QUICK):
         since_ms = max(one.start_ms, 0)
         rows = yield from find(one.selector.alternatives, since_ms, project, of_owners=of_owners, brief=brief)
         begin, end = max(one.start_ms + 1, 0), min(one.end_ms + 1, MAX_TIME_MS)
-        rolled = one.cuts and rows.stored.labels and not rows.facts and end - begin > RAW_IS_QUICK
+        rolled = one.cuts and rows.stored.labels and not rows.facts
         if rolled and not (yield from _have_nonfinite_values(rows.stored, TimeRange(begin, end))):
             found[one.selector] = yield from _read_rolled(rows.stored, TimeRange(begin, end), one)
         else:
