@@ -27,6 +27,8 @@ R = TypeVar("R", bound=Sized)
 
 _SERIES_BYTES = 1_000
 """Approximate memory of a series in bytes."""
+_POINTER_BYTES = 8
+"""Memory of a reference to a series in bytes."""
 _NAME_BYTES = 100
 """Approximate memory of a name in a question, in bytes."""
 _SHORT_LIST = 256
@@ -221,20 +223,33 @@ def names(store: Store, question: NamesQuestion, scope: Scope) -> list[str]:
 
 def keys_of(series: tuple[Series, ...], cache: Cache) -> SeriesKeys:
     """Return the keys of series: the identical object for equal series, because caches identify keys by the object."""
-    name = (SeriesKeys, series)
-    found: SeriesKeys | None = cache.get(name, None)
+    # Callers that repeat a tuple need not wait until all of its series are hashed.
+    itself = (SeriesKeys, id(series))
+    found: SeriesKeys | None = cache.get(itself, series)
     if found is None:
-        found = SeriesKeys.of(series)
-        cache.put(name, None, found, _SERIES_BYTES * len(series))
+        name = (SeriesKeys, series)
+        found = cache.get(name, None)
+        if found is None:
+            found = SeriesKeys.of(series)
+            cache.put(name, None, found, _SERIES_BYTES * len(series))
+        cache.put(itself, series, found, _POINTER_BYTES * len(series))
+    return found
+
+
+def owners_of(series: Sequence[Series], keys: SeriesKeys) -> Sequence[tuple[str, str]]:
+    """Return the distinct projects and jobs of series. ``keys``, which are the keys of the series, cache the result."""
+    found: Sequence[tuple[str, str]] | None = keys.derived.get(owners_of)
+    if found is None:
+        found = keys.derived[owners_of] = list(dict.fromkeys((one.project, one.job) for one in series))
     return found
 
 
 def samples(store: Store, question: SamplesQuestion, scope: Scope, meter: Meter, cache: Cache) -> Samples:
     """Answer a ``SamplesQuestion``. Raises LimitExceededError or QueryTimeoutError."""
-    check_series(question.series, scope)
+    keys = keys_of(question.series, cache)
+    _check(question.series, keys, scope)
     most = _SAMPLES_A_POINT * meter.limits.query_points
     parts: list[SampleColumns] = []
-    keys = keys_of(question.series, cache)
     recent = _in_memory(store, keys, question.range, most)
     if recent is not None:
         meter.count(len(recent), None)
@@ -259,8 +274,9 @@ def samples_in_memory(
     """
     if not question.brief_samples:
         return None
-    check_series(question.series, scope)
-    found = _in_memory(store, keys_of(question.series, cache), question.range, question.brief_samples)
+    keys = keys_of(question.series, cache)
+    _check(question.series, keys, scope)
+    found = _in_memory(store, keys, question.range, question.brief_samples)
     if found is None:
         return None
     meter.count(len(found), None)
@@ -292,6 +308,12 @@ def last(store: Store, question: LastQuestion, scope: Scope, meter: Meter) -> Sa
     before = meter.clock.now_ms() + meter.limits.future_seconds * SECOND + 1
     found = store.previous(SeriesKeys.of(question.series), before, meter.budget())
     return Samples(found.where(found.time >= question.since_ms), milliseconds(meter))
+
+
+def _check(series: Sequence[Series], keys: SeriesKeys, scope: Scope) -> None:
+    """Check as ``check_series``, by the cached owners of the series."""
+    if not all(scope.allows(project, job) for project, job in owners_of(series, keys)):
+        check_series(series, scope)
 
 
 def check_series(series: Sequence[Series], scope: Scope) -> None:
