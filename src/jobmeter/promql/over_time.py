@@ -328,6 +328,8 @@ OVER_TIME: dict[str, Callable[[Windows], Vector]] = {
 """Functions of one range and nothing else."""
 LOOPED = frozenset({"mad_over_time"})
 """Functions that take each window alone."""
+SPREAD = frozenset({"deriv", "stddev_over_time", "stdvar_over_time", "ts_of_max_over_time", "ts_of_min_over_time"})
+"""Functions that copy the samples of all windows."""
 COUNTERS = frozenset({"rate", "increase", "irate"})
 """Functions that make sense of counters alone."""
 ROLLED = frozenset(

@@ -24,10 +24,12 @@ from jobmeter.promql.nodes import (
     VectorSelector,
     children,
 )
-from jobmeter.promql.over_time import GROWING, LOOPED, OVER_TIME, ROLLED
+from jobmeter.promql.over_time import GROWING, LOOPED, OVER_TIME, ROLLED, SPREAD
 
 MOST_CUTS = 500
 """Most ends of windows between which samples are rolled up."""
+_COST_OF_RANGE, _COST_OF_SPREAD = 3, 16
+"""Costs of a function of ranges: both were measured, beside arithmetic with an array."""
 _FEW_MATCHERS, _SHORT_PATTERNS = 20, 1_000
 """Most matchers of a brief selector, and most characters of their regular expressions."""
 _SLOW_PATTERN = re.compile(r"\{|\\[pP]")
@@ -62,11 +64,12 @@ def reads(node: Node, times: Int64s, lookback_ms: int = LOOKBACK_MS, quick_ms: i
 
 
 @lru_cache(maxsize=128)
-def brief_nodes(node: Node) -> int:
-    """Return the number of nodes of a query whose functions all compute with whole arrays, 0 for any other query.
+def brief_cost(node: Node) -> int:
+    """Return the cost of a query whose functions all compute with whole arrays, 0 for any other query.
 
-    Matchers are few, and quick to compile.
+    The cost of most nodes is 1. Matchers are few, and quick to compile.
     """
+    cost = 1
     match node:
         case Number() | Negation():
             brief = True
@@ -75,13 +78,14 @@ def brief_nodes(node: Node) -> int:
         case Aggregation(operator=operator, parameter=parameter):
             brief = operator in JOINED and parameter is None
         case FunctionCall(function=function, arguments=arguments):
+            cost = _COST_OF_SPREAD if function in SPREAD else _COST_OF_RANGE if function in OVER_TIME else 1
             brief = len(arguments) == 1 and (function in ARITHMETIC or function in OVER_TIME.keys() - LOOPED)
         case Binary(left=left, right=right):
             brief = isinstance(left, Number) or isinstance(right, Number)
         case _:
             brief = False
-    below = [brief_nodes(child) for child in children(node)] if brief else [0]
-    return 1 + sum(below) if all(below) else 0
+    below = [brief_cost(child) for child in children(node) if not isinstance(child, Number)] if brief else [0]
+    return cost + sum(below) if all(below) else 0
 
 
 def _is_brief(selector: VectorSelector) -> bool:

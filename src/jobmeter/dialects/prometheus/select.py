@@ -17,7 +17,7 @@ from jobmeter.model.special import STALE, STALE_CODE, decode_special, is_special
 from jobmeter.model.time import MAX_TIME_MS, TimeRange
 from jobmeter.promql.labels import Labels, value_of, with_label
 from jobmeter.promql.nodes import NAME, Matcher, Node, VectorMatch, VectorSelector
-from jobmeter.promql.reads import SelectorRead, brief_nodes, reads
+from jobmeter.promql.reads import SelectorRead, brief_cost, reads
 from jobmeter.promql.regex import full_matches
 from jobmeter.promql.windows import RolledSamples, WindowSamples, is_stale
 from jobmeter.query.defaults import LATE_MS
@@ -26,14 +26,16 @@ from jobmeter.query.series import NamesQuestion, SamplesQuestion, SeriesQuestion
 from jobmeter.query.source import RAW_IS_QUICK
 
 MOST_NAMES = 10_000
-_BRIEF = 50_000
+_BRIEF = 100_000
 """Most values, in all nodes of a query together, that the event loop may compute: about a millisecond."""
 _ROW_VALUES = 20
-"""Number of values for which a row counts besides its points."""
-_POINT_VALUES = 10
+"""Number of values for which a row counts in each node besides its points."""
+_POINT_VALUES = 2
 """Number of values for which a point of an answer counts, because it is written as text."""
-_BRIEF_SAMPLES = 20_000
+_BRIEF_SAMPLES = 40_000
 """Most samples that the event loop may read."""
+_BRIEF_VISITS = 500_000
+"""Most samples in windows, times the cost of the query, that the event loop may visit: about a millisecond."""
 _MATCHER_BYTES = 300
 """Approximate memory of a matcher besides its texts, in bytes."""
 _EXPORTED = "exported_project"
@@ -235,8 +237,8 @@ def prefetch(
 ) -> Generator[Question[Any], Any, Prefetched]:
     """Read the samples and statistics that a query at ``times``, int64 in ms, needs; ``of_owners`` as in ``find``."""
     found: dict[VectorSelector, WindowSamples] = {}
-    nodes = brief_nodes(node)
-    brief = 0 < nodes * len(times) <= _BRIEF
+    cost = brief_cost(node)
+    brief = 0 < cost * len(times) <= _BRIEF
     for one in reads(node, times, lookback_ms, RAW_IS_QUICK):
         since_ms = max(one.start_ms, 0)
         rows = yield from find(one.selector.alternatives, since_ms, project, of_owners=of_owners, brief=brief)
@@ -245,18 +247,19 @@ def prefetch(
         if rolled and not (yield from _have_nonfinite_values(rows.stored, TimeRange(begin, end))):
             found[one.selector] = yield from _read_rolled(rows.stored, TimeRange(begin, end), one)
         else:
-            few = brief and nodes * len(rows) * (_ROW_VALUES + len(times) * _POINT_VALUES) <= _BRIEF
-            most = _brief_samples(one.selector, times, lookback_ms, nodes) if few else None
+            values = cost * (_ROW_VALUES + len(times)) + _POINT_VALUES * len(times)
+            few = brief and len(rows) * values <= _BRIEF
+            most = _brief_samples(one.selector, times, cost) if few else None
             found[one.selector] = yield from read_samples(rows, one.start_ms, one.end_ms, check=True, most=most)
     return Prefetched(found, any(one.name in FACTS for one in found))
 
 
-def _brief_samples(selector: VectorSelector, times: Int64s, lookback_ms: int, nodes: int) -> int:
-    """Return the most samples of a brief query: each counts once for each window that has the sample."""
-    windows = len(times)
+def _brief_samples(selector: VectorSelector, times: Int64s, cost: int) -> int:
+    """Return the most samples of a brief query: functions visit a sample once for each window that has the sample."""
+    windows = len(times) if selector.range_ms else 1
     if windows > 1 and selector.at is None:
-        windows = min(windows, (selector.range_ms or lookback_ms) // int(times[1] - times[0]) + 1)
-    return min(_BRIEF_SAMPLES, _BRIEF // (nodes * windows))
+        windows = min(windows, selector.range_ms // int(times[1] - times[0]) + 1)
+    return min(_BRIEF_SAMPLES, _BRIEF_VISITS // (cost * windows))
 
 
 def read_samples(
