@@ -152,6 +152,10 @@ class StoreMemory(Protocol):
     Every method may be called from any thread.
     """
 
+    def read(self, keys: SeriesKeys, span: TimeRange, *, most: int) -> SampleColumns | None:
+        """Return the first ``most`` samples of a span, sorted by (index, time)."""
+        ...
+
     def buckets(
         self,
         keys: SeriesKeys,
