@@ -1,6 +1,7 @@
 """Writes points as JSON text, without a Python object for each (``points.c``)."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,9 +43,5 @@ def encode(
         size = write(place(value), times, count, place(stops), len(ends), powers_place(), as_text, place(out))
     if size < 0:
         raise ValueError("the lines do not end where times and values do")
-    found: list[bytes] = []
-    last = 0
-    for end in stops.tolist():
-        found.append(out[last:end].tobytes())
-        last = end
-    return found
+    text, bounds = out[:size].tobytes(), [0, *stops.tolist()]
+    return [text[begin:end] for begin, end in pairwise(bounds)]
