@@ -9,7 +9,19 @@ import numpy as np
 
 from jobmeter.dialects.base import ask
 from jobmeter.dialects.prometheus.facts import FACTS, MOST_SAMPLES, FactSpan, find_facts, samples_of
-from jobmeter.dialects.prometheus.names import APP, JOB, PREFIX, PROJECT, Exposed, exposed, names_of, stored_names
+from jobmeter.dialects.prometheus.names import (
+    APP,
+    JOB,
+    PREFIX,
+    PROJECT,
+    Exposed,
+    SentNames,
+    exposed,
+    mapped_to,
+    names_of,
+    sent_names,
+    stored_names,
+)
 from jobmeter.model.batch import NEVER, Float64s, Int64s, SampleColumns, Uint32s
 from jobmeter.model.question import Question
 from jobmeter.model.series import SPECIAL, NamePart, Series, job_key
@@ -22,7 +34,7 @@ from jobmeter.promql.regex import full_matches
 from jobmeter.promql.windows import RolledSamples, WindowSamples, is_stale
 from jobmeter.query.defaults import LATE_MS
 from jobmeter.query.rollups import RollupsQuestion
-from jobmeter.query.series import NamesQuestion, SamplesQuestion, SeriesQuestion
+from jobmeter.query.series import FoundSeries, LastQuestion, NamesQuestion, SamplesQuestion, SeriesQuestion
 from jobmeter.query.source import RAW_IS_QUICK
 
 MOST_NAMES = 10_000
@@ -151,24 +163,58 @@ def _find(matchers: Matchers, since_ms: int | None, project: str | None, of_owne
     jobs = _jobs(matchers, project)
     wanted = metrics | {SPECIAL + one for one in metrics}
     answer = yield from ask(SeriesQuestion(metrics=wanted, jobs=jobs, since_ms=since_ms, brief=brief))
+    sent, last = yield from _sent(answer)
+    by_time = sorted(sent, key=lambda one: (last.get(one.holder, 0), one.row.labels)) if last else sent
 
     def rows(series: Sequence[Series]) -> SelectedRows:
-        found: list[Row] = [row for one, special in _paired(series) for row in exposed(one, name, special)]
+        found: list[Row] = list(_exposed(series, name, by_time))
         if of_owners:
             found = list({one.labels: one for one in map(_of_owner, found)}.values())
         return _ordered(_matching(matchers, found))
 
     size = sum(_MATCHER_BYTES + len(one.label) + len(one.value) for one in matchers)
-    return answer.derived((Exposed, tuple(matchers), of_owners), rows, size)
+    order = [one.holder for one in by_time if one.holder in last]
+    return answer.derived((Exposed, tuple(matchers), of_owners, *order), rows, size)
 
 
-def _paired(series: Sequence[Series]) -> Iterator[tuple[Series, Series | None]]:
-    """Yield each series of plain values with its series of special values. A series without a pair comes alone."""
+def _sent(answer: FoundSeries) -> Generator[Question[Any], Any, tuple[Sequence[SentNames], dict[Series, int]]]:
+    """Find the sent names and labels of mapped series, and the time of the last of several for one series and name."""
+    sent = answer.derived(SentNames, lambda series: list(sent_names(series)))
+    rivals = answer.derived((SentNames, "rivals"), lambda _: _rivals(sent))
+    if not rivals:
+        return sent, {}
+    columns = (yield from ask(LastQuestion(series=tuple(rivals)))).columns
+    return sent, {rivals[at]: time for at, time in zip(columns.index.tolist(), columns.time.tolist(), strict=True)}
+
+
+def _rivals(sent: Sequence[SentNames]) -> list[Series]:
+    """Return the holders of different labels for one series and name."""
+    holders: dict[tuple[Series, str], list[Series]] = {}
+    for one in sent:
+        holders.setdefault(one.key, []).append(one.holder)
+    return [one for some in holders.values() if len(some) > 1 for one in some]
+
+
+def _exposed(series: Sequence[Series], name: str, sent: Sequence[SentNames]) -> Iterator[Exposed]:
+    """Yield the rows of series under a name; with an empty name, under each own name and each sent name.
+
+    A row has the labels that were sent last, if they are known. Special values without a plain series have a row too.
+    """
     special = {plain_of(one): one for one in series if is_special(one.metric)}
-    for one in series:
-        if not is_special(one.metric):
-            yield one, special.pop(one, None)
-    yield from special.items()
+    known: dict[Series, dict[str, Exposed]] = {}
+    for under in sent:
+        special.pop(plain_of(under.holder), None)
+        mapped, sent_name = under.key
+        known.setdefault(mapped, {})[sent_name] = under.row
+    plain = [(one, special.pop(one, None)) for one in series if not is_special(one.metric)]
+    for one, values in (*plain, *special.items()):
+        rows = known.get(one, {})
+        if name in rows:
+            rows = {name: rows[name]}
+        else:
+            yield from exposed(one, name, values)
+        if name in {"", *rows}:
+            yield from (msgspec.structs.replace(row, special=values) for row in rows.values())
 
 
 def _of_owner(row: Row) -> Row:
@@ -191,7 +237,8 @@ def _metrics(matchers: Matchers, name: str) -> Generator[Question[Any], Any, fro
     kept = np.ones(len(stored), bool)
     for matcher in wanted:
         kept &= _fulfils(matcher, shown)
-    return frozenset(one for one, keep in zip(stored, kept.tolist(), strict=True) if keep)
+    found = [one for one, keep in zip(stored, kept.tolist(), strict=True) if keep]
+    return frozenset().union(found, *(mapped_to(one) for one in found))
 
 
 def _jobs(matchers: Matchers, project: str | None) -> tuple[int, ...] | None:
