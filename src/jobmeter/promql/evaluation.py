@@ -162,7 +162,7 @@ class Evaluation:
         return drop_absent(Vector(samples.labels, values, present, times=samples.times[newest]))
 
     def _read(self, node: VectorSelector, ends: Int64s, length_ms: int) -> WindowSamples:
-        samples = self._reader.read(node, int(ends.min()) - length_ms, int(ends.max()))
+        samples = self._reader.read(node, int(ends[0]) - length_ms, int(ends[-1]))
         if samples.expired:
             self.infos[EXPIRED] = None
         return samples
@@ -184,7 +184,7 @@ class Evaluation:
             samples, unnamed = self._sampled(node.inner, grid)
         self._budget.spend(len(samples.labels) * len(ends))
         low, high = find_windows(samples, ends, node.range_ms)
-        self._budget.spend(int((high - low).sum()))
+        self._budget.spend(int(high.sum() - low.sum()))
         return Windows(samples, ends, times, node.range_ms, low, high, unnamed)
 
     def _sampled(self, inner: Node, grid: Int64s) -> tuple[WindowSamples, Bools | None]:

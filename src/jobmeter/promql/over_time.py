@@ -37,15 +37,16 @@ def average_windows(values: Float64s, low: Int64s, high: Int64s) -> Float64s:
     """Return the mean of each window, also where the sum is too large for a number."""
     count = np.maximum(high - low, 1)
     sums = sum_windows(values, low, high)
-    over = np.isinf(sums) & (high > low)
     with np.errstate(all="ignore"):
-        found = sums / count
+        found: Float64s = sums / count
+    over = np.isinf(sums)
+    if not over.any():
+        return found
     for at in zip(*(axis.tolist() for axis in np.nonzero(over)), strict=True):
         part = values[low[at] : high[at]]
         if np.isfinite(part).all():
             found[at] = math.fsum((part / len(part)).tolist())
-    averages: Float64s = found
-    return averages
+    return found
 
 
 def _first(windows: Windows) -> Int64s:

@@ -45,9 +45,10 @@ class WindowSamples(msgspec.Struct, frozen=True, eq=False):
 
     def without_stale(self) -> "WindowSamples":
         """Return the samples that are no stale markers."""
-        live = ~is_stale(self.values)
-        if live.all():
+        stale = is_stale(self.values)
+        if not stale.any():
             return self
+        live = ~stale
         counts = np.concatenate(([0], np.cumsum(live)))
         return msgspec.structs.replace(
             self, times=self.times[live], values=self.values[live], starts=counts[self.starts]

@@ -1,6 +1,7 @@
 """Answers of the query API: https://prometheus.io/docs/prometheus/latest/querying/api/."""
 
 from collections.abc import Iterable, Sequence
+from operator import gt
 from typing import Any
 
 import msgspec
@@ -61,16 +62,16 @@ def ranged(found: Evaluated, times: Int64s, limit: int) -> Answer:
 
 def _ranged_rows(vector: Vector, times: Int64s) -> list[dict[str, Any]]:
     """Return the rows of a vector, sorted by their labels."""
-    order = sorted(range(len(vector.labels)), key=vector.labels.__getitem__)
-    values, present = vector.values, vector.present
-    if order != list(range(len(order))):
-        values, present = values[order], present[order]
-    of_points = np.broadcast_to(times, values.shape)
+    labels, values, present = vector.labels, vector.values, vector.present
+    if any(map(gt, labels, labels[1:])):
+        order = sorted(range(len(labels)), key=labels.__getitem__)
+        labels, values, present = [labels[row] for row in order], values[order], present[order]
+    of_points = np.concatenate([times] * len(labels)) if labels else times[:0]
     if present.all():
-        ends = np.arange(1, len(order) + 1) * len(times)
-        return _rows([vector.labels[row] for row in order], ends, of_points.ravel(), values.ravel())
-    ends = np.cumsum(present.sum(axis=1))
-    return _rows([vector.labels[row] for row in order], ends, of_points[present], values[present])
+        ends = np.arange(1, len(labels) + 1) * len(times)
+        return _rows(labels, ends, of_points, values.ravel())
+    chosen = present.ravel()
+    return _rows(labels, np.cumsum(present.sum(axis=1)), of_points[chosen], values.ravel()[chosen])
 
 
 def samples(found: WindowSamples, limit: int) -> Answer:
@@ -82,7 +83,7 @@ def samples(found: WindowSamples, limit: int) -> Answer:
 
 def _rows(labels: Sequence[Labels], ends: Int64s, times: Int64s, values: Float64s) -> list[dict[str, Any]]:
     """Return rows; ``ends`` int64[rows] is the end of each among ``times`` and ``values``."""
-    texts = encode_points(ends, np.array(times, np.int64), np.array(values, np.float64), as_text=True)
+    texts = encode_points(ends, times, values, as_text=True)
     return [{"metric": dict(own), "values": msgspec.Raw(text)} for own, text in zip(labels, texts, strict=True)]
 
 

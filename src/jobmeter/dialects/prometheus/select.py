@@ -22,7 +22,7 @@ from jobmeter.dialects.prometheus.names import (
     sent_names,
     stored_names,
 )
-from jobmeter.model.batch import NEVER, Float64s, Int64s, SampleColumns
+from jobmeter.model.batch import NEVER, Float64s, Int64s, SampleColumns, Uint32s
 from jobmeter.model.question import Question
 from jobmeter.model.series import SPECIAL, NamePart, Series, job_key
 from jobmeter.model.special import STALE, STALE_CODE, decode_special, is_special, plain_of
@@ -68,14 +68,16 @@ Row = Exposed | FactSeries
 class StoredRows(msgspec.Struct, frozen=True, eq=False):
     """Rows of stored series, and the series that have their samples.
 
-    ``series``: first the ``plain`` series, then the series of special values. ``of_special`` int64[k] is the position
-    of the plain series to which each of the latter belongs. ``places`` int64[rows] is the position of each row's plain
-    series. ``each``: the rows are the plain series, one by one. ``divisors`` float64[rows], None if all are 1.
+    ``series``: first the ``plain`` series, then the series of special values. ``numbers`` uint32[plain + 1] counts the
+    plain series. ``of_special`` int64[k] is the position of the plain series to which each series of special values
+    belongs. ``places`` int64[rows] is the position of each row's plain series. ``each``: the rows are the plain series,
+    one by one. ``divisors`` float64[rows], None if all are 1.
     """
 
     labels: list[Labels]
     series: tuple[Series, ...]
     plain: int
+    numbers: Uint32s
     of_special: Int64s
     places: Int64s
     each: bool
@@ -92,6 +94,7 @@ class StoredRows(msgspec.Struct, frozen=True, eq=False):
             labels=[row.labels for row in rows],
             series=(*series, *special),
             plain=len(series),
+            numbers=np.arange(len(series) + 1, dtype=np.uint32),
             of_special=np.array(list(special.values()), np.int64),
             places=np.array(places, np.int64),
             each=len(series) == len(rows),
@@ -370,8 +373,8 @@ def _plain_and_special(columns: SampleColumns, rows: StoredRows) -> SampleColumn
 
 def _samples_of_rows(columns: SampleColumns, rows: StoredRows) -> tuple[WindowSamples, Int64s]:
     """Return the samples of each row that has any, and the positions of these rows."""
-    bounds = np.searchsorted(columns.index, np.arange(rows.plain + 1, dtype=np.uint32))
-    counts = np.diff(bounds)
+    bounds = columns.index.searchsorted(rows.numbers)
+    counts = bounds[1:] - bounds[:-1]
     if rows.each and counts.all():
         kept = rows.places
         values = rows.in_units(columns.value, kept, counts)
@@ -440,7 +443,7 @@ def _read_rolled(rows: StoredRows, span: TimeRange, read: SelectorRead) -> Gener
     series = rows.series[: rows.plain]
     answer = yield from ask(RollupsQuestion(series=series, range=span, cuts=cuts, growth=read.growth))
     columns = answer.columns
-    bounds = np.searchsorted(columns.index, np.arange(rows.plain + 1, dtype=np.uint32))
+    bounds = columns.index.searchsorted(rows.numbers)
     kept, starts, taken = _rows_of(bounds, rows.places)
     counts = np.diff(starts)
 
