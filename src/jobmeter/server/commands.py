@@ -166,7 +166,7 @@ def _write(
     match question:
         case WriteSamples():
             ingested(Receipt(rejected=rejected))
-            receipt = pipeline.samples(question.batch, principal)
+            receipt = pipeline.samples(question.batch, principal, question.sent)
         case WriteLines():
             ingested(Receipt(rejected_lines=rejected))
             receipt = pipeline.logs(question.lines, principal)

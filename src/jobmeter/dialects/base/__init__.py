@@ -177,11 +177,13 @@ class DeleteJob(msgspec.Struct, Question[Job], frozen=True):
 class WriteSamples(msgspec.Struct, Question[Receipt], frozen=True):
     """Store samples as the caller. Each series names its project.
 
-    ``rejected`` counts, by reason, the samples that the dialect itself rejected, for the server's own metrics.
+    ``rejected`` counts, by reason, the samples that the dialect itself rejected, for the server's own metrics. ``sent``
+    are stored with the batch and counted nowhere: the labels of its series as their sender wrote them.
     """
 
     batch: SampleBatch
     rejected: tuple[tuple[str, int], ...] = ()
+    sent: SampleBatch | None = None
 
 
 class WriteLines(msgspec.Struct, Question[Receipt], frozen=True):
