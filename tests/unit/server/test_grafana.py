@@ -165,7 +165,7 @@ REQUESTS = {
 def test_the_answer_has_the_form_that_grafana_reads(shared, base, what, method):
     _, path, parameters, check = REQUESTS[what]
     times = {"end" if name == "time" else name: text for name, text in span(shared).items()}
-    filled = {name: times.get(name, text) if not text else text for name, text in parameters.items()}
+    filled = {name: text or times.get(name, text) for name, text in parameters.items()}
     filled |= {"time": seconds(shared)} if parameters.get("time") == "end" else {}
     reply = send(shared, base, method, path, filled)
     assert reply.status == 200, reply.body
@@ -186,6 +186,6 @@ def test_a_query_with_an_error_says_so_as_grafana_reads_it(shared, base):
 
 
 @pytest.mark.parametrize("base", ["/prometheus", ""])
-def test_a_resource_that_is_posted_where_only_get_is_known_is_sent_again(shared, base):
-    """Grafana sends a request again with GET after 405, so no other status may come."""
+def test_a_posted_search_for_values_is_refused_with_405(shared, base):
+    """Grafana repeats a posted request with GET after the status 405."""
     assert send(shared, base, "POST", "label/job/values", {}).status == 405
