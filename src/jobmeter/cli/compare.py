@@ -123,7 +123,7 @@ def _findings(out: Console, answer: Comparison) -> None:
     for at, one in enumerate(answer.jobs):
         found = one.findings
         rules = f" [dim]({cell(', '.join(found.rules))})[/]" if found and found.count > 1 else ""
-        out.print(f"  {_letter(at)}  {cell(summary_line(found) or 'none')}{rules}")
+        out.print(f"  {_letter(at)}  {cell(summary_line(found, one.job.state) or 'none')}{rules}")
 
 
 def _settings(out: Console, answer: Comparison) -> None:

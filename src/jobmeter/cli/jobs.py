@@ -154,7 +154,7 @@ def _only(search: JobSearch, kind: str, name: str) -> JobSearch:
 def _show(api: Api, jobs: Sequence[tuple[Job, FindingSummary | None]]) -> None:
     with ThreadPoolExecutor(4) as pool:
         summaries = list(pool.map(lambda one: _summary(api, one[0]), jobs))
-    found = [summary_line(one) for _, one in jobs]
+    found = [summary_line(one, job.state) for job, one in jobs]
     rows: list[tuple[str, ...]] = [
         (*_row(job, summary), text) for (job, _), summary, text in zip(jobs, summaries, found, strict=True)
     ]

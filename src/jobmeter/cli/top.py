@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.text import Text
 
 from jobmeter.cli import completion, local
-from jobmeter.cli.findings import STYLES, headline, named_replicas, summary_line
+from jobmeter.cli.findings import headline, named_replicas, summary_line, summary_style
 from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.jobs import FIRST_STEP
 from jobmeter.cli.listing import fitted
@@ -100,7 +100,7 @@ def _jobs(api: Api, project: str | None, clock: Clock) -> RenderableType:
         for mark, (job, values) in zip(marks, used, strict=True)
     ]
     lines = [
-        Text(f"{job.id}: {summary_line(one)}", style=STYLES[one.severity])
+        Text(f"{job.id}: {summary_line(one, job.state)}", style=summary_style(one, job.state))
         for job, _ in used
         if (one := found.get((job.project, job.id)))
     ]

@@ -12,7 +12,7 @@ from jobmeter.promql.aggregate import JOINED, aggregate
 from jobmeter.promql.binary import apply_operator
 from jobmeter.promql.budget import LOOPED, EvaluationBudget
 from jobmeter.promql.histograms import Notes, fraction, histograms, quantile
-from jobmeter.promql.labels import Labels, make_labels, with_label
+from jobmeter.promql.labels import Labels, make_labels, value_of, with_label
 from jobmeter.promql.nodes import (
     NAME,
     Aggregation,
@@ -234,8 +234,7 @@ class Evaluation:
         return self._named(found) if isinstance(found, Vector) else found
 
     def _check_counter(self, windows: Windows) -> None:
-        for labels in windows.samples.labels:
-            name = dict(labels).get(NAME, "")
+        for name in dict.fromkeys([value_of(labels, NAME) for labels in windows.samples.labels]):
             if name and not name.endswith(_COUNTER_SUFFIXES):
                 text = "metric might not be a counter, name does not end in _total/_sum/_count/_bucket"
                 self.infos[f'{text}: "{name}"'] = None

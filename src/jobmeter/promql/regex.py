@@ -3,12 +3,16 @@
 import re
 from collections.abc import Sequence
 
+import numpy as np
+
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.batch import Bools
 
 _PLACE = re.compile(r"\$(?:\$|(\w+)|\{(\w+)\})")
 _GROUP = re.compile(r"\\.|\[(?:\\.|[^\]])*\]|\((\?P?<(\w+)>|(?!\?))", re.DOTALL)
 _MOST_PLACES = 9
+_SPECIAL = re.compile(r"[\\.+*?()\[\]{}^$]")
+"""Any character that has a meaning in an expression, except ``|``."""
 
 
 def _anchored(pattern: str) -> str:
@@ -17,6 +21,10 @@ def _anchored(pattern: str) -> str:
 
 def full_matches(pattern: str, texts: Sequence[str]) -> Bools:
     """Return which texts the expression matches as a whole. Raises InvalidRequestError where RE2 refuses it."""
+    if not _SPECIAL.search(pattern):
+        # Texts with | between them, as in the built-in alert rules: an idle server evaluates these.
+        alternatives = frozenset(pattern.split("|"))
+        return np.fromiter((text in alternatives for text in texts), np.bool_, len(texts))
     import pyarrow as pa  # noqa: PLC0415 - 30 MiB, for servers that nobody asks with expressions
     import pyarrow.compute as pc  # noqa: PLC0415
 
