@@ -21,7 +21,7 @@ from jobmeter.model.record import (
 )
 from jobmeter.model.retention import Retention
 from jobmeter.registry.base import Registry
-from jobmeter.registry.migrate import HEAD
+from jobmeter.registry.migrate import HEAD, REVISIONS
 from jobmeter.registry.open import open_registry
 from jobmeter.registry.stored import Observation, StoredKey
 
@@ -174,7 +174,7 @@ def test_a_folder_that_cannot_be_made_is_unavailable(registry: Registry, tmp_pat
 
 def test_a_copy_made_before_the_last_migration_is_brought_back(registry: Registry, tmp_path: Path) -> None:
     lines = [
-        {"format": "jobmeter-registry", "version": 1, "migration": "0001"},
+        {"format": "jobmeter-registry", "version": 1, "migration": min(REVISIONS)},
         {"table": "projects", "row": {"name": "p", "raw_days": None, "minute_days": None, "hour_days": None}},
         {
             "table": "jobs",
