@@ -45,7 +45,7 @@ def read_as_json(call: Call) -> int:
 
 
 def accounted_for(call: Call) -> int:  # noqa: ARG001 - as the other
-    """Return 0: the operation itself accounts for the memory of reading the body, once it knows its content."""
+    """Return 0 bytes: the operation counts the memory of the decoded body itself."""
     return 0
 
 

@@ -24,9 +24,9 @@ from jobmeter.model.series import Series
 from jobmeter.model.shipper import OutboxRow
 from jobmeter.model.time import DAY, HOUR, SystemClock
 from jobmeter.store.base import SeriesSelector, Store, Tier
-from jobmeter.store.clickhouse import ClickHouseStore, moved_tables, parse_dsn
+from jobmeter.store.clickhouse import ClickHouseStore, move, move_marks, moved_tables, parse_dsn
 from jobmeter.store.clickhouse.pool import connect
-from jobmeter.store.registry import cancel_move, open_store
+from jobmeter.store.registry import cancel_move, move_store, open_store
 
 CLOCK = SystemClock()
 SHIPPER = 7
@@ -113,15 +113,13 @@ class Traffic:
 
     def samples(self, slot: Slot) -> None:
         one = self.generator.choice(series_of(slot))
-        times = [
-            slot.start + 1_000 * self.generator.randrange(48 * 3_600) for _ in range(self.generator.randint(1, 40))
-        ]
+        times = [slot.start + HOUR // 4 * self.generator.randrange(32) for _ in range(self.generator.randint(1, 40))]
         some: Samples = {(one, time): self.generator.choice([0.5, 1.25, 7.0, 1e300, float("inf")]) for time in times}
         self.store.append(batch_of(some), FOREVER)
         self.stored[slot.job] |= some
 
     def lines(self, slot: Slot) -> None:
-        at = self.generator.randrange(48 * 3_600) * 1_000_000_000
+        at = self.generator.randrange(8 * 3_600) * 1_000_000_000
         self.store.logs.append([line_of(slot, at, text) for text in ("one", "two é")], FOREVER)
 
     def spans(self, slot: Slot) -> None:
@@ -135,7 +133,7 @@ class Traffic:
             self.store.outbox.trim(SHIPPER, self.numbers - 2)
 
     def roll_up(self, slot: Slot) -> None:
-        self.store.roll_up(slot.start + self.generator.randint(1, 48) * HOUR)
+        self.store.roll_up(slot.start + self.generator.randint(1, 8) * HOUR)
 
     def forget(self, slot: Slot) -> None:
         self.store.delete_job(slot.key)
@@ -150,7 +148,7 @@ def test_a_move_between_writes_and_ends_at_any_step_loses_and_doubles_nothing(se
         traffic = Traffic(store, [Slot(), Slot()], generator)
         for _ in range(10):
             traffic.act()
-        stops = [generator.randint(1, 30), generator.randint(1, 30)]
+        stops = [generator.randint(1, 12), generator.randint(1, 24)]
         while not (report := stopped_move(traffic, to, stops.pop() if stops else None)):
             with pytest.raises(ConfigurationError, match="not all in"):
                 open_store(to, CLOCK)
@@ -279,6 +277,47 @@ def test_after_a_failure_of_the_target_the_same_order_goes_on(
     assert {one.table: one.rows for one in moved(source, dsn).tables}["samples"] == 5
 
 
+def test_an_end_between_the_two_last_marks_leaves_no_engine_in_use(
+    server: Node, dsn: str, slot: Slot, monkeypatch: pytest.MonkeyPatch
+):
+    def fail(*arguments: object) -> None:
+        if arguments[-1] == move_marks.COMPLETE:
+            raise UnavailableError("it cannot be reached")
+        move_marks.mark_arrival(*arguments)  # type: ignore[arg-type]
+
+    own = address(server)
+    with opened(own) as store:
+        store.append(batch_of({(slot.gauge(), slot.start): 1.0}), FOREVER)
+        with monkeypatch.context() as patch:
+            patch.setattr(move, "mark_arrival", fail)
+            with pytest.raises(UnavailableError, match="cannot be reached"):
+                moved(store, dsn)
+        with pytest.raises(UnavailableError, match="were moved"):
+            store.append(batch_of({(slot.gauge(), slot.start): 2.0}), FOREVER)
+        for place in (own, dsn):
+            with pytest.raises(ConfigurationError):
+                open_store(place, CLOCK)
+    *_, last = move_store(own, MoveOrder(to=dsn), CLOCK)
+    assert last.report is not None
+    assert last.report.moved
+    with opened(dsn) as store:
+        assert read_all(store, [slot.gauge()], slot.span) == {(slot.gauge(), slot.start): 1.0}
+
+
+def test_a_partition_has_another_state_after_each_write_and_deletion(source: ClickHouseStore, slot: Slot):
+    tables = moved_tables.EngineTables(source.maintenance.pool, source.target)
+    (samples,) = (table for table in moved_tables.TABLES if table.table == "samples")
+    source.append(batch_of({(slot.gauge(), slot.start): 1.0}), FOREVER)
+    first = tables.partitions(samples)
+    assert tables.partitions(samples) == first
+    source.append(batch_of({(slot.gauge(), slot.start): 2.0}), FOREVER)
+    second = tables.partitions(samples)
+    source.delete_job(slot.key + 1)
+    third = tables.partitions(samples)
+    assert first.keys() == second.keys() == third.keys()
+    assert len({*first.values(), *second.values(), *third.values()}) == 3
+
+
 def test_engines_with_other_columns_are_refused(source: ClickHouseStore, dsn: str):
     next(source.move(MoveOrder(to=dsn)))
     client = connect(parse_dsn(dsn), parse_dsn(dsn).database)
@@ -293,9 +332,11 @@ def test_a_cluster_is_a_target(tmp_path: Path, slot: Slot):
         to = f"{nodes[0].dsn}/telemetry?cluster={CLUSTER}"
         with opened(f"{nodes[0].dsn}/alone", tmp_path) as store:
             traffic = Traffic(store, [slot, Slot()], random.Random(1))
-            for _ in range(10):
-                traffic.act()
-            assert stopped_move(traffic, to, 20) is None
+            for one in traffic.slots:
+                for write in (traffic.samples, traffic.lines, traffic.spans, traffic.roll_up):
+                    write(one)
+            for _ in zip(range(5), store.move(MoveOrder(to=to)), strict=False):
+                pass
             traffic.forget(slot)
             assert {one.slices for one in moved(store, to).tables} == {0}
             before = contents(store, traffic.slots)
