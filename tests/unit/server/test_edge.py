@@ -287,3 +287,13 @@ def test_every_request_is_finished_once_with_its_operation_and_outcome(monkeypat
     assert (request.rule.name, request.source.status) == ("where", reply.status)
     assert (request.error is None) == (error is None)
     handler.lane.close()
+
+
+def test_a_path_of_one_dialect_alone_is_its_own_whatever_the_headers(server):
+    headers = {
+        "Authorization": f"Bearer {server.admin.token}",
+        "x-acs-version": "2020-12-03",
+        "x-acs-action": "GetNone",
+    }
+    assert server.raw("GET", "/prometheus/api/v1/status/buildinfo", headers=headers).json()["status"] == "success"
+    assert server.raw("GET", "/api/v1/status/buildinfo", headers=headers).status == 404
