@@ -16,8 +16,8 @@ from jobmeter.cli.output import TrendColumn, cell, chart, console, duration, mom
 from jobmeter.cli.phases import show_causes, show_sentence
 from jobmeter.cli.resource_columns import began
 from jobmeter.client.api import Api
-from jobmeter.client.bodies import ComparedJob, Comparison
 from jobmeter.errors import LimitExceededError, NotFoundError, QueryTimeoutError
+from jobmeter.model.job_answers import ComparedJob, Comparison
 from jobmeter.model.phase import PhaseDifference
 from jobmeter.model.quantity import quantity
 
@@ -123,7 +123,7 @@ def _findings(out: Console, answer: Comparison) -> None:
     for at, one in enumerate(answer.jobs):
         found = one.findings
         rules = f" [dim]({cell(', '.join(found.rules))})[/]" if found and found.count > 1 else ""
-        out.print(f"  {_letter(at)}  {cell(summary_line(found) or 'none')}{rules}")
+        out.print(f"  {_letter(at)}  {cell(summary_line(found, one.job.state) or 'none')}{rules}")
 
 
 def _settings(out: Console, answer: Comparison) -> None:

@@ -14,6 +14,7 @@ from jobmeter.cli.output import cell, console, moment, print_json
 from jobmeter.client.searches import FindingSearch
 from jobmeter.model.answers import FindingEntry
 from jobmeter.model.finding import Finding, FindingSummary, Severity
+from jobmeter.model.job import JobState
 
 STYLES = {Severity.CRITICAL: "bold red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
 
@@ -35,12 +36,23 @@ def named_replicas(findings: Sequence[Finding]) -> dict[str, int]:
     return {name: at for at, name in enumerate(dict.fromkeys(name for one in order for name in one.replicas))}
 
 
-def summary_line(one: FindingSummary | None) -> str:
+def has_passed(one: FindingSummary, state: JobState) -> bool:
+    """Return True for findings of a running job of which none is open now."""
+    return state is JobState.RUNNING and not one.open
+
+
+def summary_style(one: FindingSummary, state: JobState) -> str:
+    """Return the style of the worst finding of a job in a listing."""
+    return "dim" if has_passed(one, state) else STYLES[one.severity]
+
+
+def summary_line(one: FindingSummary | None, state: JobState) -> str:
     """The worst finding of a job in a listing, as text; empty for none. Older servers give its rule alone."""
     if one is None:
         return ""
     more = f" (+{one.count - 1})" if one.count > 1 else ""
-    return f"{one.severity}: {one.sentence or ', '.join(one.rules[:1])}{more}"
+    passed = "past " if has_passed(one, state) else ""
+    return f"{passed}{one.severity}: {one.sentence or ', '.join(one.rules[:1])}{more}"
 
 
 def details(one: Finding) -> list[tuple[str, str]]:

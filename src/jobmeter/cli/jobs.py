@@ -16,11 +16,11 @@ from jobmeter.cli.options import choice, examples, names_option, since_option
 from jobmeter.cli.output import console, counted, duration, moment, print_json
 from jobmeter.cli.resource_columns import began
 from jobmeter.client.api import PAGE, Api
-from jobmeter.client.bodies import JobSummary
 from jobmeter.client.searches import JobSearch
 from jobmeter.errors import JobmeterError, NotFoundError
 from jobmeter.model.finding import FindingSummary, Severity
 from jobmeter.model.job import Job, JobState
+from jobmeter.model.job_answers import JobSummary
 from jobmeter.model.nearest import choices
 from jobmeter.model.quantity import quantity
 from jobmeter.model.time import SystemClock, parse_duration
@@ -154,7 +154,7 @@ def _only(search: JobSearch, kind: str, name: str) -> JobSearch:
 def _show(api: Api, jobs: Sequence[tuple[Job, FindingSummary | None]]) -> None:
     with ThreadPoolExecutor(4) as pool:
         summaries = list(pool.map(lambda one: _summary(api, one[0]), jobs))
-    found = [summary_line(one) for _, one in jobs]
+    found = [summary_line(one, job.state) for job, one in jobs]
     rows: list[tuple[str, ...]] = [
         (*_row(job, summary), text) for (job, _), summary, text in zip(jobs, summaries, found, strict=True)
     ]
@@ -171,7 +171,7 @@ def _show(api: Api, jobs: Sequence[tuple[Job, FindingSummary | None]]) -> None:
 
 def _summary(api: Api, job: Job) -> JobSummary:
     try:
-        return api.job(job.id, job.project).summary
+        return api.job(job.id, job.project).usage
     except JobmeterError:
         # List a job even if it was deleted meanwhile or is too large to be summarised in time.
         return JobSummary()

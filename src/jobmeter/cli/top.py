@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.text import Text
 
 from jobmeter.cli import completion, local
-from jobmeter.cli.findings import STYLES, headline, named_replicas, summary_line
+from jobmeter.cli.findings import headline, named_replicas, summary_line, summary_style
 from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.jobs import FIRST_STEP
 from jobmeter.cli.listing import fitted
@@ -92,7 +92,7 @@ def _jobs(api: Api, project: str | None, clock: Clock) -> RenderableType:
         return Group(title, "nothing runs now" if api.jobs(JobSearch(limit=1)).total else FIRST_STEP)
     used = [(job, newest(api, job)) for job in running.jobs]
     used.sort(key=lambda pair: load(pair[1]), reverse=True)
-    found = {(one.project, one.id): one for one in running.findings if one.open}
+    found = {(one.project, one.id): one for one in running.findings or () if one.open}
     marks = [_mark(found.get((job.project, job.id))) for job, _ in used]
     heads = ("id", "name", *(("finding",) if any(marks) else ()), "user", "running")
     rows = [
@@ -100,7 +100,7 @@ def _jobs(api: Api, project: str | None, clock: Clock) -> RenderableType:
         for mark, (job, values) in zip(marks, used, strict=True)
     ]
     lines = [
-        Text(f"{job.id}: {summary_line(one)}", style=STYLES[one.severity])
+        Text(f"{job.id}: {summary_line(one, job.state)}", style=summary_style(one, job.state))
         for job, _ in used
         if (one := found.get((job.project, job.id)))
     ]

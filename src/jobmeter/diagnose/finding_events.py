@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from jobmeter.diagnose.registry import rules
 from jobmeter.model.event import FINDING, FINDING_ENDED, LEVEL_OF, Event, EventSource
-from jobmeter.model.finding import Evidence, Finding, FindingRole, Severity, Subject, read_message
+from jobmeter.model.finding import Evidence, Finding, FindingRole, Severity, Subject, read_message, severity_order
 from jobmeter.model.record import EventRecord
 
 _SEVERITIES = {level: severity for severity, level in LEVEL_OF.items()}
@@ -116,7 +116,7 @@ def reported_findings(events: Iterable[Event]) -> list[ReportedFinding]:
 def with_reported(
     found: Sequence[Finding], reported: Sequence[ReportedFinding], until_ms: int, *, running: bool
 ) -> list[Finding]:
-    """The findings, and after them those that only events reported, such as a hang that passed.
+    """The findings and those that only events reported, such as a hang that passed, in the order of listings.
 
     One that is open begins when its report says, as in listings. For a job that does not run, those without an end are
     left out.
@@ -125,7 +125,15 @@ def with_reported(
     last = {one.key: one for one in reported if one.ended is not None or running}
     begun = {one.key: one.start for one in reported if one.ended is None and running}
     started = [replace(one, start=min(begun.get((one.rule, one.subject), one.start), one.end)) for one in found]
-    return [*started, *(one.finding(until_ms) for key, one in last.items() if key not in there)]
+    every = [*started, *(one.finding(until_ms) for key, one in last.items() if key not in there)]
+
+    def order(one: Finding) -> tuple[object, ...]:
+        known = last.get((one.rule, one.subject))
+        passed = running and known is not None and known.ended is not None
+        reported = not running and known is not None
+        return severity_order(one.severity, one.role, passed=passed, reported=reported, start=one.start, rule=one.rule)
+
+    return sorted(every, key=order)
 
 
 def _rest(event: Event) -> str:

@@ -1,11 +1,13 @@
 """The open findings of a running job: which open, stay open and close."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
 from jobmeter.diagnose.finding_events import Key
-from jobmeter.model.finding import Finding, Severity
+from jobmeter.diagnose.registry import rules
+from jobmeter.model.finding import Finding, Severity, Subject
+from jobmeter.model.job import JobView
 
 MOST_OPEN = 64
 """Open findings of a job, at most; further ones are reported when it has ended."""
@@ -36,9 +38,10 @@ class OpenFindings:
     """The open findings of one job.
 
     A finding opens when a rule finds it and it held within ``hold_ms`` of the job's last samples. It stays open as
-    long as it is found so, and closes when it did not hold for ``hold_ms``. A finding that gets worse is reported
-    again. Information can wait for the end of the job or for a question: a finding of level info opens nothing, and
-    keeps open what was worse before.
+    long as it is found so, and closes when it did not hold for ``hold_ms``. A critical one of a rule that ``lasts``
+    stays open while the job has the device. A finding that gets worse is reported again. Information can wait for
+    the end of the job or for a question: a finding of level info opens nothing, and keeps open what was worse
+    before.
     """
 
     def __init__(self, already: Mapping[Key, Open] | None = None) -> None:
@@ -52,8 +55,15 @@ class OpenFindings:
         """The rules of those that are open."""
         return frozenset(rule for rule, _ in self._open)
 
-    def update(self, found: Iterable[Finding], upto_ms: int, now_ms: int, hold_ms: float) -> FindingChange:
-        """Update with the findings over samples up to a time."""
+    def update(
+        self,
+        found: Iterable[Finding],
+        upto_ms: int,
+        now_ms: int,
+        hold_ms: float,
+        has: Callable[[Subject], bool] = lambda _: False,
+    ) -> FindingChange:
+        """Update with the findings over samples up to a time. ``has``: the job still has that device or node."""
         change = FindingChange()
         for one in found:
             if upto_ms - one.end >= hold_ms:
@@ -68,8 +78,22 @@ class OpenFindings:
             elif one.severity is not Severity.INFO and len(self._open) < MOST_OPEN:
                 self._open[key] = Open(now_ms, one.end, one.severity)
                 change.opened.append(one)
-        over = [(key, one.opened) for key, one in self._open.items() if upto_ms - one.last >= hold_ms]
+        lasting = {rule.name for rule in rules() if rule.lasts}
+        over = [
+            (key, one.opened)
+            for key, one in self._open.items()
+            if upto_ms - one.last >= hold_ms
+            and not (key[0] in lasting and one.severity is Severity.CRITICAL and has(key[1]))
+        ]
         for key, _ in over:
             del self._open[key]
         change.closed.extend(over)
         return change
+
+
+def still_has(view: JobView, subject: Subject) -> bool:
+    """Return True unless the job has left the device or node: its known times there are over."""
+    node, _, device = subject.name.partition("/")
+    devices = [one.end for one in view.allocations if one.node == node and one.device in {device, device.split(":")[0]}]
+    replicas = [one.end for one in view.replicas if one.node == node]
+    return all(None in ends for ends in (devices, replicas) if ends)

@@ -7,12 +7,10 @@ from msgspec.structs import replace
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.rule import Rule, Weight
 from jobmeter.diagnose.thresholds import Numbers
-from jobmeter.model.finding import Evidence, Finding, FindingRole, Severity, Subject, likewise
+from jobmeter.model.finding import Evidence, Finding, FindingRole, Severity, Subject, likewise, severity_order
 
 MOST = 16
 """Findings of one rule, at most; beyond that one stands for all."""
-_SEVERITIES = (Severity.CRITICAL, Severity.WARNING, Severity.INFO)
-_ROLES = (FindingRole.ROOT, FindingRole.CONFIRMATION, FindingRole.CASCADE)
 _NAMED = 8
 """Findings whose sentences one that stands for all has as its evidence."""
 _MOSTLY = 0.5
@@ -32,7 +30,7 @@ def rank_findings(
     ranked = _causes(case, causes, by_name, numbers)
     explained = _explained(ranked, facts, by_name, numbers)
     folded = _folded(case, [*explained, *_after_ends(case, facts, ranked, by_name, numbers)])
-    return in_order(folded)
+    return sorted(folded, key=lambda one: severity_order(one.severity, one.role, start=one.start, rule=one.rule))
 
 
 def _without_hidden(case: Case, found: Sequence[Finding], by_name: Mapping[str, Rule]) -> list[Finding]:
@@ -65,11 +63,6 @@ def _shared(one: Finding, other: Finding) -> float:
     """Return the share of a finding's time that lies in that of another one."""
     both = min(one.end, other.end) - max(one.start, other.start)
     return both / max(one.end - one.start, 1)
-
-
-def in_order(found: Sequence[Finding]) -> list[Finding]:
-    """Worst first, root causes before their consequences."""
-    return sorted(found, key=lambda one: (_SEVERITIES.index(one.severity), _ROLES.index(one.role), one.start, one.rule))
 
 
 def _causes(case: Case, found: Sequence[Finding], by_name: Mapping[str, Rule], numbers: Numbers) -> list[Finding]:
@@ -196,7 +189,7 @@ def _folded(case: Case, found: Sequence[Finding]) -> list[Finding]:
         if len(own) <= MOST:
             folded += own
             continue
-        worst = min(own, key=lambda one: (_SEVERITIES.index(one.severity), one.start))
+        worst = min(own, key=lambda one: severity_order(one.severity, start=one.start))
         sentence = likewise(worst.sentence, len(own) - 1, worst.subject.kind)
         parts = [Evidence(kind="status", text=one.sentence, time=one.start) for one in own[:_NAMED]]
         folded.append(

@@ -11,7 +11,6 @@ from jobmeter.diagnose.change_points import log_peaks, metric_changes
 from jobmeter.diagnose.examine import examine
 from jobmeter.diagnose.finding_events import reported_findings, with_reported
 from jobmeter.diagnose.gather import gather
-from jobmeter.diagnose.rank_findings import in_order
 from jobmeter.diagnose.registry import rules
 from jobmeter.diagnose.rule import quoted
 from jobmeter.diagnose.stack_findings import with_stacks
@@ -59,7 +58,7 @@ def diagnose(executor: Executor, ref: JobRef, scope: Scope, clock: Clock, thresh
     found = with_reported(examine(case, thresholds), reported_findings(case.events), case.span.end_ms, running=running)
     found = with_stacks(found, case.events)
     found = [replace(one, replicas=one.replicas or case.replicas_of(one.subject, one.start)) for one in found]
-    return Diagnosis(case, in_order(found))
+    return Diagnosis(case, found)
 
 
 def events_of_nodes(executor: Executor, case: Case, scope: Scope) -> list[Event]:

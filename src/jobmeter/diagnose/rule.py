@@ -60,6 +60,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """Lines of a node's kernel count too that name no job and come when SIGKILL ended a replica of the job there."""
     cause: Weight | None = None
     explains: bool = False
+    lasts: bool = False
+    """Its critical finding stays open while the job has the device: the fault stays until the device is reset."""
     waits: bool = False
     """Its finding about the job follows where a rank ended, or was lost, before it began."""
     hides: frozenset[str] = frozenset()

@@ -31,6 +31,9 @@ class FindingRole(StrEnum):
     """Consequence of another finding."""
 
 
+_SEVERITIES, _ROLES = tuple(Severity), tuple(FindingRole)
+
+
 class Subject(msgspec.Struct, frozen=True):
     """Subject of a finding: ``kind`` is job, replica, device, node or filesystem; a device is ``node-1/gpu0``."""
 
@@ -105,9 +108,32 @@ def read_message(message: str, subject: str = "") -> FindingMessage | None:
     if rule is None:
         return None
     head, _, rest = message[rule.end() :].partition(f" ({subject}): " if subject else "): ")
-    since = _SINCE.search(rest)
-    start = parse_time(since[1], "since") if since else None
-    return FindingMessage(rule[0], subject or head.removeprefix(" ("), _SINCE.sub("", rest) or message, start)
+    return FindingMessage(
+        rule[0], subject or head.removeprefix(" ("), _SINCE.sub("", rest) or message, read_start(rest)
+    )
+
+
+def read_start(message: str) -> int | None:
+    """Return when the fault of a message began, in epoch ms; None where the message does not say."""
+    since = _SINCE.search(message)
+    return parse_time(since[1], "since") if since else None
+
+
+def severity_order(
+    severity: Severity,
+    role: FindingRole = FindingRole.ROOT,
+    *,
+    passed: bool = False,
+    reported: bool = False,
+    start: int = 0,
+    rule: str = "",
+) -> tuple[bool, int, int, bool, int, str]:
+    """Sort key of the findings of one job, worst first, for every list that shows them.
+
+    ``passed``: an event has ended the finding of a running job. ``reported``: a finished job had the finding while it
+    ran, so what ended the job comes before it. ``start`` is in epoch ms and counts in seconds, as messages have it.
+    """
+    return (passed, -_SEVERITIES.index(severity), _ROLES.index(role), reported, start // SECOND, rule)
 
 
 def likewise(sentence: str, more: int, kind: str) -> str:

@@ -7,7 +7,15 @@ import msgspec
 import sqlalchemy as sa
 
 from jobmeter.model.event import LEVEL_OF
-from jobmeter.model.finding import FindingSummary, Severity, count_subjects, read_message
+from jobmeter.model.finding import (
+    FindingMessage,
+    FindingSummary,
+    Severity,
+    count_subjects,
+    read_message,
+    read_start,
+    severity_order,
+)
 from jobmeter.registry.finding_filter import ENDED, FOUND
 from jobmeter.registry.schema import events
 from jobmeter.registry.statements import chunks, job_chunks
@@ -16,6 +24,8 @@ MOST = 200
 """Most findings, and ends of findings, read for a job."""
 _HEAD = 300
 """Characters read from a message: its rule and its subject."""
+_TAIL = len(" (since 2026-01-01T00:00:00Z)")
+"""Characters read from the end of a message: when its fault began."""
 _IDLE = "gpu_idle_allocated"
 _column = events.c
 SEVERITIES = {level.value: severity for severity, level in LEVEL_OF.items()}
@@ -26,11 +36,15 @@ _Key = tuple[str, str]
 
 
 class _Found(msgspec.Struct, frozen=True):
-    """An event of a finding: its place in the table, and whether the finding is open."""
+    """An event of a finding: its place in the table, and whether the finding is open.
+
+    ``order`` is its place among the findings of its job.
+    """
 
     row: int
     severity: Severity
     open: bool
+    order: tuple[object, ...]
 
 
 def finding_summaries(connection: sa.Connection, jobs: Iterable[tuple[str, str]]) -> list[FindingSummary]:
@@ -40,7 +54,7 @@ def finding_summaries(connection: sa.Connection, jobs: Iterable[tuple[str, str]]
 
 def _of_project(connection: sa.Connection, project: str, ids: Sequence[str]) -> Iterator[FindingSummary]:
     ends = _ends(connection, project, ids)
-    # A finding that closed and opened again counts once, with its worst severity. Open ones come first.
+    # A finding that closed and opened again counts once, with its worst severity.
     found: dict[str, dict[_Key, _Found]] = {}
     for row in connection.execute(_worst(project, ids)):
         read = read_message(row.head, row.subject)
@@ -49,8 +63,8 @@ def _of_project(connection: sa.Connection, project: str, ids: Sequence[str]) -> 
             is_open = bool(row.subject) and ends.get((row.job, *key), -1) < row.time
             own = found.setdefault(row.job, {})
             if key not in own or (is_open and not own[key].open):
-                own[key] = _Found(row.id, SEVERITIES.get(row.level, Severity.INFO), is_open)
-    ordered = {job: sorted(own.items(), key=lambda one: not one[1].open) for job, own in found.items()}
+                own[key] = _found(row, read, is_open=is_open)
+    ordered = {job: sorted(own.items(), key=lambda one: one[1].order) for job, own in found.items()}
     idle = {
         job: [one.row for (rule, _), one in findings if rule == _IDLE and one.open] for job, findings in ordered.items()
     }
@@ -72,12 +86,23 @@ def _of_project(connection: sa.Connection, project: str, ids: Sequence[str]) -> 
         )
 
 
+def _found(row: sa.Row[Any], read: FindingMessage, *, is_open: bool) -> _Found:
+    """Place a finding. The findings of an ended job are stored in their order: their numbers tell it."""
+    severity, reported = SEVERITIES.get(row.level, Severity.INFO), bool(row.subject)
+    start = read_start(row.tail)
+    known = severity_order(
+        severity, passed=not is_open, reported=reported, start=row.time if start is None else start, rule=read.rule
+    )
+    return _Found(row.id, severity, is_open, (known[:4], known[4:] if reported else (), row.id))
+
+
 def _worst(project: str, ids: Sequence[str]) -> sa.Select[Any]:
     """Select the findings of each job, worst first, then newest first."""
     order = (_BY_SEVERITY.desc(), _column.time.desc(), _column.id.desc())
     place = sa.func.row_number().over(partition_by=_column.job, order_by=order).label("place")
     head = sa.func.substr(_column.message, 1, _HEAD).label("head")
-    mine = sa.select(_column.id, _column.job, _column.level, _column.time, _column.subject, head, place)
+    tail = sa.func.substr(_column.message, sa.func.length(_column.message) - _TAIL + 1).label("tail")
+    mine = sa.select(_column.id, _column.job, _column.level, _column.time, _column.subject, head, tail, place)
     listed = mine.where(FOUND, _column.project == project, _column.job.in_(ids)).subquery()
     return sa.select(listed).where(listed.c.place <= MOST).order_by(listed.c.job, listed.c.place)
 

@@ -136,5 +136,5 @@ def _event(job: Job, one: Finding) -> EventRecord:
         source=EventSource.REPLICA if replica else EventSource.JOB,
         level=LEVEL_OF[one.severity],
         reason=FINDING,
-        message=one.message,
+        message=one.opening_message,
     )

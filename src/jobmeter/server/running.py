@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from heapq import heappop, heappush
 from itertools import count, islice
 
@@ -11,7 +12,7 @@ import msgspec
 
 from jobmeter.access.decide import EVERYTHING
 from jobmeter.diagnose.finding_events import ending, opening, reported_findings
-from jobmeter.diagnose.open import Open, OpenFindings
+from jobmeter.diagnose.open import Open, OpenFindings, still_has
 from jobmeter.diagnose.running import RUNNING, JobKey, RunningEvaluation, evaluate_running
 from jobmeter.diagnose.thresholds import Thresholds
 from jobmeter.errors import JobmeterError
@@ -306,8 +307,10 @@ class RunningJobs:
         findings = self._jobs[evaluation.job].open
         if findings is None:
             return
+        view, hold = evaluation.view, self._thresholds[RUNNING]["hold"]
+        has = partial(still_has, view) if view else lambda _: False
         with self._lock:
-            change = findings.update(evaluation.found, upto, now_ms, self._thresholds[RUNNING]["hold"])
+            change = findings.update(evaluation.found, upto, now_ms, hold, has)
         if evaluation.view and self._needs_evidence(evaluation, change.opened, now_ms):
             self._request_evidence(evaluation.view, now_ms)
         events: list[EventRecord] = [opening(project, job, one, now_ms) for one in change.opened]

@@ -6,12 +6,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jobmeter.diagnose.finding_events import ending, opening
-from jobmeter.model.event import LEVEL_OF, EventSource
+from jobmeter.diagnose.finding_events import ending, opening, reported_findings, with_reported
+from jobmeter.model.event import LEVEL_OF, EventFilter, EventSource, EventType
 from jobmeter.model.finding import Finding, FindingRole, FindingSummary, Severity, Subject, likewise
 from jobmeter.model.job import Condition, JobFilter, Operator
 from jobmeter.model.record import EventRecord, JobRecord, Records
 from jobmeter.model.retention import Retention
+from jobmeter.model.time import HOUR, SECOND
 from jobmeter.registry.base import Registry
 from jobmeter.registry.database import Database
 from jobmeter.registry.finding_summaries import MOST
@@ -104,23 +105,28 @@ RULES = {
     "gpu_idle_allocated": Severity.WARNING,
 }
 MEMBERS = [("replica", "worker-0"), ("device", "n1/gpu0"), ("device", "n1/gpu1"), ("replica", "odd): name (x")]
-STEPS = st.tuples(st.sampled_from(sorted(RULES)), st.sampled_from(MEMBERS), st.booleans())
+STEPS = st.tuples(
+    st.sampled_from(sorted(RULES)), st.sampled_from(MEMBERS), st.booleans(), st.integers(NOW - HOUR, NOW - SECOND)
+)
 NUMBERS = count()
 
 
 @given(steps=st.lists(STEPS, max_size=20))
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_worst_open_finding_comes_first_and_filters_agree(registry, steps):
-    """Findings open and close in any order; a listing shows, counts and filters those that are open."""
+    """Findings open and close in any order; a listing shows, counts and filters those that are open.
+
+    The report of the job begins with the same finding.
+    """
     job = f"job-{next(NUMBERS)}"
     open_now, ever, events = {}, {}, [EventRecord(time=NOW - 1, job=job, reason="Submitted", message="x")]
-    for at, (rule, subject, opens) in enumerate(steps):
+    for at, (rule, subject, opens, start) in enumerate(steps):
         severity = RULES[rule]
-        one = a_finding(rule, severity, subject, f"{subject[1]}: {rule} at {at}")
+        one = a_finding(rule, severity, subject, f"{subject[1]}: {rule} at {at}", start)
         key = rule, subject
         if opens and key not in open_now:
             events.append(opening("p", job, one, NOW + at))
-            open_now[key] = ever[key] = (severity, at, one.sentence)
+            open_now[key] = ever[key] = (-list(Severity).index(severity), start // SECOND, rule)
         elif not opens and key in open_now:
             events.append(ending("p", job, (rule, one.subject), NOW + at, NOW))
             del open_now[key]
@@ -128,10 +134,14 @@ def test_the_worst_open_finding_comes_first_and_filters_agree(registry, steps):
     listed = registry.findings([("p", job)])
     assert len(listed) == bool(ever)
     for one in listed:
-        worst = max((open_now or ever).values(), key=lambda found: (list(Severity).index(found[0]), found[1]))
+        worst = min((open_now or ever).values())
         assert (one.open, one.count) == (len(open_now), len(ever))
-        assert (one.severity, one.sentence, one.start) == (worst[0], worst[2], NOW - 90_000)
-        assert one.rules[0] in {rule for rule, _ in (open_now or ever)}
+        first = (-list(Severity).index(one.severity), (one.start or 0) // SECOND, one.rules[0])
+        assert first == worst
+        stored = registry.events(EventFilter(jobs=(job,), types=frozenset({EventType.FINDING}), limit=100)).events
+        report = with_reported([], reported_findings(stored), NOW + HOUR, running=True)
+        assert list(dict.fromkeys(found.rule for found in report)) == one.rules
+        assert report[0].severity is one.severity
         assert one.idle_devices == sum(rule == "gpu_idle_allocated" for rule, _ in open_now)
 
     def matching(value, field="open_finding"):
@@ -140,7 +150,7 @@ def test_the_worst_open_finding_comes_first_and_filters_agree(registry, steps):
     assert matching("/") == bool(open_now)
     assert matching("/", "finding") == bool(ever)
     for severity in Severity:
-        assert matching(f"{severity}/") == any(found[0] is severity for found in open_now.values())
+        assert matching(f"{severity}/") == any(RULES[rule] is severity for rule, _ in open_now)
     for rule in ("hang_hw", "xid", "gpu_idle_allocated"):
         assert matching(f"/{rule}") == any(key[0] == rule for key in open_now)
 

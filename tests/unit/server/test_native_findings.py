@@ -9,9 +9,10 @@ from tests.frames import samples
 
 from jobmeter.errors import UnavailableError
 from jobmeter.model.finding import Finding
-from jobmeter.model.time import HOUR
+from jobmeter.model.time import HOUR, SECOND, iso
 from jobmeter.server.diagnosing import JOBS_PER_ROUND, MOST_TRIES, RETRY_MS, SETTLE_MS, Diagnosing
 
+BEGAN = (NOW - 1500) // SECOND * SECOND
 LINES = ["Traceback (most recent call last):", '  File "train.py", line 3, in <module>', "ValueError: empty batch"]
 
 
@@ -115,13 +116,47 @@ def test_a_finished_job_is_diagnosed_by_itself_once(failed):
     work.round()
     [event] = stored_findings(failed)
     assert event["level"] == "error"
-    assert event["message"] == "python_exception (replica worker-0): worker-0 (n1): ValueError: empty batch"
+    assert (
+        event["message"]
+        == f"python_exception (replica worker-0): worker-0 (n1): ValueError: empty batch (since {iso(BEGAN)})"
+    )
     assert [moment["kind"] for moment in failed.call("GET", "/jobs/j1/timeline?kind=event").json()] == []
     failed.call("POST", "/jobs", job())
     for _ in range(3):
         failed.clock.time_ms += SETTLE_MS
         work.round()
     assert len(stored_findings(failed)) == 1
+
+
+def test_a_listing_and_the_report_of_an_ended_job_agree(failed):
+    """Two ranks that were lost, memory that ran out, an idle device: the same order and the same beginning."""
+    start, end = NOW - HOUR, NOW - 1000
+    ranks = [
+        {"name": f"w-{at}", "rank": at, "node": "n1", "start": start, "end": end - 5000 * at, "exit_code": code,
+         "state": "Failed", "devices": [f"gpu{at}"]}
+        for at, code in enumerate((1, 137, 1))
+    ]  # fmt: skip
+    failed.call("POST", "/jobs", job("many", replicas=ranks))
+    rows = [
+        ({"metric": "gpu.utilization", "job": "many", "replica": f"w-{at}", "node": "n1", "device": f"gpu{at}"},
+         [(time, 0.9 * (at > 0)) for time in range(start, end, 10_000)])
+        for at in range(3)
+    ]  # fmt: skip
+    assert failed.ingest(samples(rows)).status == 200
+    lines = [{"text": text, "time": end - 4000, "replica": "w-2", "stream": "stderr"} for text in LINES]
+    lines.append({"text": "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB", "time": end - 900,
+                  "replica": "w-0", "stream": "stderr"})  # fmt: skip
+    assert failed.call("POST", "/jobs/many/logs", {"lines": lines}).status == 200
+    failed.clock.time_ms += SETTLE_MS
+    diagnosing(failed).round()
+    failed.clock.time_ms += SETTLE_MS
+    diagnosing(failed).round()
+    report = failed.call("GET", "/jobs/many/findings").json()
+    [listed] = failed.call("GET", "/jobs?id=many&findings=true").json()["findings"]
+    assert len(report) > 2
+    assert listed["rules"] == list(dict.fromkeys(one["rule"] for one in report))
+    assert (listed["severity"], listed["sentence"]) == (report[0]["severity"], report[0]["sentence"])
+    assert listed["start"] // 1000 == report[0]["start"] // 1000
 
 
 @pytest.mark.parametrize("method", ["job_head", "record", "events"])
@@ -142,7 +177,7 @@ def test_what_fails_for_a_moment_is_done_again(failed, monkeypatch, method):
         failed.clock.time_ms += RETRY_MS
     assert failures < 0
     assert [event["message"] for event in stored_findings(failed)] == [
-        "python_exception (replica worker-0): worker-0 (n1): ValueError: empty batch"
+        f"python_exception (replica worker-0): worker-0 (n1): ValueError: empty batch (since {iso(BEGAN)})"
     ]
 
 

@@ -121,6 +121,34 @@ def test_a_filesystem_that_fills_up_is_reported_findings_once_and_once_more_when
     assert [(one["kind"], one["name"]) for one in moments] == [("finding", "fs_full"), ("event", "FindingEnded")]
 
 
+def xid(code, at=NOW + 5 * MINUTE):
+    message = f"NVRM: Xid (PCI:0000:9b:00): {code}, pid=1234"
+    event = {"time": at, "node": "n1", "source": "node", "reason": "Xid", "level": "error", "message": message}
+    return {**event, "subject": "device 0000:9b:00"}
+
+
+@pytest.mark.parametrize(("code", "severity"), [(79, "critical"), (92, "warning")])
+def test_a_broken_device_is_open_while_the_job_has_it(server, code, severity):
+    """A device heals by a reset alone: its error is no past one while the job goes on with it."""
+    node = {"name": "n1", "info": {"devices": [{"device": "gpu0", "pci": "0000:9b:00"}]}}
+    server.call("POST", "/jobs", {"jobs": [runs()], "nodes": [node]})
+    course = Course(server, series(cpu_usage=busy))
+    course.go(6 * MINUTE)
+    server.call("POST", "/jobs", {"events": [xid(code)]})
+    course.go(MINUTE)
+    assert finding_events(server) == [("Finding", "xid")]
+    course.go(40 * MINUTE)
+    [listed] = server.call("GET", "/jobs?findings=true").json()["findings"]
+    assert (listed["severity"], listed["open"]) == (severity, severity == "critical")
+    moved = runs(replicas=[{"name": "w-0", "node": "n2", "state": "Running", "devices": ["gpu0"], "attempt": 1}])
+    gone = {"name": "w-0", "node": "n1", "state": "Failed", "start": NOW - HOUR, "end": server.clock.time_ms}
+    moved["replicas"].append(gone)
+    server.call("POST", "/jobs", {"jobs": [moved]})
+    course.rows = (series(cpu_usage=busy, node="n2"),)
+    course.go(2 * MINUTE)
+    assert finding_events(server) == [("Finding", "xid"), ("FindingEnded", "xid")]
+
+
 def test_a_hang_is_open_for_as_long_as_it_lasts_and_is_shown_when_it_is_over(server):
     server.call("POST", "/jobs", {"jobs": [runs()], "nodes": [{"name": "n1"}]})
     stop, again = NOW + 10 * MINUTE, NOW + 100 * MINUTE

@@ -4,7 +4,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.widgets import DataTable, Footer, Static
 
-from jobmeter.cli.findings import STYLES, summary_line
+from jobmeter.cli.findings import summary_line, summary_style
 from jobmeter.cli.jobs import FIRST_STEP
 from jobmeter.cli.output import counted
 from jobmeter.cli.resource_columns import COLUMNS, age, began, joined
@@ -77,7 +77,11 @@ class JobsScreen(LiveScreen):
         rows = [_row(one, found.now_ms) for one in found.jobs]
         table.display = bool(rows)
         table.present(self.COLUMNS, rows)
-        lines = [f"{one.job.id}: {summary_line(one.found)}" for one in found.jobs if one.found and one.found.open]
+        lines = [
+            f"{one.job.id}: {summary_line(one.found, one.job.state)}"
+            for one in found.jobs
+            if one.found and one.found.open
+        ]
         more = f"; {len(lines) - _FOUND} more jobs with findings" if len(lines) > _FOUND else ""
         note = "\n".join(lines[:_FOUND]) + more
         if rows and table.missing:
@@ -102,7 +106,7 @@ def _row(one: UsedJob, now_ms: int) -> TableRow:
         words(age(job, now_ms), 0 if start is None else now_ms - start),
         Cell(spark(one.course, _SPARK, 0.0), newest_of(one.course)),
         *(number(joined(one.values, metric)) for _, metric in COLUMNS),
-        words(f"{one.found.severity} {one.found.rules[0]}", style=STYLES[one.found.severity])
+        words(f"{one.found.severity} {one.found.rules[0]}", style=summary_style(one.found, job.state))
         if one.found and one.found.rules
         else words(""),
     ]

@@ -30,5 +30,6 @@ RULE = Rule(
     find=find,
     counters=("gpu.ecc.uncorrected",),
     explains=True,
+    lasts=True,
     running=True,
 )

@@ -82,5 +82,6 @@ RULE = Rule(
     kernel="Xid",
     of_devices=True,
     explains=True,
+    lasts=True,
     running=True,
 )
