@@ -56,13 +56,14 @@ def child():
 
 def container():
     # As podman does it: a monitor that nobody waits for has the container's first process as its child.
+    burn(0.4)  # the run has taken its early samples: with a long interval no scan finds the monitor
     ended, open_end = os.pipe()
     if os.fork() == 0:
         os.setsid()
         if os.fork() == 0:
             move()
             if os.fork() == 0:
-                burn(1.2)
+                burn(0.8)
                 os._exit(0)
             os.wait()
         os._exit(0)

@@ -11,12 +11,13 @@ from tests.unit.collect.trees import HOST, V1, V2, end_process, plant, plant_pro
 from tests.waiting import pause
 
 from jobmeter.collect.base import NodeIdentity, Owner
+from jobmeter.collect.cgroup.outside import CgroupPlace
 from jobmeter.collect.cgroup.paths import Hierarchies
 from jobmeter.collect.cgroup.reader import GroupReader
 from jobmeter.collect.discover.classify import NodeClassifier
 from jobmeter.collect.discover.table import ProcessTable
 from jobmeter.collect.jobs import JobsCollector
-from jobmeter.collect.process.count import Ended
+from jobmeter.collect.process.count import Ended, ProcessCounters
 from jobmeter.collect.process.stat import Key, ProcessIo
 from jobmeter.testing.collector import NOW_MS, CollectorContract
 
@@ -470,3 +471,11 @@ def test_bytes_that_moved_between_the_last_look_and_the_end_are_the_groups(tmp_p
     assert recorded.look()["disk.write", "21", "worker-2"] == 7
     plant(tmp_path, {path: "254:0 Write 16\n253:0 Write 16\n"})
     assert recorded.look()["disk.write", "21", "worker-2"] == 16
+
+
+def test_a_process_that_no_update_had_counts_at_the_place_of_its_end(tmp_path):
+    owner, counters = Owner("j", "worker-0"), ProcessCounters(str(tmp_path), 100)
+    counters.update([], [Ended(Key(5, 7), owner, 1.5, 0.0, place=CgroupPlace.OUTSIDE)])
+    assert counters.totals() == {owner: {"outside": 1.5}}
+    counters.update([], [Ended(Key(6, 7), owner, 0.5, 0.0)])
+    assert counters.totals() == {owner: {"outside": 1.5, "cpu": 0.5}}

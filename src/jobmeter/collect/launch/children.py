@@ -5,6 +5,7 @@ import logging
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+LAST_SECONDS = 0.03
 _SENT_BY_KERNEL = 0x80
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -121,6 +123,17 @@ class Children:
             self._pass_on(number, by_terminal=number in {signal.SIGINT, signal.SIGQUIT})
         return self._reap(ending)
 
+    def wait_for_orphans(self, ending: Callable[[int], None]) -> list[ChildExit]:
+        """Return the processes that end together with the last replica, within ``LAST_SECONDS``.
+
+        A process closes its files, for whose end a replica may have waited, a moment before it can be waited for.
+        """
+        ended: list[ChildExit] = []
+        deadline = time.monotonic() + LAST_SECONDS
+        while _has_children() and (left := deadline - time.monotonic()) > 0:
+            ended += self.wait(left, ending)
+        return ended
+
     def send(self, number: int) -> None:
         """Send a signal to every running replica.
 
@@ -159,6 +172,14 @@ class Children:
                         pid, code if code >= 0 else 128 - code, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024.0
                     )
                 )
+
+
+def _has_children() -> bool:
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
 
 
 def _has_terminal() -> bool:

@@ -30,7 +30,7 @@ class OwnGroups:
         self.paths: dict[str, Groups] = {}
         """Groups that could be created, by replica."""
         self.problem = "no control groups are mounted"
-        own = groups_of(proc_root, os.getpid()) or {}
+        own = self._own = groups_of(proc_root, os.getpid()) or {}
         stat = read_stat(proc_root, os.getpid())
         key = stat.key if stat else Key(os.getpid(), 0)
         # Beside version 1, the group of version 2 counts only pressure.
@@ -56,6 +56,22 @@ class OwnGroups:
         if not self.problem and self._counts_cpu not in entered:
             self.problem = "the control group could not be entered"
         return entered
+
+    def replica_of(self, pid: int) -> tuple[str, bool] | None:
+        """Find the replica of a process, which may have ended, by its groups. Also returns whether it is in them.
+
+        A program that this process starts for itself stays in the groups of this process. A process of the command
+        begins in the groups of its replica. Outside both, it belongs to the only replica; None where there are several.
+        """
+        found = groups_of(self._proc, pid) or {}
+        for replica, paths in self.paths.items():
+            if any(f"{found.get(name, '')}/".startswith(f"{path}/") for name, path in paths.items()):
+                return replica, True
+        if len(self.paths) != 1:
+            return None
+        ((replica, paths),) = self.paths.items()
+        left = any(found.get(name, self._own[name]) != self._own[name] for name in paths)
+        return (replica, False) if left else None
 
     def remaining(self) -> set[int]:
         """The processes that are still in the groups."""

@@ -9,6 +9,7 @@ from threading import Event, Thread
 from typing import TypeVar
 
 from jobmeter.collect.base import NodeIdentity, Owner, Samples
+from jobmeter.collect.cgroup.outside import CgroupPlace
 from jobmeter.collect.cgroup.paths import Groups, Hierarchies, groups_of
 from jobmeter.collect.clock import SampleClock
 from jobmeter.collect.deliver import Delivery, Requester
@@ -93,6 +94,7 @@ class _FinalStat:
     io: ProcessIo | None
     owner: Owner | None
     waited_seconds: float
+    place: CgroupPlace
 
 
 class JobRun:
@@ -285,7 +287,8 @@ class JobRun:
             signals = len(self._children.signals)
 
             def wait() -> bool:
-                self._children.wait(0.01, self._read_final_stat)
+                for ended in self._children.wait(0.01, self._read_final_stat):
+                    self._ended(ended)
                 return len(self._children.signals) == signals
 
             self._output.finish(wait)
@@ -311,6 +314,8 @@ class JobRun:
         while self._children.running:
             for ended in self._children.wait(1.0, self._read_final_stat):
                 self._ended(ended)
+        for ended in self._children.wait_for_orphans(self._read_final_stat):
+            self._ended(ended)
         guard("passing on output", self._finish_output, None)
         poller.stop()
         guard("receiving reports", self._measurement.programs.close, None)
@@ -342,9 +347,16 @@ class JobRun:
             return
         root = self._roots.get(pid)
         member = root.member if root else self._collectors.table.member_of(pid)
-        self._final_stats[pid] = _FinalStat(
-            stat.key, read_io(_PROC, pid), member.owner if member else None, stat.waited_ticks / _TICKS
-        )
+        owner, place = (member.owner, CgroupPlace.INSIDE) if member else self._owner_at_end(pid)
+        self._final_stats[pid] = _FinalStat(stat.key, read_io(_PROC, pid), owner, stat.waited_ticks / _TICKS, place)
+
+    def _owner_at_end(self, pid: int) -> tuple[Owner | None, CgroupPlace]:
+        """Return the replica of an orphan that no scan has found: its environment is gone, unlike its groups."""
+        by_group = self._roots.get(os.getpgid(pid))
+        found = self._groups.replica_of(pid) if self._groups else None
+        name = found[0] if found else by_group.life.name if by_group else None
+        place = CgroupPlace.OUTSIDE if found and not found[1] else CgroupPlace.INSIDE
+        return Owner(self._plan.job, name, self._plan.attempt) if name else None, place
 
     def _ended(self, ended: ChildExit) -> None:
         root = self._roots.get(ended.pid)
@@ -362,7 +374,7 @@ class JobRun:
         peak = ended.memory_peak if ended.memory_peak > self._own_peak else 0.0
         groups = next((other.groups for other in self._roots.values() if other.member.owner == look.owner), {})
         self._collectors.jobs.ended(
-            Ended(look.key, look.owner, ended.cpu_seconds, peak, look.io, groups, look.waited_seconds)
+            Ended(look.key, look.owner, ended.cpu_seconds, peak, look.io, groups, look.waited_seconds, look.place)
         )
 
     def _watch(self, samples: Samples) -> None:

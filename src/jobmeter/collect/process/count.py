@@ -18,7 +18,7 @@ class Ended:
     """Final figures of a process that was waited for.
 
     ``io`` is absent if it could not be read. ``groups`` are the replica's own control groups. ``waited_seconds`` is the
-    children's part of ``cpu_seconds``, absent if unknown.
+    children's part of ``cpu_seconds``, absent if unknown. ``place`` counts for a process that no update had.
     """
 
     key: Key
@@ -28,6 +28,7 @@ class Ended:
     io: ProcessIo | None = None
     groups: Mapping[str, str] = field(default_factory=dict)
     waited_seconds: float | None = None
+    place: CgroupPlace = CgroupPlace.INSIDE
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +165,8 @@ class ProcessCounters:
 
     def _final(self, ended: Ended) -> ProcessReading[Key, Account]:
         waited = None if ended.waited_seconds is None else (ended.waited_seconds,)
-        place = self._places.get(ended.key, CgroupPlace.INSIDE)
+        before = self._accounts.get(ended.key)
+        place = self._places.get(ended.key, CgroupPlace.INSIDE if before else ended.place)
         return ProcessReading(Account(ended.owner, place), (ended.cpu_seconds,), waited=waited)
 
     def _departed(self, one: Departed, numbers: Mapping[int, Key]) -> ProcessReading[Key, Account]:

@@ -33,6 +33,10 @@ def test_no_call_waits_between_the_regular_ticks_and_the_last_tick():
     def note(step: str) -> Any:
         return lambda *_args, **_more: steps.append(step)
 
+    def orphans(_ending: object) -> list[object]:
+        steps.append("orphans end")
+        return []
+
     def run(stop, *_args):
         stop.wait()
         steps.append("regular ticks end")
@@ -46,7 +50,8 @@ def test_no_call_waits_between_the_regular_ticks_and_the_last_tick():
         _guard=RunLimits(steps.append),
         _tick=lambda loop, stop, interval_ms: loop.run(stop, interval_ms, ()),
         _delivery=SimpleNamespace(start=note("delivery starts")),
-        _children=SimpleNamespace(running=frozenset()),
+        _children=SimpleNamespace(running=frozenset(), wait_for_orphans=orphans),
+        _read_final_stat=None,
         _measurement=SimpleNamespace(
             poller=lambda *_: SimpleNamespace(start=note("poller starts"), stop=note("poller stops")),
             programs=SimpleNamespace(close=note("reports close")),
@@ -57,7 +62,7 @@ def test_no_call_waits_between_the_regular_ticks_and_the_last_tick():
     )
     assert JobRun.measure(started, loop, 1_000) == 7
     ends = ["output ends", "poller stops", "reports close", "regular ticks end", "last tick", "relay closes"]
-    assert steps == ["delivery starts", "poller starts", *ends]
+    assert steps == ["delivery starts", "poller starts", "orphans end", *ends]
 
 
 @given(st.binary())
