@@ -194,14 +194,14 @@ def test_an_unexpected_error_is_a_problem_and_the_informer_goes_on(
 def test_a_thread_survives_what_kills_a_watch() -> None:
     """The same on its own thread."""
     one = Informed()
-    failed = threading.Event()
+    failed, over = threading.Event(), threading.Event()
 
     def watching() -> Iterator[bytes]:
         if not failed.is_set():
             failed.set()
             raise TypeError("unexpected")
         yield json.dumps({"type": "ADDED", "object": named("later")}).encode()
-        one.informer._stop.wait()
+        over.wait()
 
     one.api.on_watch = watching
     one.informer.start()
@@ -214,6 +214,7 @@ def test_a_thread_survives_what_kills_a_watch() -> None:
 
         wait_until(read, "the event after the error")
     finally:
+        over.set()
         one.informer.stop()
 
 
