@@ -13,12 +13,13 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from jobmeter.errors import ConflictError, LimitExceededError
+from jobmeter.errors import ConflictError, InvalidRequestError, LimitExceededError
 from jobmeter.model.batch import Bools, BucketColumns, SampleBatch, SampleColumns, SeriesKeys
 from jobmeter.model.catalog import Kind, find
 from jobmeter.model.event import Level
 from jobmeter.model.log import LogLine, LogPage
 from jobmeter.model.log_tree import effective_level, effective_severity, matches
+from jobmeter.model.move import MoveLine, MoveOrder
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import NamePart, Series
 from jobmeter.model.shipper import OutboxRow
@@ -337,6 +338,13 @@ class MemoryStore:
             rows["spans"] = len(self.spans.all())
         rows["outbox"] = len(self.outbox)
         return StoreStatistics(rows=rows, bytes={name: 16 * count for name, count in rows.items()})
+
+    def check_writable(self) -> None:
+        """Accept every write."""
+
+    def move(self, order: MoveOrder) -> Iterator[MoveLine]:
+        """Refuse: there is no other engine of this kind."""
+        raise InvalidRequestError(f"a store in memory does not move to {order.to}", "to")
 
     def backup(self, directory: Path) -> None:
         """Write a copy of everything into a directory."""

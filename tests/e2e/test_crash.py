@@ -74,7 +74,8 @@ def test_every_acknowledged_sample_survives_kill_9_once(tmp_path: Path) -> None:
 
 def check(server: ServerProcess, base: int, worker: int, numbers: list[int]) -> None:
     """Each acknowledged sample counts once and has its value."""
-    span: dict[str, Any] = {"start": base, "end": base + (max(numbers) + 1) * PER_REQUEST * 1000}
+    first, end = (base + number * PER_REQUEST * 1000 for number in (min(numbers), max(numbers) + 1))
+    span: dict[str, Any] = {"start": first, "end": end}
     found = {}
     for statistic in ("count", "last"):
         reply = server.call(

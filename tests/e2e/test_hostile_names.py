@@ -46,6 +46,7 @@ SHOWN = {
 }
 NOTHING_OF_OTHERS = {
     *("run", "demo", "serve", "agent", "scheduler", "import", "open", "doctor", "backup", "restore", "size"),
+    "migrate-store",
 }
 """Verbs that show nothing that was stored."""
 MORE = ("logs j1", "logs --node n1", "logs --node n1 --json", "jobs --json", "show j1 --json", "key list --json")

@@ -21,6 +21,7 @@ import pytest
 from jobmeter.examples.acs3 import KeyPair, sign
 from jobmeter.model.time import SystemClock
 from tests import certificates
+from tests.e2e.alibaba import ask, needs_current
 from tests.e2e.test_crash import Sender, check
 from tests.frames import FRAMES, row, samples
 from tests.processes import API, ServerProcess, run_cli, running
@@ -325,6 +326,32 @@ def test_a_change_through_one_worker_holds_at_all_workers(tmp_path):
         resident = sum(_resident(pid) for pid in (server.process.pid, *workers(server)))
         shown = float(_metrics(server).partition("\nprocess_resident_memory_bytes ")[2].partition("\n")[0])
         assert shown == pytest.approx(resident, rel=0.2)
+
+
+@needs_current
+def test_workers_answer_the_vendors_sdk_and_accept_each_signature_once(tmp_path):
+    now_ms = int(time.time()) * 1000
+    points = [(now_ms - 15_000 * number, 0.5) for number in range(1, 20)]
+    rows = [row(metric, points, job="dlc1", replica="worker-0") for metric in ("gpu.utilization", "gpu.sm.active")]
+    with running(tmp_path / "data", "--processes", "3") as server:
+        assert server.ingest(samples(rows)).status == 200
+        key = json.loads(server.request("POST", "/keys", {"name": "sdk", "role": "reader"}).body)
+        config = {"endpoint": server.url, **{name: key[name] for name in ("access_key_id", "access_key_secret")}}
+        metrics = {"call": "get_job_metrics", "args": ["dlc1"], "request": {"MetricType": "GpuCoreUsage"}}
+        listed = {"Namespace": "acs_pai_dlc", "MetricName": "JOB_GPU_SM_UTIL", "Dimensions": '[{"jobId": "dlc1"}]'}
+        form = {"product": "cms", "call": "describe_metric_list", "request": listed}
+        asks = [{**metrics, "config": config}, {**form, "config": {**config, "signature_algorithm": "v2"}}]
+        for asked in asks:
+            before = worker_answers(server)
+            answers = ask(*([asked] * 12))
+            assert [answer.get("statusCode") for answer in answers] == [200] * 12
+            assert worker_answers(server) > before
+        once = {"nonce": "once", "date": datetime.now(UTC).strftime("%FT%TZ")}
+        replays = ask(*([{**asked, **once} for asked in asks] * 4))
+        assert [answer.get("statusCode") for answer in replays[:1]] == [200]
+        assert {answer.get("code") for answer in replays[1:]} == {"SignatureNonceUsed"}
+        server.request("DELETE", f"/keys/{key['id']}")
+        assert {answer.get("code") for answer in ask(*(asks * 4))} == {"InvalidAccessKeyId.Inactive"}
 
 
 def _metrics(server: ServerProcess) -> str:

@@ -19,10 +19,10 @@ import msgspec
 import pytest
 
 from jobmeter.client.api import Api
-from jobmeter.client.bodies import JobDetail
 from jobmeter.client.searches import MetricSearch
 from jobmeter.model.finding import Finding
 from jobmeter.model.job import AllocationSource, JobState
+from jobmeter.model.job_answers import JobDetail
 from jobmeter.model.time import SystemClock
 from tests.e2e.simulated_node import RANKS, Plan, node_folder, node_name
 from tests.processes import ServerProcess, running

@@ -31,6 +31,7 @@ from jobmeter.collect.clock import SampleClock
 from jobmeter.collect.discover.clusters import SlurmClusters, own_cluster
 from jobmeter.collect.discover.rules import read_rules
 from jobmeter.collect.energy.polled import RedfishSettings
+from jobmeter.collect.kubelet.storage import KubeletSettings
 from jobmeter.collect.reports.settings import ProgramSettings
 from jobmeter.collect.spool import Spool
 from jobmeter.collect.syslog.reader import LogSettings
@@ -50,6 +51,7 @@ _GROUPS = {
     "This node": ("node", "cluster", "resource_group"),
     "Jobs": ("job_rules", "job_mapping_dir", "job_ids"),
     "Energy": ("redfish", "redfish_ca_file"),
+    "Storage of pods": ("kubelet", "kubelet_ca_file", "kubelet_token_file"),
     "System logs": ("kernel_log", "journal", "log_files", "log_rate"),
 }
 
@@ -128,6 +130,26 @@ _GROUPS = {
     envvar="JOBMETER_REDFISH_CA_FILE",
     help="Certificates (PEM) that verify the management controller (JOBMETER_REDFISH_CA_FILE).",
 )
+@click.option(
+    "--kubelet",
+    metavar="URL",
+    envvar="JOBMETER_KUBELET",
+    help="This node's kubelet, which measures the storage of pods: https://127.0.0.1:10250 (JOBMETER_KUBELET).",
+)
+@click.option(
+    "--kubelet-ca-file",
+    type=FILE,
+    metavar="FILE",
+    envvar="JOBMETER_KUBELET_CA_FILE",
+    help="Certificates (PEM) that verify the kubelet (JOBMETER_KUBELET_CA_FILE; default: the service account's).",
+)
+@click.option(
+    "--kubelet-token-file",
+    type=FILE,
+    metavar="FILE",
+    envvar="JOBMETER_KUBELET_TOKEN_FILE",
+    help="Token for the kubelet (JOBMETER_KUBELET_TOKEN_FILE; default: the service account's).",
+)
 @program_options(f"{places.SHARED_FOLDER}/{places.AGENT_SOCKET} for root, else in the user's folder")
 @click.option("--once", is_flag=True, help="Measure once, deliver, and exit; status 1 unless the server accepted it.")
 def command(  # noqa: PLR0913 - one for each option
@@ -150,6 +172,9 @@ def command(  # noqa: PLR0913 - one for each option
     log_rate: float,
     redfish: str | None,
     redfish_ca_file: Path | None,
+    kubelet: str | None,
+    kubelet_ca_file: Path | None,
+    kubelet_token_file: Path | None,
     programs: ProgramSettings,
 ) -> None:
     """Measure this node and the jobs on it, read its system logs, and send everything to a server."""
@@ -174,6 +199,7 @@ def command(  # noqa: PLR0913 - one for each option
             job_mapping_dir,
             SlurmClusters(own_cluster(os.environ), JobIds(job_ids)),
             RedfishSettings(redfish, redfish_ca_file) if redfish else None,
+            KubeletSettings(kubelet, kubelet_ca_file, kubelet_token_file) if kubelet else None,
         ),
         programs,
     )

@@ -16,8 +16,8 @@ from jobmeter.cli.output import TrendColumn, cell, chart, console, duration, mom
 from jobmeter.cli.phases import show_causes, show_sentence
 from jobmeter.cli.resource_columns import began
 from jobmeter.client.api import Api
-from jobmeter.client.bodies import ComparedJob, Comparison
 from jobmeter.errors import LimitExceededError, NotFoundError, QueryTimeoutError
+from jobmeter.model.job_answers import ComparedJob, Comparison
 from jobmeter.model.phase import PhaseDifference
 from jobmeter.model.quantity import quantity
 

@@ -9,11 +9,11 @@ import click
 from click.shell_completion import CompletionItem
 
 from jobmeter.client.api import Api
-from jobmeter.client.bodies import JobDetail
 from jobmeter.client.searches import JobSearch
 from jobmeter.errors import JobmeterError
 from jobmeter.model import catalog
 from jobmeter.model.job import Job
+from jobmeter.model.job_answers import JobDetail
 from jobmeter.model.order import natural
 
 MOST = 50
@@ -116,7 +116,7 @@ def _measured(context: click.Context) -> list[str]:
     try:
         api = _api(context)
         job = api.find(named, _project(context))
-        return [metric.metric for metric in api.job(job.id, job.project).summary.metrics]
+        return [metric.metric for metric in api.job(job.id, job.project).usage.metrics]
     except JobmeterError:
         return []
 

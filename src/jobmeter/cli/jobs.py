@@ -16,11 +16,11 @@ from jobmeter.cli.options import choice, examples, names_option, since_option
 from jobmeter.cli.output import console, counted, duration, moment, print_json
 from jobmeter.cli.resource_columns import began
 from jobmeter.client.api import PAGE, Api
-from jobmeter.client.bodies import JobSummary
 from jobmeter.client.searches import JobSearch
 from jobmeter.errors import JobmeterError, NotFoundError
 from jobmeter.model.finding import FindingSummary, Severity
 from jobmeter.model.job import Job, JobState
+from jobmeter.model.job_answers import JobSummary
 from jobmeter.model.nearest import choices
 from jobmeter.model.quantity import quantity
 from jobmeter.model.time import SystemClock, parse_duration
@@ -171,7 +171,7 @@ def _show(api: Api, jobs: Sequence[tuple[Job, FindingSummary | None]]) -> None:
 
 def _summary(api: Api, job: Job) -> JobSummary:
     try:
-        return api.job(job.id, job.project).summary
+        return api.job(job.id, job.project).usage
     except JobmeterError:
         # List a job even if it was deleted meanwhile or is too large to be summarised in time.
         return JobSummary()

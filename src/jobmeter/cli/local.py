@@ -65,7 +65,7 @@ def connect(
     folder = data_folder(data)
     if server:
         return Transport(_address(server), key or _own_key(server, folder), ca_file=ca_file)
-    found = _listening(folder, ca_file)
+    found = listening(folder, ca_file)
     if found:
         return Transport(found, key or _key(folder), ca_file=ca_file)
     if _accepts(DEFAULT_SERVER, key or _key(folder)):
@@ -190,7 +190,7 @@ def _decoded(file: Path, shape: type[_T]) -> _T | None:
         return None
 
 
-def _listening(folder: Path, ca_file: str | None) -> str | None:
+def listening(folder: Path, ca_file: str | None) -> str | None:
     """Return the address of the data folder's own server if its process lives and it is ready."""
     described = _described(folder)
     if described is None or not _lives(described.pid) or _problem(described.url, ca_file):
@@ -238,7 +238,7 @@ def _started(folder: Path, ca_file: str | None) -> str:
     try:
         make_folder(folder)
         with _only_one(folder / "starting.lock"):
-            return _listening(folder, ca_file) or _launch(folder, ca_file)
+            return listening(folder, ca_file) or _launch(folder, ca_file)
     except OSError as error:
         raise ConfigurationError(f"the data folder {folder} cannot be used: {error.strerror}") from error
 
@@ -288,7 +288,7 @@ def started_by(
     """
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
-        url = _listening(folder, ca_file)
+        url = listening(folder, ca_file)
         if url:
             return url
         if process.poll() is not None:

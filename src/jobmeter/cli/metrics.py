@@ -141,7 +141,7 @@ def _found(named: local.NamedJob, search: MetricSearch, form: str, pieces: Itera
 
 def _offered(named: local.NamedJob) -> str:
     """Build the error for a missing --metric, with the metrics that the job has."""
-    measured = [metric.metric for metric in named.api.job(named.id, named.project).summary.metrics]
+    measured = [metric.metric for metric in named.api.job(named.id, named.project).usage.metrics]
     if not measured:
         return f"Missing option '--metric'; {named.id} has no measurements yet."
     return f"Missing option '--metric'. {named.id} has: {', '.join(measured)}"

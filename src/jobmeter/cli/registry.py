@@ -46,6 +46,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "delete": "Delete jobs and their data.",
         "backup": "Back up a running server.",
         "restore": "Restore a backup into an empty data folder.",
+        "migrate-store": "Move the telemetry to another engine.",
         "size": "Compute the server that a number of nodes needs.",
     },
     "Share": {
@@ -58,7 +59,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
 VERBS: Mapping[str, str] = {verb: text for verbs in GROUPS.values() for verb, text in verbs.items()}
 """Short help of each verb. Verb ``x`` is ``command`` in ``jobmeter.cli.x_`` or ``jobmeter.cli.x``."""
 
-_MODULES = {"import": "import_"}
+_MODULES = {"import": "import_", "migrate-store": "migrate_store"}
 
 
 def verb(name: str) -> click.Command | None:

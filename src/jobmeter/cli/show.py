@@ -29,11 +29,11 @@ from jobmeter.cli.phases import answered, show_phases
 from jobmeter.cli.reported import show_reported
 from jobmeter.cli.resource_columns import began, ended
 from jobmeter.client.api import Api
-from jobmeter.client.bodies import JobDetail, JobSummary
 from jobmeter.errors import NotFoundError
 from jobmeter.model.annotation import Annotations
 from jobmeter.model.answers import MetricSummary
 from jobmeter.model.job import Job, JobState
+from jobmeter.model.job_answers import JobDetail, JobSummary
 from jobmeter.model.phase import JobPhases
 from jobmeter.model.quality import JobQuality
 from jobmeter.model.quantity import quantity
@@ -72,17 +72,17 @@ def command(job: str, as_json: bool, connection: local.LocalConnection) -> None:
         print_json({**_document(detail, quality, phases), "annotations": annotations})
         return
     out = console()
-    _head(out, detail.job, detail.summary)
+    _head(out, detail.job, detail.usage)
     _annotations(out, annotations)
     _missing(out, quality)
     _findings(out, named.api, detail.job)
     show_phases(out, phases)
     _replicas(out, detail)
     _devices(out, detail)
-    if detail.summary.metrics:
-        summary_table(out, detail.summary)
+    if detail.usage.metrics:
+        summary_table(out, detail.usage)
         out.print(
-            f"\nover time: jobmeter metrics {detail.job.id} --metric {detail.summary.metrics[0].metric}", markup=False
+            f"\nover time: jobmeter metrics {detail.job.id} --metric {detail.usage.metrics[0].metric}", markup=False
         )
     else:
         out.print("no measurements yet")

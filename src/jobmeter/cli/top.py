@@ -92,7 +92,7 @@ def _jobs(api: Api, project: str | None, clock: Clock) -> RenderableType:
         return Group(title, "nothing runs now" if api.jobs(JobSearch(limit=1)).total else FIRST_STEP)
     used = [(job, newest(api, job)) for job in running.jobs]
     used.sort(key=lambda pair: load(pair[1]), reverse=True)
-    found = {(one.project, one.id): one for one in running.findings if one.open}
+    found = {(one.project, one.id): one for one in running.findings or () if one.open}
     marks = [_mark(found.get((job.project, job.id))) for job, _ in used]
     heads = ("id", "name", *(("finding",) if any(marks) else ()), "user", "running")
     rows = [

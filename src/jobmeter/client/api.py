@@ -7,7 +7,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from jobmeter.client.bodies import Comparison, IngestReceipt, JobDetail, JobList, LogEntry, MetricAnswer, TimelineMoment
+from jobmeter.client.bodies import IngestReceipt, LogEntry, MetricAnswer, TimelineMoment
 from jobmeter.client.searches import EventSearch, FindingSearch, HoursSearch, JobSearch, LogSearch, MetricSearch, given
 from jobmeter.client.transport import API, FRAMES, Response, Transport
 from jobmeter.errors import JobmeterError
@@ -28,6 +28,7 @@ from jobmeter.model.answers import (
 from jobmeter.model.event import Event
 from jobmeter.model.finding import Finding, FindingSummary
 from jobmeter.model.job import Job, Node
+from jobmeter.model.job_answers import Comparison, JobDetail, JobList
 from jobmeter.model.phase import JobPhases, PhaseDifference
 from jobmeter.model.quality import JobQuality
 from jobmeter.model.retention import Retention
@@ -66,7 +67,7 @@ class Api:
         offset = search.offset or 0
         while limit > 0:
             page = self.jobs(replace(search, limit=min(limit, PAGE), offset=offset or None))
-            found = {(one.project, one.id): one for one in page.findings}
+            found = {(one.project, one.id): one for one in page.findings or ()}
             yield from ((job, found.get((job.project, job.id))) for job in page.jobs)
             offset += len(page.jobs)
             limit -= len(page.jobs)

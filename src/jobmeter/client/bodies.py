@@ -2,47 +2,6 @@
 
 import msgspec
 
-from jobmeter.model.answers import ComparedLine, DeviceBody, MetricSummary
-from jobmeter.model.comparison import ComparedSetting
-from jobmeter.model.finding import FindingSummary
-from jobmeter.model.job import Allocation, Job, Replica
-
-
-class JobList(msgspec.Struct, frozen=True, kw_only=True):
-    """Page of jobs, the number of all matches, and the findings of the page's jobs."""
-
-    jobs: list[Job] = []
-    total: int = 0
-    findings: list[FindingSummary] = []
-
-
-class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """Usage of a job over its whole life, or until now. Times in epoch milliseconds."""
-
-    duration_ms: int | None = None
-    start_ms: int = 0
-    step_ms: int = 1
-    replicas: int = 0
-    nodes: int = 0
-    devices: int = 0
-    metrics: list[MetricSummary] = []
-    gpu_energy_joules: float | None = None
-
-    def find(self, metric: str) -> MetricSummary | None:
-        """Summary of a metric; None if it was not measured."""
-        return next((one for one in self.metrics if one.metric == metric), None)
-
-
-class JobDetail(msgspec.Struct, frozen=True, kw_only=True):
-    """Job with all its parts."""
-
-    job: Job
-    replicas: list[Replica] = []
-    allocations: list[Allocation] = []
-    devices: list[DeviceBody] = []
-    nodes: list[str] = []
-    summary: JobSummary = msgspec.field(default_factory=JobSummary)
-
 
 class MetricLine(msgspec.Struct, frozen=True, kw_only=True):
     """Line of an answer: ``points`` are (bucket start in epoch ms, value), ascending; missing values are absent."""
@@ -91,23 +50,6 @@ class LogEntry(msgspec.Struct, frozen=True, kw_only=True):
     severity: int | None = None
     tag: str = ""
     job: str = ""
-
-
-class ComparedJob(msgspec.Struct, frozen=True, kw_only=True):
-    """Job, its usage over its life, and its stored findings."""
-
-    job: Job
-    summary: JobSummary = msgspec.field(default_factory=JobSummary)
-    findings: FindingSummary | None = None
-
-
-class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """Jobs side by side, with times since each one's start; ``step`` in ms is equal for all lines."""
-
-    jobs: list[ComparedJob] = []
-    step: int = 0
-    lines: list[ComparedLine] = []
-    settings: list[ComparedSetting] = []
 
 
 class TimelineMoment(msgspec.Struct, frozen=True):

@@ -79,14 +79,14 @@ class Transport:
             raise _error(answer.status, names, answer.data)
         return Response(answer.status, names, answer.data)
 
-    def pieces(self, path: str) -> Iterator[bytes]:
-        """Stream an answer to a GET in pieces.
+    def pieces(self, path: str, method: str = "GET", body: bytes | None = None) -> Iterator[bytes]:
+        """Stream an answer in pieces.
 
         Raises as ``request``, and UnavailableError when the answer breaks off.
         """
         try:
             answer = self._pool.request(
-                "GET", self.server + path, headers=self._headers, redirect=False, preload_content=False
+                method, self.server + path, body=body, headers=self._headers, redirect=False, preload_content=False
             )
             if answer.status >= 300:
                 names = {name.lower(): value for name, value in answer.headers.items()}
@@ -99,10 +99,10 @@ class Transport:
         except urllib3.exceptions.HTTPError as error:
             raise UnavailableError(f"no answer from {self.server}: {_reason(error)}") from error
 
-    def lines(self, path: str) -> Iterator[bytes]:
-        """Stream an answer to a GET line by line. Raises as ``pieces``."""
+    def lines(self, path: str, method: str = "GET", body: bytes | None = None) -> Iterator[bytes]:
+        """Stream an answer line by line. Raises as ``pieces``."""
         rest = b""
-        for chunk in self.pieces(path):
+        for chunk in self.pieces(path, method, body):
             *whole, rest = (rest + chunk).split(b"\n")
             yield from whole
         if rest:

@@ -18,9 +18,10 @@ from jobmeter.collect.discover.owners import JobOwners, OwnerReporter
 from jobmeter.collect.discover.report import JobReporter, NodeReporter
 from jobmeter.collect.discover.rules import JobRule
 from jobmeter.collect.energy.divide import EnergyDivision
-from jobmeter.collect.energy.polled import PowerCollector, PowerPoller, RedfishSettings, power_pollers
+from jobmeter.collect.energy.polled import PowerCollector, RedfishSettings, power_pollers
 from jobmeter.collect.incidents import IncidentWatch
 from jobmeter.collect.kernel import KernelWatch, NodeKills
+from jobmeter.collect.kubelet.storage import KubeletApi, KubeletSettings, PodStorageCollector
 from jobmeter.collect.measurement import Measurement, turn_seconds
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.pods.jobs import PodJobs
@@ -39,18 +40,23 @@ _LAST_TURN = 1.0
 """Longest time in seconds of the last collection after a stop request."""
 _DEVICES = 0.8
 """Part of a turn that may be spent waiting for devices, so that the other samples are sent in time."""
+_KUBELET_MS = 60_000
 _FLUSH_SECONDS = 8.0
 """Longest time in seconds that the end may wait for the server: service managers allow ten seconds or more."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeSources:
-    """Optional sources of jobs, and of the node's power. ``job_mapping`` is the folder of a scheduler's prolog."""
+    """Optional sources of jobs, of the node's power, and of storage in use by pods.
+
+    ``job_mapping`` is the folder of a scheduler's prolog.
+    """
 
     rules: Sequence[JobRule] = ()
     job_mapping: Path | None = None
     clusters: SlurmClusters | None = None
     redfish: RedfishSettings | None = None
+    kubelet: KubeletSettings | None = None
 
 
 class Agent:
@@ -67,7 +73,7 @@ class Agent:
         finding: NodeSources | None = None,
         programs: ProgramSettings | None = None,
     ) -> None:
-        """Raise InvalidRequestError for an invalid address of Redfish."""
+        """Raise InvalidRequestError for an invalid address of Redfish or of the kubelet."""
         self._interval_ms = interval_ms
         self._program_settings = programs or ProgramSettings()
         self._delivery = Delivery(Outbox(spool), connect, clock)
@@ -103,7 +109,7 @@ class Agent:
             turn,
             sources,
             (EnergyDivision(place, jobs.claims, state).divide, incidents.watch, kills.watch),
-            node=_node_collectors(place, jobs, list(power_pollers(finding.redfish))),
+            node=_node_collectors(place, jobs, finding),
             counters=self._log_counters,
             attribution=pods,
         )
@@ -167,9 +173,14 @@ class Agent:
         return delivered
 
 
-def _node_collectors(place: NodeIdentity, jobs: JobCollectors, power: Sequence[PowerPoller]) -> list[Planned]:
-    """Return the collectors of the node, plug-ins last. ``power`` are the sources of the whole node's power."""
-    own = [*host_collectors(place), *([Planned(PowerCollector(place, power))] if power else [])]
+def _node_collectors(place: NodeIdentity, jobs: JobCollectors, finding: NodeSources) -> list[Planned]:
+    """Return the collectors of the node, plug-ins last."""
+    own = host_collectors(place)
+    if power := list(power_pollers(finding.redfish)):
+        own.append(Planned(PowerCollector(place, power)))
+    if finding.kubelet:
+        api = KubeletApi(finding.kubelet, place.node)
+        own.append(Planned(PodStorageCollector(place, api, jobs.table.members), _KUBELET_MS))
     return [*own, *plugin_collectors(place, (*own, *jobs.planned))]
 
 

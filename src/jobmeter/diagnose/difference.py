@@ -27,7 +27,7 @@ _AGAIN = frozenset({Phase.START, Phase.FIRST_STEP})
 
 
 def differences(executor: Executor, refs: Sequence[JobRef], scope: Scope) -> list[PhaseDifference]:
-    """Return for each job but the first why it took longer or less long than the first.
+    """Return the reasons why each later job took more or less time than the first one.
 
     Raises as ``Executor.run`` does.
     """

@@ -1,4 +1,4 @@
-"""Explains findings about jobs that stand still by the newest evidence of where the ranks are."""
+"""Explains findings about stalled jobs with the newest evidence about their ranks."""
 
 from collections.abc import Sequence
 

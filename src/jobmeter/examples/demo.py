@@ -19,12 +19,12 @@ from rich.live import Live
 from jobmeter.cli.output import console
 from jobmeter.cli.top import view
 from jobmeter.client.api import Api
-from jobmeter.client.bodies import JobDetail
 from jobmeter.client.searches import JobSearch
 from jobmeter.errors import JobmeterError, NotFoundError
 from jobmeter.examples import compare
 from jobmeter.examples.acs3 import KeyPair
 from jobmeter.examples.server import OwnServer, own_server, stop
+from jobmeter.model.job_answers import JobDetail
 from jobmeter.model.time import SECOND, SystemClock, ceil_to, floor_to
 
 NAME = "digits"
@@ -141,7 +141,7 @@ def _compare(api: Api, key: KeyPair, detail: JobDetail) -> bool:
     job = detail.job
     start = floor_to(job.start or job.first_sample or 0, _STEP_MS)
     end = ceil_to((job.end or job.last_sample or 0) + 1, _STEP_MS)
-    chosen = compare.CPU if detail.summary.find(compare.CPU.metric) else compare.DISK_WRITE
+    chosen = compare.CPU if detail.usage.find(compare.CPU.metric) else compare.DISK_WRITE
     return compare.compare_answers(api, key, compare.Same(chosen, job.id, start, end, f"{_STEP_MS // SECOND}s"))
 
 

@@ -143,10 +143,12 @@ class IngestPipeline:
         self._observer.admit(part)
         return _when_durable(self.committer.append_from_loop(part, retention), receipt)
 
-    def samples(self, batch: SampleBatch, principal: Principal) -> Receipt:
-        """Take samples whose series name their projects. Raises as ``submit``."""
+    def samples(self, batch: SampleBatch, principal: Principal, sent: SampleBatch | None = None) -> Receipt:
+        """Take samples whose series name their projects. Raises as ``submit``. The receipt does not count ``sent``."""
         check_shape(batch)
         parts, receipt = self._checked(numbered(batch), principal)
+        if sent is not None:
+            parts += self._checked(sent, principal)[0]
         self._admit(parts)
         return PendingReceipt(receipt, [self.committer.append(*part) for part in parts]).wait()
 

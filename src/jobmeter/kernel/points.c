@@ -1,10 +1,13 @@
-/* Times and values as the JSON text [[time,value],[time,value]], or values as [value,value], a list for each line. */
+/* Times and values as the JSON text [[time,value],[time,value]], or values as [value,value], a list for each line. Or in
+   Prometheus' form: [[seconds,"value"],[seconds,"value"]]. */
 #include "common.h"
 #include "digits.h"
 #include "shortest.h"
 
 #define LONGEST 64 /* more than a point takes: a time of 20 characters, a value of 24, what is around and between */
 #define PLAIN 16   /* digits before the point that a value has at most without an exponent */
+#define PLAIN_TEXT 21 /* the same in Prometheus' form, and zeros behind the point that it has at most */
+#define ZEROS_TEXT 5
 
 #define STRIDE 16 /* Digits are copied in pieces of so many characters, however many they are. */
 
@@ -107,14 +110,81 @@ static char *put_value(char *out, double value, const uint64_t *powers) {
     return put_real(out, shortest(bits, powers));
 }
 
+/* A time in ms as seconds: a number that need not be whole, with the fewest digits. */
+static char *put_seconds(char *out, int64_t time, shared *same) {
+    const uint64_t size = time < 0 ? 0 - (uint64_t)time : (uint64_t)time;
+    if (time < 0) *out++ = '-';
+    out = put_time(out, (int64_t)(size / 1000), same);
+    const int fraction = (int)(size % 1000);
+    *out++ = '.';
+    *out++ = (char)('0' + fraction / 100);
+    if (fraction % 100) *out++ = (char)('0' + fraction / 10 % 10);
+    if (fraction % 10) *out++ = (char)('0' + fraction % 10);
+    return out;
+}
+
+/* A value in Prometheus' form: 0, 120, 0.00001, 1e-07, 2.5e+21, NaN, +Inf. There is room for STRIDE characters behind. */
+static char *put_text(char *out, double value, const uint64_t *powers) {
+    char text[3 * STRIDE];
+    uint64_t bits;
+    memcpy(&bits, &value, 8);
+    const int negative = (int)(bits >> 63);
+    bits &= ~(UINT64_C(1) << 63);
+    if (bits >> 52 == 0x7FF) {
+        const int infinite = !(bits << 12);
+        memcpy(out, infinite ? negative ? "-Inf" : "+Inf" : "NaN", 4);
+        return out + 3 + infinite;
+    }
+    if (negative) *out++ = '-';
+    if (bits == 0) {
+        *out = '0';
+        return out + 1;
+    }
+    memcpy(&value, &bits, 8);
+    decimal number = {0, -2};
+    /* One of up to 15 digits that gives the value when it is divided is the shortest: see rows.c. */
+    if (value < 1e9) number.digits = (uint64_t)(value * 1e2 + 0.5);
+    if (!number.digits || (double)number.digits / 1e2 != value) number = shortest(bits, powers);
+    number = without_zeros(number);
+    const int count = length_of(number.digits), whole = number.exponent + count;
+    if (whole > -ZEROS_TEXT - 1 && whole <= 0) {
+        memcpy(out, "0.00000", 8);
+        out += 2 - whole;
+        put_digits(out, number.digits, count);
+        return out + count;
+    }
+    put_digits(text, number.digits, count);
+    if (whole > 0 && whole <= PLAIN_TEXT) {
+        const int before = whole < count ? whole : count;
+        memcpy(out, text, 2 * STRIDE);
+        out += before;
+        for (int zero = before; zero < whole; zero++) *out++ = '0';
+        if (whole >= count) return out;
+        *out++ = '.';
+        memcpy(out, text + whole, STRIDE);
+        return out + (count - whole);
+    }
+    *out++ = text[0];
+    if (count > 1) {
+        *out++ = '.';
+        memcpy(out, text + 1, STRIDE);
+        out += count - 1;
+    }
+    *out++ = 'e';
+    *out++ = whole > 0 ? '+' : '-';
+    const int power = whole > 0 ? whole - 1 : 1 - whole;
+    if (power < 10) *out++ = '0';
+    return put_natural(out, (uint64_t)power);
+}
+
 /* The points of a line are those before its end that are of none before it; a value that is not finite becomes null.
-   Where time is NULL the text has the values alone.
+   Where time is NULL the text has the values alone. With as_text the points have Prometheus' form: a time is needed.
    powers: see shortest.h. out has room for LONGEST characters for each point and each line. Gives the length of the
    text, and at the place of each end where the text of that line ends; -1 where the ends are others than those of count
    points. */
 EXPORTED int64_t jobmeter_points(
     const double *value, const int64_t *time, int64_t count, int64_t *ends, int64_t lines, const uint64_t *powers,
-    char *out) {
+    int64_t as_text, char *out) {
     char *at = out;
     shared same = {0, 0, {0}};
     int64_t point = 0;
@@ -124,6 +194,15 @@ EXPORTED int64_t jobmeter_points(
         *at++ = '[';
         for (; point < end; point++) {
             if (point > first) *at++ = ',';
+            if (as_text) {
+                *at++ = '[';
+                at = put_seconds(at, time[point], &same);
+                memcpy(at, ",\"", 2);
+                at = put_text(at + 2, value[point], powers);
+                memcpy(at, "\"]", 2);
+                at += 2;
+                continue;
+            }
             if (time) {
                 *at++ = '[';
                 at = put_time(at, time[point], &same);

@@ -1,7 +1,7 @@
-"""Scratch buffers of each thread: allocating memory for every call would cost more than the call's work."""
+"""Arrays for calls of the library; scratch buffers of each thread, because allocating them costs more than a call."""
 
 import threading
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,3 +23,9 @@ def scratch(name: str, kind: type[T], count: int) -> NDArray[T]:
         if buffer.nbytes <= _MOST_BYTES:
             setattr(_LOCAL, name, buffer)
     return buffer
+
+
+def addressable(numbers: NDArray[Any], kind: type[T]) -> NDArray[T]:
+    """Return the numbers as an array whose address ``place`` can give: contiguous and writable. Copies only others."""
+    found = np.ascontiguousarray(numbers, kind)
+    return found if found.flags.writeable else found.copy()

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from jobmeter.kernel.bind import PLACE, SIZE, bind
 from jobmeter.kernel.library import place, pointer
+from jobmeter.kernel.scratch import addressable, scratch
 
 PAGE = 64
 """Samples in a page."""
@@ -41,9 +42,14 @@ def pages_of(arrays: Sequence[NDArray[Any]], size: int) -> Pages:
 _ROWS = [PLACE, SIZE, PLACE]
 _MEASURE = bind("jobmeter_window_measure", [*_ROWS, *[SIZE] * 3, *[PLACE] * 2])
 _READ = bind("jobmeter_window_read", [*_ROWS, *[SIZE] * 4, *[PLACE] * 3], SIZE)
+_READ_FEW = bind("jobmeter_window_read", [*_ROWS, *[SIZE] * 4, *[PLACE] * 3], SIZE, short=True)
 _BUCKET = bind("jobmeter_window_bucket", [*_ROWS, *[SIZE] * 3, *[PLACE] * 3, *[SIZE] * 2, *[PLACE] * 3], SIZE)
 _PREVIOUS = bind("jobmeter_window_previous", [*_ROWS, SIZE, *[PLACE] * 2])
 _LINES = bind("jobmeter_window_lines", [*_ROWS, PLACE, PLACE, SIZE, *[SIZE] * 4, PLACE], SIZE, short=True)
+_FEW = 50_000
+"""Most samples that a short call reads."""
+_ROOM = 100_000
+"""Samples for which there is room at the first attempt."""
 MEAN, SUM, MIN, MAX = range(4)
 """Functions that join the rows of a line."""
 
@@ -60,13 +66,17 @@ def read(pages: Pages, rows: Int64s, first: int, start: int, end: int, most: int
 
     The first row begins at ``first`` instead of ``start``.
     """
-    index, time, value = np.empty(most, np.uint32), np.empty(most, np.int64), np.empty(most)
-    size = _READ(
-        pages, len(rows), pointer(rows), first, start, end, most, pointer(index), pointer(time), pointer(value)
-    )
-    if 2 * size < most:  # else a few samples would hold the memory of many
-        return index[:size].copy(), time[:size].copy(), value[:size].copy()
-    return index[:size], time[:size], value[:size]
+    call = _READ_FEW if most <= _FEW else _READ
+    room = min(most, _ROOM)
+    while True:
+        # Scratch buffers: a few samples must not cost the memory of many.
+        index, time = scratch("window_index", np.uint32, room), scratch("window_time", np.int64, room)
+        value = scratch("window_value", np.float64, room)
+        columns = place(index), place(time), place(value)
+        size = call(pages, len(rows), place(addressable(rows, np.int64)), first, start, end, room, *columns)
+        if size < room or room == most:
+            return index[:size].copy(), time[:size].copy(), value[:size].copy()
+        room = most
 
 
 def bucket(

@@ -4,21 +4,22 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, Self
 
-from jobmeter.client.bodies import JobSummary, LogEntry, TimelineMoment
+from jobmeter.client.bodies import LogEntry, TimelineMoment
 from jobmeter.model import job as model
 from jobmeter.model.answers import LatestValue, Shared
 from jobmeter.model.event import Event
+from jobmeter.model.job_answers import JobSummary
 from jobmeter.program.client import Client, Jobs
 from jobmeter.program.comparison import JobComparison
 from jobmeter.program.frames import RecordList
-from jobmeter.program.job import Findings, Job, Quality
+from jobmeter.program.job import Findings, JobHandle, Quality
 from jobmeter.program.metrics import Metrics
 
 
 class AsyncJob:
-    """Asynchronous ``Job``: its queries are awaited."""
+    """Asynchronous ``JobHandle``: its queries are awaited."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: JobHandle) -> None:
         self.job, self.record = job, job.record
         self.id, self.name, self.project, self.state = job.id, job.name, job.project, job.state
 
@@ -32,7 +33,7 @@ class AsyncJob:
         return AsyncJob(await asyncio.to_thread(self.job.refresh))
 
     async def wait(self, timeout: str | float | None = None, **how: Any) -> "AsyncJob":  # noqa: ANN401, ASYNC109
-        """Wait until the job has ended; see ``Job.wait``. A wait that is cancelled leaves no thread behind."""
+        """Wait until the job has ended; see ``JobHandle.wait``. A wait that is cancelled leaves no thread behind."""
         polls = self.job.polls(timeout, **how)
         job, left = await asyncio.to_thread(next, polls)
         # A thread that slept would outlive a cancelled wait, and keep other calls from the few threads of the loop.
@@ -43,37 +44,37 @@ class AsyncJob:
         return AsyncJob(job)
 
     async def metrics(self, *names: str, **how: Any) -> Metrics:  # noqa: ANN401 - the fields of MetricSearch
-        """Read its usage over time; see ``Job.metrics``."""
+        """Read its usage over time; see ``JobHandle.metrics``."""
         return await asyncio.to_thread(self.job.metrics, *names, **how)
 
     async def latest(self, *names: str, by: str = "replica") -> RecordList[LatestValue]:
-        """Read the newest values; see ``Job.latest``."""
+        """Read the newest values; see ``JobHandle.latest``."""
         return await asyncio.to_thread(self.job.latest, *names, by=by)
 
     async def logs(self, **which: Any) -> AsyncIterator[LogEntry]:  # noqa: ANN401 - the fields of LogSearch
-        """Iterate over its log lines as they arrive; see ``Job.logs``."""
+        """Iterate over its log lines as they arrive; see ``JobHandle.logs``."""
         lines = iter(self.job.logs(**which))
         while (line := await asyncio.to_thread(next, lines, None)) is not None:
             yield line
 
     async def events(self, **which: Any) -> RecordList[Event]:  # noqa: ANN401 - the fields of EventSearch
-        """Read its events; see ``Job.events``."""
+        """Read its events; see ``JobHandle.events``."""
         return await asyncio.to_thread(self.job.events, **which)
 
     async def findings(self) -> Findings:
-        """Read its findings; see ``Job.findings``."""
+        """Read its findings; see ``JobHandle.findings``."""
         return await asyncio.to_thread(self.job.findings)
 
     async def timeline(self, *kinds: str, limit: int = 1_000) -> RecordList[TimelineMoment]:
-        """Read its history; see ``Job.timeline``."""
+        """Read its history; see ``JobHandle.timeline``."""
         return await asyncio.to_thread(self.job.timeline, *kinds, limit=limit)
 
     async def quality(self) -> Quality:
-        """Read the quality of its samples; see ``Job.quality``."""
+        """Read the quality of its samples; see ``JobHandle.quality``."""
         return await asyncio.to_thread(self.job.quality)
 
     async def share(self, expires: str | None = None) -> Shared:
-        """Create a token for its metrics; see ``Job.share``."""
+        """Create a token for its metrics; see ``JobHandle.share``."""
         return await asyncio.to_thread(self.job.share, expires)
 
     def __repr__(self) -> str:

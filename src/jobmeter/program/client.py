@@ -13,14 +13,14 @@ from jobmeter.model.time import Clock, SystemClock, parse_duration
 from jobmeter.program import html
 from jobmeter.program.comparison import JobComparison, compared
 from jobmeter.program.frames import Columns, RecordList, Table
-from jobmeter.program.job import Job, find_job
+from jobmeter.program.job import JobHandle, find_job
 from jobmeter.program.retry import RetryingTransport
 
 _FIELDS = ("id", "name", "type", "state", "project", "user", "created", "start", "end", "exit_code", "error")
 _SHOWN = 100
 
 
-class Jobs(list[Job], Table):
+class Jobs(list[JobHandle], Table):
     """List of jobs, newest first; ``total`` is the number of all matches."""
 
     total: int = 0
@@ -101,11 +101,11 @@ class Client:
                 offset=offset,
             )
             page = self.api.jobs(search)
-            worst = {(one.project, one.id): one for one in page.findings}
+            worst = {(one.project, one.id): one for one in page.findings or ()}
             # A job that was created meanwhile moves the last jobs of a page to the next page.
             fresh = {key: job for job in page.jobs if (key := (job.project, job.id)) not in known}
             known.update(fresh)
-            found.extend(Job(self.api, job, worst.get(key)) for key, job in fresh.items())
+            found.extend(JobHandle(self.api, job, worst.get(key)) for key, job in fresh.items())
             found.total = page.total
             offset += len(page.jobs)
             if progress is not None:
@@ -116,11 +116,11 @@ class Client:
         del found[len(found) if limit is None else limit :]
         return found
 
-    def job(self, name: str = "last") -> Job:
+    def job(self, name: str = "last") -> JobHandle:
         """Find a job by id, name or unique prefix of an id; ``last`` is the newest. Raises NotFoundError."""
         return find_job(self.api, name, self.project)
 
-    def compare(self, *jobs: str | Job, metrics: Sequence[str] = (), step: str | None = None) -> JobComparison:
+    def compare(self, *jobs: str | JobHandle, metrics: Sequence[str] = (), step: str | None = None) -> JobComparison:
         """Compare jobs, or jobs of these names, aligned at their starts; ``metrics`` adds their values over time."""
         return compared(self.api, self.project, jobs, metrics, step)
 
@@ -146,7 +146,7 @@ def _several(value: str | Sequence[str]) -> Sequence[str]:
     return (value,) if isinstance(value, str) else tuple(value)
 
 
-def _row(job: Job) -> tuple[str, ...]:
+def _row(job: JobHandle) -> tuple[str, ...]:
     length = None if job.start is None or job.end is None else max(job.end - job.start, 0)
     found = job.worst_finding.sentence if job.worst_finding else ""
     return job.id, job.name, job.type, str(job.state), job.user, moment(job.start), duration(length), found

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Union
 from jobmeter.cli.compare import change
 from jobmeter.cli.output import duration
 from jobmeter.client.api import Api
-from jobmeter.client.bodies import ComparedJob, Comparison
 from jobmeter.errors import InvalidRequestError, LimitExceededError, NotFoundError, QueryTimeoutError
 from jobmeter.model.answers import ComparedLine
+from jobmeter.model.job_answers import ComparedJob, Comparison
 from jobmeter.model.phase import PhaseDifference
 from jobmeter.model.quantity import quantity
 from jobmeter.program import html
 from jobmeter.program.frames import Columns, Table
 
 if TYPE_CHECKING:
-    from jobmeter.program.job import Job
+    from jobmeter.program.job import JobHandle
 
 
 class JobComparison(Table):
@@ -90,7 +90,7 @@ def _change(before: float | None, after: float | None, unit: str) -> str:
 
 
 def compared(
-    api: Api, project: str | None, jobs: Sequence[Union[str, "Job"]], metrics: Sequence[str], step: str | None
+    api: Api, project: str | None, jobs: Sequence[Union[str, "JobHandle"]], metrics: Sequence[str], step: str | None
 ) -> JobComparison:
     """Compare jobs, or jobs of these names. Raises InvalidRequestError unless there are two different ones or more."""
     ids = list(dict.fromkeys(api.find(job, project).id if isinstance(job, str) else job.id for job in jobs))

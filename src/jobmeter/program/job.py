@@ -12,7 +12,7 @@ from jobmeter.cli.named import existing_metrics, existing_parts
 from jobmeter.cli.output import duration, moment
 from jobmeter.cli.resource_columns import began, ended
 from jobmeter.client.api import Api
-from jobmeter.client.bodies import JobDetail, JobSummary, LogEntry, TimelineMoment
+from jobmeter.client.bodies import LogEntry, TimelineMoment
 from jobmeter.client.searches import EventSearch, LogSearch, MetricSearch
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model import job as model
@@ -20,6 +20,7 @@ from jobmeter.model.annotation import JobNote, JobTag, NewNote, TagChange
 from jobmeter.model.answers import DeviceBody, LatestValue, Shared
 from jobmeter.model.event import Event
 from jobmeter.model.finding import Finding, FindingSummary
+from jobmeter.model.job_answers import JobDetail, JobSummary
 from jobmeter.model.phase import JobPhases
 from jobmeter.model.quality import JobQuality, ReplicaQuality
 from jobmeter.model.quantity import quantity
@@ -30,7 +31,7 @@ from jobmeter.program.frames import Columns, RecordList, Table, search
 from jobmeter.program.metrics import Metrics
 
 
-class Job(Table):
+class JobHandle(Table):
     """Job at the time of its query; ``refresh`` reads it again. Times are epoch milliseconds.
 
     Its table has a row for each metric of its usage over its life.
@@ -59,7 +60,7 @@ class Job(Table):
     @property
     def summary(self) -> JobSummary:
         """Usage over its life."""
-        return self.detail.summary
+        return self.detail.usage
 
     @property
     def replicas(self) -> Sequence[model.Replica]:
@@ -71,7 +72,7 @@ class Job(Table):
         """Devices that it has or had."""
         return self.detail.devices
 
-    def refresh(self) -> "Job":
+    def refresh(self) -> "JobHandle":
         """Read the job again."""
         return _of_detail(self._api, self._api.job(self.id, self.project))
 
@@ -80,10 +81,10 @@ class Job(Table):
         timeout: str | float | None = None,
         *,
         interval: float = 5.0,
-        progress: Callable[["Job"], object] | None = None,
+        progress: Callable[["JobHandle"], object] | None = None,
         pause: Callable[[float], object] = time.sleep,
         seconds: Callable[[], float] = time.monotonic,
-    ) -> "Job":
+    ) -> "JobHandle":
         """Wait until the job neither waits nor runs. Returns the job at its end.
 
         It is read every ``interval`` seconds, and ``progress`` is called with it. ``timeout`` is in seconds, or a
@@ -101,9 +102,9 @@ class Job(Table):
         timeout: str | float | None = None,
         *,
         interval: float = 5.0,
-        progress: Callable[["Job"], object] | None = None,
+        progress: Callable[["JobHandle"], object] | None = None,
         seconds: Callable[[], float] = time.monotonic,
-    ) -> Iterator[tuple["Job", float]]:
+    ) -> Iterator[tuple["JobHandle", float]]:
         """Read the job until it has ended. Yields the job, and the seconds to pause before the next read.
 
         The arguments are as for ``wait``. The last pause is 0.
@@ -113,7 +114,7 @@ class Job(Table):
         limit = parse_duration(timeout, "timeout") / 1000 if isinstance(timeout, str) else timeout
         deadline = math.inf if limit is None else seconds() + limit
         while True:
-            job = Job(self._api, self._api.job(self.id, self.project, summary=False).job)
+            job = JobHandle(self._api, self._api.job(self.id, self.project, summary=False).job)
             if progress is not None:
                 progress(job)
             if job.state.finished:
@@ -198,7 +199,9 @@ class Job(Table):
         seconds = None if expires is None else parse_duration(expires, "expires") // 1000
         return self._api.share(self.id, seconds, self.project)
 
-    def compare(self, *others: "str | Job", metrics: Sequence[str] = (), step: str | None = None) -> JobComparison:
+    def compare(
+        self, *others: "str | JobHandle", metrics: Sequence[str] = (), step: str | None = None
+    ) -> JobComparison:
         """Compare it with other jobs (or their names), aligned at their starts."""
         return compared(self._api, self.project, [self, *others], metrics, step)
 
@@ -231,13 +234,13 @@ class Job(Table):
         return (self.name, self.type, self.user, started, lasted, self.error)
 
 
-def _of_detail(api: Api, detail: JobDetail) -> Job:
-    job = Job(api, detail.job)
+def _of_detail(api: Api, detail: JobDetail) -> JobHandle:
+    job = JobHandle(api, detail.job)
     job.__dict__["detail"] = detail
     return job
 
 
-def find_job(api: Api, name: str, project: str | None) -> Job:
+def find_job(api: Api, name: str, project: str | None) -> JobHandle:
     """Find a job by id, name or unique prefix of an id, with its parts. Raises NotFoundError."""
     found = api.find(name, project)
     return _of_detail(api, api.job(found.id, found.project))

@@ -37,7 +37,7 @@ class Point(NamedTuple):
 
 
 class Metrics(frames.Table):
-    """Answer to ``Job.metrics``. Unmeasured values are absent; ``len`` is the number of values."""
+    """Answer to ``JobHandle.metrics``. Unmeasured values are absent; ``len`` is the number of values."""
 
     def __init__(self, answer: MetricAnswer) -> None:
         self.answer = answer

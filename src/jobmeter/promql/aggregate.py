@@ -82,6 +82,13 @@ class _Groups:
         columns = vector.values.shape[1]
         order = np.argsort(index, kind="stable")
         # Time by time, and in it group by group: each window is a group at one time.
+        if vector.present.all():
+            self.values = vector.values[order].T.ravel()
+            first = np.arange(columns) * len(index)
+            bounds = np.searchsorted(index[order], np.arange(groups + 1))
+            self.low, self.high = first + bounds[:-1, None], first + bounds[1:, None]
+            self.count = self.high - self.low
+            return
         present = vector.present[order].T.ravel()
         self.values = vector.values[order].T.ravel()[present]
         place = (np.arange(columns)[:, None] * groups + index[order][None, :]).ravel()[present]

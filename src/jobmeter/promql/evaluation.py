@@ -12,7 +12,7 @@ from jobmeter.promql.aggregate import JOINED, aggregate
 from jobmeter.promql.binary import apply_operator
 from jobmeter.promql.budget import LOOPED, EvaluationBudget
 from jobmeter.promql.histograms import Notes, fraction, histograms, quantile
-from jobmeter.promql.labels import Labels, make_labels, with_label
+from jobmeter.promql.labels import Labels, make_labels, value_of, with_label
 from jobmeter.promql.nodes import (
     NAME,
     Aggregation,
@@ -162,7 +162,7 @@ class Evaluation:
         return drop_absent(Vector(samples.labels, values, present, times=samples.times[newest]))
 
     def _read(self, node: VectorSelector, ends: Int64s, length_ms: int) -> WindowSamples:
-        samples = self._reader.read(node, int(ends.min()) - length_ms, int(ends.max()))
+        samples = self._reader.read(node, int(ends[0]) - length_ms, int(ends[-1]))
         if samples.expired:
             self.infos[EXPIRED] = None
         return samples
@@ -184,7 +184,7 @@ class Evaluation:
             samples, unnamed = self._sampled(node.inner, grid)
         self._budget.spend(len(samples.labels) * len(ends))
         low, high = find_windows(samples, ends, node.range_ms)
-        self._budget.spend(int((high - low).sum()))
+        self._budget.spend(int(high.sum() - low.sum()))
         return Windows(samples, ends, times, node.range_ms, low, high, unnamed)
 
     def _sampled(self, inner: Node, grid: Int64s) -> tuple[WindowSamples, Bools | None]:
@@ -234,8 +234,7 @@ class Evaluation:
         return self._named(found) if isinstance(found, Vector) else found
 
     def _check_counter(self, windows: Windows) -> None:
-        for labels in windows.samples.labels:
-            name = dict(labels).get(NAME, "")
+        for name in dict.fromkeys([value_of(labels, NAME) for labels in windows.samples.labels]):
             if name and not name.endswith(_COUNTER_SUFFIXES):
                 text = "metric might not be a counter, name does not end in _total/_sum/_count/_bucket"
                 self.infos[f'{text}: "{name}"'] = None

@@ -17,7 +17,7 @@ class VectorMatch(StrEnum):
     NOT_REGEX = "!~"
 
 
-class Matcher(msgspec.Struct, frozen=True):
+class Matcher(msgspec.Struct, frozen=True, cache_hash=True):
     """A condition on one label; a missing label is the empty text. A regular expression matches the whole text."""
 
     label: str
@@ -32,19 +32,19 @@ class Bound(StrEnum):
     END = "end"
 
 
-class Number(msgspec.Struct, frozen=True):
+class Number(msgspec.Struct, frozen=True, cache_hash=True):
     """A number."""
 
     value: float
 
 
-class Text(msgspec.Struct, frozen=True):
+class Text(msgspec.Struct, frozen=True, cache_hash=True):
     """A string."""
 
     value: str
 
 
-class VectorSelector(msgspec.Struct, frozen=True, kw_only=True):
+class VectorSelector(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     """The newest sample of each series that fulfils one of the ``alternatives``; or all in ``range_ms`` before.
 
     ``at`` replaces the time of evaluation by a time in ms, or an end of the query's range. ``offset_ms`` moves it to
@@ -65,7 +65,7 @@ class VectorSelector(msgspec.Struct, frozen=True, kw_only=True):
         return found[0] if found else ""
 
 
-class Subquery(msgspec.Struct, frozen=True, kw_only=True):
+class Subquery(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     """The values of ``inner`` at each step in ``range_ms`` before. ``step_ms`` 0 takes the default step."""
 
     inner: "Node"
@@ -75,7 +75,7 @@ class Subquery(msgspec.Struct, frozen=True, kw_only=True):
     at: int | Bound | None = None
 
 
-class Negation(msgspec.Struct, frozen=True):
+class Negation(msgspec.Struct, frozen=True, cache_hash=True):
     """The negative of each value."""
 
     inner: "Node"
@@ -90,7 +90,7 @@ class Cardinality(StrEnum):
     MANY_TO_MANY = "many-to-many"
 
 
-class VectorMatching(msgspec.Struct, frozen=True, kw_only=True):
+class VectorMatching(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     """The matching of series of two sides: by ``labels`` alone (``on``), or by all others.
 
     ``include`` are labels that the side of one series gives to the result. ``fill_left`` and ``fill_right`` replace a
@@ -105,7 +105,7 @@ class VectorMatching(msgspec.Struct, frozen=True, kw_only=True):
     fill_right: float | None = None
 
 
-class Binary(msgspec.Struct, frozen=True, kw_only=True):
+class Binary(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     """Two sides joined by an operator. ``as_bool`` makes a comparison give 0 or 1."""
 
     operator: str
@@ -115,7 +115,7 @@ class Binary(msgspec.Struct, frozen=True, kw_only=True):
     matching: VectorMatching = VectorMatching()
 
 
-class Aggregation(msgspec.Struct, frozen=True, kw_only=True):
+class Aggregation(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     """Series joined by groups: those that agree in ``labels``, or ``without`` them."""
 
     operator: str
@@ -125,7 +125,7 @@ class Aggregation(msgspec.Struct, frozen=True, kw_only=True):
     labels: tuple[str, ...] = ()
 
 
-class FunctionCall(msgspec.Struct, frozen=True):
+class FunctionCall(msgspec.Struct, frozen=True, cache_hash=True):
     """A function of its arguments."""
 
     function: str

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from jobmeter.kernel import ranges
 from jobmeter.model.batch import Bools, Float64s, Int64s
 from jobmeter.promql.values import Vector
 from jobmeter.promql.windows import Windows, WindowSpread, reduce_windows, spread_windows
@@ -21,11 +22,10 @@ _ILL_CONDITIONED = 1e9
 
 def sum_windows(values: Float64s, low: Int64s, high: Int64s) -> Float64s:
     """Return the sum of each window, exact to the last digits where large values cancel each other out."""
-    # With the longer mantissa: the mean of equal values is then the value itself.
-    sums = reduce_windows(np.add, values.astype(np.longdouble), low, high)
+    sums = ranges.add(values, low, high)
     if len(values) and values.min() >= 0:  # false for NaN
         return sums
-    sizes = reduce_windows(np.add, np.abs(values), low, high)
+    sizes = ranges.add(np.abs(values), low, high)
     with np.errstate(all="ignore"):
         doubtful = np.nonzero((high > low) & (sizes > _ILL_CONDITIONED * np.abs(sums)) & np.isfinite(sizes))
     for at in zip(*(axis.tolist() for axis in doubtful), strict=True):
@@ -37,15 +37,16 @@ def average_windows(values: Float64s, low: Int64s, high: Int64s) -> Float64s:
     """Return the mean of each window, also where the sum is too large for a number."""
     count = np.maximum(high - low, 1)
     sums = sum_windows(values, low, high)
-    over = np.isinf(sums) & (high > low)
     with np.errstate(all="ignore"):
-        found = sums / count
+        found: Float64s = sums / count
+    over = np.isinf(sums)
+    if not over.any():
+        return found
     for at in zip(*(axis.tolist() for axis in np.nonzero(over)), strict=True):
         part = values[low[at] : high[at]]
         if np.isfinite(part).all():
             found[at] = math.fsum((part / len(part)).tolist())
-    averages: Float64s = found
-    return averages
+    return found
 
 
 def _first(windows: Windows) -> Int64s:
@@ -66,22 +67,20 @@ def _drops(windows: Windows) -> tuple[Float64s, Bools]:
     return before, fell
 
 
-def _after_first(ufunc: np.ufunc, values: Float64s, windows: Windows) -> Float64s:
-    """Reduce each window without its first sample; 0 where nothing else is in it."""
-    return np.nan_to_num(
-        reduce_windows(ufunc, values, windows.low + 1, windows.high), nan=0.0, posinf=np.inf, neginf=-np.inf
-    )
+def _after_first(values: Float64s, windows: Windows) -> Float64s:
+    """Return the sum of each window without its first sample; 0 where nothing else is in it."""
+    return ranges.add(values, windows.low + 1, windows.high, 0.0)
 
 
 def _grown(windows: Windows, change: Float64s) -> Float64s:
     """Return the growth of a counter in each window; ``change`` is the last value minus the first one."""
     rolled = windows.samples.rolled
     if rolled is None:
-        return change + _after_first(np.add, _drops(windows)[0], windows)
+        return change + _after_first(_drops(windows)[0], windows)
     before = np.concatenate(([0.0], windows.samples.values[:-1]))
     jumps = np.where(rolled.first >= before, rolled.first - before, rolled.first)
-    inside = np.nan_to_num(reduce_windows(np.add, rolled.increase, windows.low, windows.high))
-    return inside + _after_first(np.add, jumps, windows)
+    inside = ranges.add(rolled.increase, windows.low, windows.high, 0.0)
+    return inside + _after_first(jumps, windows)
 
 
 def _extrapolated(windows: Windows, *, counter: bool, per_second: bool) -> Vector:
@@ -129,7 +128,7 @@ def _newest_two(windows: Windows, *, per_second: bool) -> Vector:
 
 
 def _counted(windows: Windows, changed: Bools) -> Vector:
-    values = _after_first(np.add, changed.astype(np.float64), windows)
+    values = _after_first(changed.astype(np.float64), windows)
     return windows.result(values, windows.count > 0)
 
 
@@ -330,6 +329,8 @@ OVER_TIME: dict[str, Callable[[Windows], Vector]] = {
 """Functions of one range and nothing else."""
 LOOPED = frozenset({"mad_over_time"})
 """Functions that take each window alone."""
+SPREAD = frozenset({"deriv", "stddev_over_time", "stdvar_over_time", "ts_of_max_over_time", "ts_of_min_over_time"})
+"""Functions that copy the samples of all windows."""
 COUNTERS = frozenset({"rate", "increase", "irate"})
 """Functions that make sense of counters alone."""
 ROLLED = frozenset(

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 import msgspec
 import numpy as np
@@ -23,10 +24,12 @@ from jobmeter.promql.nodes import (
     VectorSelector,
     children,
 )
-from jobmeter.promql.over_time import GROWING, LOOPED, OVER_TIME, ROLLED
+from jobmeter.promql.over_time import GROWING, LOOPED, OVER_TIME, ROLLED, SPREAD
 
 MOST_CUTS = 500
 """Most ends of windows between which samples are rolled up."""
+_COST_OF_RANGE, _COST_OF_SPREAD = 3, 16
+"""Costs of a function of ranges: both were measured, beside arithmetic with an array."""
 _FEW_MATCHERS, _SHORT_PATTERNS = 20, 1_000
 """Most matchers of a brief selector, and most characters of their regular expressions."""
 _SLOW_PATTERN = re.compile(r"\{|\\[pP]")
@@ -48,20 +51,25 @@ class SelectorRead(msgspec.Struct, frozen=True, eq=False):
     growth: bool = False
 
 
-def reads(node: Node, times: Int64s, lookback_ms: int = LOOKBACK_MS) -> list[SelectorRead]:
-    """Return the reads of a query at ``times``, int64 in ms and ascending; each selector once."""
+def reads(node: Node, times: Int64s, lookback_ms: int = LOOKBACK_MS, quick_ms: int = 0) -> list[SelectorRead]:
+    """Return the reads of a query at ``times``, int64 in ms and ascending; each selector once.
+
+    A read of at most ``quick_ms`` has no cuts: samples are read as quickly as statistics.
+    """
     found: dict[VectorSelector, SelectorRead] = {}
-    for one in _reads(node, (int(times[0]), int(times[-1])), times, lookback_ms, ""):
+    for one in _reads(node, (int(times[0]), int(times[-1])), times, (lookback_ms, quick_ms), ""):
         before = found.get(one.selector)
         found[one.selector] = one if before is None else _joined(before, one)
     return list(found.values())
 
 
-def brief_nodes(node: Node) -> int:
-    """Return the number of nodes of a query whose functions all compute with whole arrays, 0 for any other query.
+@lru_cache(maxsize=128)
+def brief_cost(node: Node) -> int:
+    """Return the cost of a query whose functions all compute with whole arrays, 0 for any other query.
 
-    Matchers are few, and quick to compile.
+    The cost of most nodes is 1. Matchers are few, and quick to compile.
     """
+    cost = 1
     match node:
         case Number() | Negation():
             brief = True
@@ -70,13 +78,14 @@ def brief_nodes(node: Node) -> int:
         case Aggregation(operator=operator, parameter=parameter):
             brief = operator in JOINED and parameter is None
         case FunctionCall(function=function, arguments=arguments):
+            cost = _COST_OF_SPREAD if function in SPREAD else _COST_OF_RANGE if function in OVER_TIME else 1
             brief = len(arguments) == 1 and (function in ARITHMETIC or function in OVER_TIME.keys() - LOOPED)
         case Binary(left=left, right=right):
             brief = isinstance(left, Number) or isinstance(right, Number)
         case _:
             brief = False
-    below = [brief_nodes(child) for child in children(node)] if brief else [0]
-    return 1 + sum(below) if all(below) else 0
+    below = [brief_cost(child) for child in children(node) if not isinstance(child, Number)] if brief else [0]
+    return cost + sum(below) if all(below) else 0
 
 
 def _is_brief(selector: VectorSelector) -> bool:
@@ -93,7 +102,7 @@ def _joined(one: SelectorRead, other: SelectorRead) -> SelectorRead:
 
 
 def _reads(
-    node: Node, query: tuple[int, int], times: Int64s, lookback_ms: int, function: str
+    node: Node, query: tuple[int, int], times: Int64s, lengths_ms: tuple[int, int], function: str
 ) -> Iterator[SelectorRead]:
     if isinstance(node, VectorSelector | Subquery):
         if node.at is not None:
@@ -102,8 +111,10 @@ def _reads(
         times = times - node.offset_ms
         start, end = int(times[0]), int(times[-1])
         if isinstance(node, VectorSelector):
+            lookback_ms, quick_ms = lengths_ms
             length = node.range_ms or lookback_ms
-            cuts = _cuts(times, length) if function in ROLLED and node.range_ms else None
+            is_rolled = function in ROLLED and node.range_ms and end - start + length > quick_ms
+            cuts = _cuts(times, length) if is_rolled else None
             yield SelectorRead(node, start - length, end, cuts, function in GROWING)
             return
         step = node.step_ms or DEFAULT_STEP_MS
@@ -114,7 +125,7 @@ def _reads(
         times = times if len(times) else np.array([first], np.int64)
     inner = node.function if isinstance(node, FunctionCall) else ""
     for child in children(node):
-        yield from _reads(child, query, times, lookback_ms, inner)
+        yield from _reads(child, query, times, lengths_ms, inner)
 
 
 def _cuts(ends: Int64s, length_ms: int) -> tuple[int, ...] | None:

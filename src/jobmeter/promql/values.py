@@ -85,10 +85,10 @@ def resolve_names(vector: Vector) -> Vector:
 
     Raises QueryError where two series would have the same labels at one time.
     """
-    unnamed = vector.unnamed
-    labels = vector.labels
-    if unnamed is not None:
-        labels = [drop_name(one) if drop else one for one, drop in zip(labels, unnamed.tolist(), strict=True)]
+    if vector.unnamed is None:
+        return merge_rows(vector)
+    rows = zip(vector.labels, vector.unnamed.tolist(), strict=True)
+    labels = [drop_name(one) if drop else one for one, drop in rows]
     return merge_rows(Vector(labels, vector.values, vector.present, vector.times, vector.ordered))
 
 
@@ -113,5 +113,7 @@ def merge_rows(vector: Vector) -> Vector:
 
 def drop_absent(vector: Vector) -> Vector:
     """Return the rows that have a value at any time."""
+    if vector.present.all():  # quicker than row by row
+        return vector
     some = vector.present.any(axis=1)
     return vector if some.all() else vector.rows(np.nonzero(some)[0])

@@ -3,6 +3,7 @@
 import msgspec
 import numpy as np
 
+from jobmeter.kernel import ranges
 from jobmeter.model.batch import Bools, Float64s, Int64s
 from jobmeter.model.special import STALE
 from jobmeter.promql.labels import Labels
@@ -44,9 +45,10 @@ class WindowSamples(msgspec.Struct, frozen=True, eq=False):
 
     def without_stale(self) -> "WindowSamples":
         """Return the samples that are no stale markers."""
-        live = ~is_stale(self.values)
-        if live.all():
+        stale = is_stale(self.values)
+        if not stale.any():
             return self
+        live = ~stale
         counts = np.concatenate(([0], np.cumsum(live)))
         return msgspec.structs.replace(
             self, times=self.times[live], values=self.values[live], starts=counts[self.starts]
@@ -100,31 +102,22 @@ class Windows(msgspec.Struct, frozen=True, eq=False):
 
 def find_windows(samples: WindowSamples, ends: Int64s, range_ms: int) -> tuple[Int64s, Int64s]:
     """Return the first sample after ``ends - range_ms`` and the first one after ``ends``, int64[series, times]."""
-    series = len(samples.labels)
-    if not series or not len(samples.times):
-        zeros = np.zeros((series, len(ends)), np.int64)
-        return zeros, zeros
-    base = int(samples.times.min()) - 1
-    length = int(samples.times.max()) - base + 2
-    row = np.repeat(np.arange(series, dtype=np.int64), np.diff(samples.starts)) * length
-    keys = row + (samples.times - base)
-    shift = np.arange(series, dtype=np.int64)[:, None] * length
-    low = np.searchsorted(keys, shift + np.clip(ends - range_ms - base, 0, length - 1), "right")
-    high = np.searchsorted(keys, shift + np.clip(ends - base, 0, length - 1), "right")
-    return low, high
+    return ranges.find(samples.times, samples.starts, ends, range_ms)
 
 
 def reduce_windows(ufunc: np.ufunc, values: Float64s, low: Int64s, high: Int64s) -> Float64s:
     """Reduce ``values[low:high]`` of each window; NaN where a window is empty."""
     some = high > low
-    out = np.full(low.shape, np.nan)
     if not some.any():
-        return out
-    padded = np.append(values, values[-1:])
-    pairs = np.empty(2 * int(some.sum()), np.int64)
-    pairs[0::2], pairs[1::2] = low[some], high[some]
+        return np.full(low.shape, np.nan)
+    every = bool(some.all())
+    pairs = np.stack((low, high) if every else (low[some], high[some]), axis=-1).ravel()
     with np.errstate(all="ignore"):
-        out[some] = ufunc.reduceat(padded, pairs)[::2]
+        reduced = ufunc.reduceat(np.append(values, values[-1:]), pairs)[::2]
+    if every:
+        return reduced.reshape(low.shape)
+    out = np.full(low.shape, np.nan)
+    out[some] = reduced
     return out
 
 

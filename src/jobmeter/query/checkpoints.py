@@ -1,4 +1,4 @@
-"""When a job wrote checkpoints: what it said of them, and where its devices wait beside a burst of writes."""
+"""Checkpoints of a job: reported ones, and bursts of writes during which its devices wait."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence

@@ -26,6 +26,7 @@ from jobmeter.model.job import (
     SizesQuestion,
     StateCountsQuestion,
 )
+from jobmeter.model.job_answers import JobSummary
 from jobmeter.model.log import LogLine, LogPage
 from jobmeter.model.log_tree import And
 from jobmeter.model.order import natural
@@ -99,7 +100,7 @@ from jobmeter.query.sampled import SampledQuestion
 from jobmeter.query.series import BucketsQuestion, LastQuestion, NamesQuestion, SamplesQuestion, SeriesQuestion
 from jobmeter.query.source import Source
 from jobmeter.query.subjects import Subjects, opened
-from jobmeter.query.summary import JobSummary, SummaryQuestion, summarize
+from jobmeter.query.summary import SummaryQuestion, summarize
 from jobmeter.registry.base import Registry
 from jobmeter.settings import Limits
 from jobmeter.store.base import LogSelector, ReadBudget, SeriesSelector, Store

@@ -6,6 +6,7 @@ from jobmeter.model.batch import NEVER, SeriesKeys
 from jobmeter.model.job import Job, JobFilter, JobState
 from jobmeter.model.series import Series
 from jobmeter.query.defaults import job_end
+from jobmeter.query.series import owners_of
 from jobmeter.registry.base import Registry
 
 _FEW = 8
@@ -43,11 +44,8 @@ def cached_job_ends(
 
 
 def _names(series: Sequence[Series], keys: SeriesKeys) -> Sequence[_Names]:
-    """Return the distinct projects and ids of the jobs. ``keys`` caches the result."""
-    found: Sequence[_Names] | None = keys.derived.get(_names)
-    if found is None:
-        found = keys.derived[_names] = list(dict.fromkeys((one.project, one.job) for one in series if one.job))
-    return found
+    """Return the distinct projects and ids of the jobs."""
+    return [(project, job) for project, job in owners_of(series, keys) if job]
 
 
 def _ends(jobs: Sequence[Job], series: Sequence[Series]) -> tuple[int, ...]:

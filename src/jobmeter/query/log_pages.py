@@ -26,7 +26,7 @@ class LogCursor(msgspec.Struct, frozen=True, array_like=True):
     passed: int = 0
 
 
-class LogSearch(msgspec.Struct, Question["FoundLines"], frozen=True, kw_only=True):
+class LogPageQuestion(msgspec.Struct, Question["FoundLines"], frozen=True, kw_only=True):
     """Question for a page of at most ``question.limit`` lines.
 
     ``token`` comes from the previous page, empty for the first. It is valid for an unchanged query and for an hour.

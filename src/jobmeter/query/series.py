@@ -4,7 +4,7 @@ Samples are neither combined, converted nor turned into rates; a counter has the
 selects series and does the arithmetic. Series outside the caller's scope do not exist, neither as series nor by name.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence, Sized
 from typing import TypeVar
 
 import msgspec
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from jobmeter.access.principal import Scope
 from jobmeter.errors import LimitExceededError, NotFoundError
-from jobmeter.model.batch import BucketColumns, References, SampleColumns, SeriesKeys
+from jobmeter.model.batch import BucketColumns, SampleColumns, SeriesKeys
 from jobmeter.model.question import Question
 from jobmeter.model.series import SPECIAL, NamePart, Series, job_key
 from jobmeter.model.time import DAY, SECOND, TimeRange, floor_to
@@ -23,10 +23,12 @@ from jobmeter.settings import Limits
 from jobmeter.store.base import SeriesSelector, Store
 from jobmeter.store.cache import Cache
 
-R = TypeVar("R")
+R = TypeVar("R", bound=Sized)
 
 _SERIES_BYTES = 1_000
 """Approximate memory of a series in bytes."""
+_POINTER_BYTES = 8
+"""Memory of a reference to a series in bytes."""
 _NAME_BYTES = 100
 """Approximate memory of a name in a question, in bytes."""
 _SHORT_LIST = 256
@@ -48,9 +50,7 @@ class FoundSeries(msgspec.Struct, frozen=True, dict=True):
         found.__dict__["cache"] = cache
         return found
 
-    def derived(
-        self, name: Hashable, make: Callable[[Sequence[Series]], Sequence[R]], name_bytes: int = 0
-    ) -> Sequence[R]:
+    def derived(self, name: Hashable, make: Callable[[Sequence[Series]], R], name_bytes: int = 0) -> R:
         """Return the result of ``make``, which reads only the series, cached by ``name``. Callers must not change it.
 
         The result is cached as long as the list of series. ``name_bytes`` is the memory of a name that a caller chose.
@@ -59,7 +59,7 @@ class FoundSeries(msgspec.Struct, frozen=True, dict=True):
         if cache is None:
             return make(self.series)
         whole = (FoundSeries, id(self.series), name)
-        found: Sequence[R] | None = cache.get(whole, self.series)
+        found: R | None = cache.get(whole, self.series)
         if found is None:
             found = make(self.series)
             cache.put(whole, self.series, found, _SERIES_BYTES * len(found) + name_bytes)
@@ -223,22 +223,35 @@ def names(store: Store, question: NamesQuestion, scope: Scope) -> list[str]:
 
 def keys_of(series: tuple[Series, ...], cache: Cache) -> SeriesKeys:
     """Return the keys of series: the identical object for equal series, because caches identify keys by the object."""
-    name = (SeriesKeys, series)
-    found: SeriesKeys | None = cache.get(name, None)
+    # Callers that repeat a tuple need not wait until all of its series are hashed.
+    itself = (SeriesKeys, id(series))
+    found: SeriesKeys | None = cache.get(itself, series)
     if found is None:
-        found = SeriesKeys.of(series)
-        cache.put(name, None, found, _SERIES_BYTES * len(series))
+        name = (SeriesKeys, series)
+        found = cache.get(name, None)
+        if found is None:
+            found = SeriesKeys.of(series)
+            cache.put(name, None, found, _SERIES_BYTES * len(series))
+        cache.put(itself, series, found, _POINTER_BYTES * len(series))
+    return found
+
+
+def owners_of(series: Sequence[Series], keys: SeriesKeys) -> Sequence[tuple[str, str]]:
+    """Return the distinct projects and jobs of series. ``keys``, which are the keys of the series, cache the result."""
+    found: Sequence[tuple[str, str]] | None = keys.derived.get(owners_of)
+    if found is None:
+        found = keys.derived[owners_of] = list(dict.fromkeys((one.project, one.job) for one in series))
     return found
 
 
 def samples(store: Store, question: SamplesQuestion, scope: Scope, meter: Meter, cache: Cache) -> Samples:
     """Answer a ``SamplesQuestion``. Raises LimitExceededError or QueryTimeoutError."""
-    check_series(question.series, scope)
+    keys = keys_of(question.series, cache)
+    _check(question.series, keys, scope)
     most = _SAMPLES_A_POINT * meter.limits.query_points
     parts: list[SampleColumns] = []
-    keys = keys_of(question.series, cache)
-    recent = _in_memory(store, keys, question.range)
-    if recent is not None and len(recent) <= most:
+    recent = _in_memory(store, keys, question.range, most)
+    if recent is not None:
         meter.count(len(recent), None)
         return Samples(recent, milliseconds(meter))
     budget = meter.budget(expected(keys, question.range))
@@ -261,24 +274,21 @@ def samples_in_memory(
     """
     if not question.brief_samples:
         return None
-    check_series(question.series, scope)
-    found = _in_memory(store, keys_of(question.series, cache), question.range, question.brief_samples)
+    keys = keys_of(question.series, cache)
+    _check(question.series, keys, scope)
+    found = _in_memory(store, keys, question.range, question.brief_samples)
     if found is None:
         return None
     meter.count(len(found), None)
     return Samples(found, milliseconds(meter))
 
 
-def _in_memory(store: Store, keys: SeriesKeys, span: TimeRange, most: int | None = None) -> SampleColumns | None:
-    """Return the samples of a range if memory has all of them: buckets of a millisecond have one sample each.
-
-    None also for more than ``most`` samples.
-    """
+def _in_memory(store: Store, keys: SeriesKeys, span: TimeRange, most: int) -> SampleColumns | None:
+    """Return the samples of a range if memory has all of them; None also for more than ``most`` samples."""
     if store.memory is None or not len(keys) or span.length_ms > RAW_IS_QUICK:
         return None
-    gauges = np.zeros(len(keys), np.bool_)
-    found = store.memory.buckets(keys, span, 1, gauges, References.none(len(keys)), most)
-    return None if found is None else SampleColumns(found.index, found.time, found.first)
+    found = store.memory.read(keys, span, most=most + 1)
+    return None if found is None or len(found) > most else found
 
 
 def in_steps(source: Source, question: BucketsQuestion, scope: Scope, meter: Meter, cache: Cache) -> Buckets:
@@ -298,6 +308,12 @@ def last(store: Store, question: LastQuestion, scope: Scope, meter: Meter) -> Sa
     before = meter.clock.now_ms() + meter.limits.future_seconds * SECOND + 1
     found = store.previous(SeriesKeys.of(question.series), before, meter.budget())
     return Samples(found.where(found.time >= question.since_ms), milliseconds(meter))
+
+
+def _check(series: Sequence[Series], keys: SeriesKeys, scope: Scope) -> None:
+    """Check as ``check_series``, by the cached owners of the series."""
+    if not all(scope.allows(project, job) for project, job in owners_of(series, keys)):
+        check_series(series, scope)
 
 
 def check_series(series: Sequence[Series], scope: Scope) -> None:

@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from jobmeter.model.answers import MetricSummary
 from jobmeter.model.catalog import Aggregate, Kind, Metric, find
-from jobmeter.model.job import JobState, JobView
+from jobmeter.model.job import JobView
+from jobmeter.model.job_answers import JobSummary
 from jobmeter.model.question import Question
 from jobmeter.model.time import TimeRange, ceil_to, floor_to
 from jobmeter.query.buckets import BucketedSeries
@@ -17,24 +18,6 @@ from jobmeter.query.plan import WHOLE_MS
 from jobmeter.query.reduce import coarsen
 from jobmeter.query.request import JobRef, Statistic
 from jobmeter.query.table import ResultTable, lines_of
-
-
-class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """Usage of a job. Times in epoch milliseconds; ``duration_ms`` is absent if its start is unknown.
-
-    ``metrics`` are the measured core metrics. ``gpu_energy_joules`` is the energy of all its GPUs, absent if
-    unmeasured.
-    """
-
-    state: JobState
-    duration_ms: int | None
-    start_ms: int
-    step_ms: int
-    replicas: int
-    nodes: int
-    devices: int
-    metrics: list[MetricSummary]
-    gpu_energy_joules: float | None = None
 
 
 class SummaryQuestion(msgspec.Struct, Question[JobSummary], frozen=True):

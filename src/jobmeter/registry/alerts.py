@@ -102,7 +102,7 @@ class AlertTable:
             return [msgspec.convert(row, Message, from_attributes=True) for row in rows]
 
     def delivered(self, message: int) -> None:
-        """Delete a message."""
+        """Delete a message that its receiver has."""
         with self._database.write(SHORT_SECONDS) as connection:
             connection.execute(sa.delete(alert_messages).where(_message.id == message))
 

@@ -8,8 +8,8 @@ from jobmeter.registry.database import POSTGRESQL, Database
 
 HEAD = "0018"
 """The newest migration."""
-REVISIONS = frozenset(f"{number:04}" for number in range(1, int(HEAD) + 1))
-"""Every migration of this program."""
+REVISIONS = frozenset({"0005", "0015", HEAD})
+"""Every migration of this program: of recorded data folders, of release 0.1.0, and of this version."""
 _LOCK = 0x6A6F626D
 """The number of PostgreSQL's advisory lock of migrations."""
 
@@ -18,7 +18,7 @@ def migrate(database: Database) -> None:
     """Run the missing migrations in one transaction.
 
     A second program that starts at the same time waits and finds them done. Raises ConfigurationError for a database
-    that a newer version of the program has migrated.
+    of a newer version of the program, or of an older one that no release had.
     """
     with database.read() as connection:
         if _revision(connection) == HEAD:
@@ -28,9 +28,8 @@ def migrate(database: Database) -> None:
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
         revision = _revision(connection)
         if revision is not None and revision not in REVISIONS:
-            raise ConfigurationError(
-                f"the registry was migrated to {revision!r} by a newer version of jobmeter; this one has {HEAD!r}"
-            )
+            origin = "a newer version of jobmeter" if revision > HEAD else "a version of jobmeter before its release"
+            raise ConfigurationError(f"the registry was migrated to {revision!r} by {origin}; this one has {HEAD!r}")
         _upgrade(connection)
 
 

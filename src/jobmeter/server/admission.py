@@ -237,6 +237,10 @@ class Admission:
     def count(self, key: str, spent: QueryCost, seconds: float) -> None:
         """Charge the key for the question's cost since the last charge."""
         rows, spent.counted = spent.rows - spent.counted, spent.rows
+        self.charge(key, rows, seconds)
+
+    def charge(self, key: str, rows: int, seconds: float) -> None:
+        """Charge the key for stored rows and seconds of a question."""
         self._rows.spend(key, rows)
         self._seconds.spend(key, seconds)
         self._report(rows, seconds)

@@ -10,12 +10,15 @@ import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import msgspec
 
 from jobmeter.access.vault import KEY_FILE
 from jobmeter.errors import ConfigurationError, ConflictError, InvalidRequestError, UnavailableError
+from jobmeter.model.retention import Retention
 from jobmeter.model.time import SystemClock
+from jobmeter.registry.backup import SQLITE_FILE
 from jobmeter.registry.open import open_registry
 from jobmeter.server.folder import claimed, write_private
 from jobmeter.server.services import Services
@@ -110,6 +113,26 @@ def bring_back(settings: Settings, directory: Path) -> None:
         store.restore(directory / TELEMETRY)
         if not secret.exists():
             write_private(secret, content)
+
+
+def move_registry(data: Path, url: str, retention: Retention) -> None:
+    """Move the registry in a data folder that no server uses to another database, which must be empty.
+
+    The old file gets another name, so that no server starts on it by mistake. Raises ConfigurationError for a folder in
+    use or without a registry, ConflictError for a database with records.
+    """
+    path = data / SQLITE_FILE
+    if not path.is_file():
+        raise ConfigurationError(f"there is no registry {path}: it was moved before, or it is another database")
+    with claimed(data), ExitStack() as opened:
+        folder = Path(opened.enter_context(TemporaryDirectory(prefix=".registry-", dir=data)))
+        source = open_registry(f"sqlite:///{path}", retention)
+        opened.callback(source.close)
+        target = open_registry(url, retention)
+        opened.callback(target.close)
+        source.backup(folder)
+        target.restore(folder)
+    path.rename(path.with_name(f"{SQLITE_FILE}.moved"))
 
 
 class _Entry(msgspec.Struct, frozen=True):

@@ -52,7 +52,7 @@ from jobmeter.query.administration import ShippersQuestion
 from jobmeter.query.alerts import JobAlertsQuestion
 from jobmeter.query.annotations import ChangeTags, DeleteNote, WriteNote
 from jobmeter.query.facts import DiskFacts, DiskQuestion, JobFacts, JobFactsQuestion, NodeFacts, NodeFactsQuestion
-from jobmeter.query.log_pages import FoundLines, LogCursor, LogSearch, next_lines
+from jobmeter.query.log_pages import FoundLines, LogCursor, LogPageQuestion, next_lines
 from jobmeter.query.permitted import check_scope
 from jobmeter.query.request import HeadQuestion
 from jobmeter.server.alerting import disk_facts
@@ -146,7 +146,7 @@ def _share(services: Services, question: ShareQuestion, _: Principal, scope: Sco
     return ShareToken(*issue(services.vault, job.project, job.id, services.clock.now_ms(), question.seconds))
 
 
-def _search_logs(services: Services, search: LogSearch, _: Principal, scope: Scope) -> FoundLines:
+def _search_logs(services: Services, search: LogPageQuestion, _: Principal, scope: Scope) -> FoundLines:
     """Return one page of log lines and a sealed token for the next. Raises InvalidRequestError for an invalid token."""
     now_ms = services.clock.now_ms()
     question_bytes = repr(replace(search.question, limit=0)).encode()
@@ -166,7 +166,7 @@ def _write(
     match question:
         case WriteSamples():
             ingested(Receipt(rejected=rejected))
-            receipt = pipeline.samples(question.batch, principal)
+            receipt = pipeline.samples(question.batch, principal, question.sent)
         case WriteLines():
             ingested(Receipt(rejected_lines=rejected))
             receipt = pipeline.logs(question.lines, principal)
@@ -226,7 +226,7 @@ _HANDLERS: Mapping[type, _Handler] = {
     NodeFactsQuestion: _facts,
     TraceTokenQuestion: _trace_token,
     ServerQuestion: lambda services, *_: services.telemetry.figures(),
-    LogSearch: _search_logs,
+    LogPageQuestion: _search_logs,
     StopJob: _stop_job,
     NewTask: _new_task,
     CreateShipper: _shipper,

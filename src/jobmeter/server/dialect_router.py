@@ -110,14 +110,19 @@ def _readable(call: Call, operation: Operation, limits: Limits) -> Call:
 
 
 class DialectRouter:
-    """Router of one dialect."""
+    """Router of one dialect, for any path or for paths with ``prefixes``."""
 
-    prefixes = ()
-
-    def __init__(self, dialect: Dialect, services: Services) -> None:
+    def __init__(self, dialect: Dialect, services: Services, prefixes: tuple[str, ...] = ()) -> None:
         self.name = dialect.name
+        self.prefixes = prefixes
         self._dialect = dialect
         self._services = services
+
+    @property
+    def owned(self) -> "DialectRouter | None":
+        """The router of the paths that no other dialect has, which need not be offered to the others first."""
+        prefix: str = getattr(self._dialect, "prefix", "")  # a dialect of a plug-in may know of none
+        return DialectRouter(self._dialect, self._services, (prefix,)) if prefix else None
 
     def route(self, call: Call) -> DialectHandler | None:
         """Return the handler for the call; None if the dialect has no matching path."""

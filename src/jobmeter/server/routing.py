@@ -13,10 +13,12 @@ from jobmeter.server.services import Services
 
 def routers_of(services: Services) -> Sequence[Router]:
     """List the routers in matching order."""
+    every = [DialectRouter(dialect, services) for dialect in dialects()]
     return [
         NativeRouter(services),
         HealthRouter(services),
-        *(DialectRouter(dialect, services) for dialect in dialects()),
+        *(router.owned for router in every if router.owned is not None),
+        *every,
         PageRouter(),  # after the dialects, because CloudMonitor calls use the page's path
         RootRouter(services, dialects()),
     ]

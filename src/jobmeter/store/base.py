@@ -18,6 +18,7 @@ from jobmeter.model.batch import (
 )
 from jobmeter.model.log import LogLine, LogPage
 from jobmeter.model.log_filter import LogFilter
+from jobmeter.model.move import MoveLine, MoveOrder
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import NamePart, Series, job_key, node_key
 from jobmeter.model.shipper import OutboxRow
@@ -151,6 +152,10 @@ class StoreMemory(Protocol):
     Every method may be called from any thread.
     """
 
+    def read(self, keys: SeriesKeys, span: TimeRange, *, most: int) -> SampleColumns | None:
+        """Return the first ``most`` samples of a span, sorted by (index, time)."""
+        ...
+
     def buckets(
         self,
         keys: SeriesKeys,
@@ -275,6 +280,10 @@ class SampleStore(Protocol):
         """Append each batch in order. On return all of them are durable. See ``append``."""
         ...
 
+    def check_writable(self) -> None:
+        """Raise UnavailableError while every write is refused, as in the last seconds of a move."""
+        ...
+
     def lacks_descriptor(self, keys: SeriesKeys, since_ms: int = 0) -> Bools:
         """Return bool[k]: the series that certainly have no samples at or after a time, without searching for any."""
         ...
@@ -391,6 +400,16 @@ class StoreAdministration(Protocol):
 
     def restore(self, directory: Path) -> None:
         """Restore a backup into an empty store. Raises ConflictError if the store is not empty."""
+        ...
+
+    def move(self, order: MoveOrder) -> Iterator[MoveLine]:
+        """Move all data to another engine during reads and writes, or compare both engines. Yield steps and the report.
+
+        For the last seconds writes raise UnavailableError, and after the report they always do. Closing the iterator
+        earlier stops the move; writes are accepted again. The same order continues a move that was stopped or killed.
+        Raises InvalidRequestError (``to``) for a wrong address, ConflictError for a target that has other data,
+        ConfigurationError for a target with other tables.
+        """
         ...
 
     def close(self) -> None:

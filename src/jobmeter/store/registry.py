@@ -1,12 +1,18 @@
 """Opens telemetry engines by DSN: the only file that names them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jobmeter.errors import ConfigurationError
+from jobmeter.model.move import MoveLine, MoveOrder
 from jobmeter.model.time import Clock
 from jobmeter.store.base import Store
+
+if TYPE_CHECKING:
+    from jobmeter.store.clickhouse import ClickHouseStore
 
 
 def open_store(dsn: str, clock: Clock, journals: Path | None = None, *, discard: bool = False) -> Store:
@@ -33,12 +39,26 @@ def opener(dsn: str, clock: Clock, journals: Path | None = None, *, discard: boo
     )
 
 
+def move_store(dsn: str, order: MoveOrder, clock: Clock) -> Iterator[MoveLine]:
+    """Move the data of an engine that no server uses. See ``StoreAdministration.move``."""
+    with closing(_clickhouse(dsn, clock, None, discard=False, for_move=True)()) as store:
+        yield from store.move(order)
+
+
+def cancel_move(dsn: str, clock: Clock) -> str:
+    """Let servers use an engine again whose data were moved. Return the name of the other engine; empty for none."""
+    with closing(_clickhouse(dsn, clock, None, discard=False, for_move=True)()) as store:
+        return store.cancel_move()
+
+
 def is_shared(dsn: str) -> bool:
     """Return True if other servers may use the same engine at the same time."""
     return dsn.partition("://")[0] == "clickhousedb"
 
 
-def _clickhouse(dsn: str, clock: Clock, journals: Path | None, *, discard: bool) -> Callable[[], Store]:
+def _clickhouse(
+    dsn: str, clock: Clock, journals: Path | None, *, discard: bool, for_move: bool = False
+) -> "Callable[[], ClickHouseStore]":
     from jobmeter.store.clickhouse import ClickHouseStore, parse_dsn
 
-    return partial(ClickHouseStore, parse_dsn(dsn), clock, journals, discard=discard)
+    return partial(ClickHouseStore, parse_dsn(dsn), clock, journals, discard=discard, for_move=for_move)

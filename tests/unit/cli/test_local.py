@@ -104,9 +104,11 @@ def test_the_folders_key_goes_to_a_server_of_this_machine(server, data):
     assert key_shown(server, local.connect(server.url, None, data)) == "Bearer mine"
 
 
-def test_the_folders_key_goes_to_no_stranger(data):
+def test_the_folders_key_goes_to_no_stranger(server, data):
     own(data, "http://127.0.0.1:1")
-    assert "Authorization" not in local.connect("http://example.com:8400", None, data)._headers
+    transport = local.connect("http://example.com:8400", None, data)
+    transport.server = server.url
+    assert key_shown(server, transport) is None
 
 
 @pytest.mark.parametrize("address", ["ftp://x", "http://", "http:///p"])

@@ -10,6 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jobmeter.kernel import points
+from jobmeter.promql.numbers import format_number
 
 TIMES = st.integers(-(2**63), 2**63 - 1)
 VALUES = st.floats(allow_nan=False, allow_infinity=False)
@@ -61,6 +62,22 @@ def test_more_points_than_a_short_call_writes_are_the_same_text():
 def test_what_is_no_number_is_null_and_never_shifts_the_others(value):
     (text,) = points.encode([2], np.array([1, 2], np.int64), np.array([value, 0.5]))
     assert json.loads(text) == [[1, None], [2, 0.5]]
+
+
+@given(st.lists(st.lists(st.tuples(st.integers(0, 10**13), st.floats()), max_size=12), max_size=6))
+@example(
+    [[(0, 0.0), (1, -0.0), (10, 1e-6), (100, 9.99e-7), (1_000, -1e21), (60_500, 9.99e20), (1, 123456789012345678.0)]]
+)
+@example([[(0, 5e-324), (1, 1.7e308), (2, math.nan), (3, math.inf), (4, -math.inf), (5, 0.05), (6, 1e9), (7, -2.5e-7)]])
+def test_prometheus_has_seconds_and_the_value_as_a_text(lines):
+    ends = list(itertools.accumulate(map(len, lines)))
+    times = np.array([time for line in lines for time, _ in line], np.int64)
+    values = np.array([value for line in lines for _, value in line], np.float64)
+    expected = [[f'[{time / 1000},"{format_number(value)}"]' for time, value in line] for line in lines]
+    texts = points.encode(ends, times, values, as_text=True)
+    assert [text.decode() for text in texts] == [f"[{','.join(line)}]" for line in expected]
+    with pytest.raises(ValueError, match="do not end"):
+        points.encode(ends, None, values, as_text=True)
 
 
 def test_no_lines_are_no_text():

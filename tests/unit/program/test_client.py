@@ -4,8 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobmeter.client.api import Api
-from jobmeter.client.bodies import JobList
-from jobmeter.model.job import Job as Record
+from jobmeter.model.job_answers import JobBody, JobList
 from jobmeter.program import client as module
 from jobmeter.program.client import Client
 
@@ -19,7 +18,7 @@ class Server(Api):
 
     def jobs(self, search):
         self.searches.append(search)
-        newest_first = [Record(id=f"j{at}", project="p") for at in reversed(range(self.count))]
+        newest_first = [JobBody(id=f"j{at}", project="p") for at in reversed(range(self.count))]
         page = newest_first[search.offset or 0 :][: search.limit]
         answer = JobList(jobs=page, total=self.count)
         self.count += self.growth

@@ -1,4 +1,4 @@
-"""``Job.wait`` with the time of the test."""
+"""``JobHandle.wait`` with the time of the test."""
 
 import asyncio
 import math
@@ -6,13 +6,12 @@ import math
 import pytest
 
 from jobmeter.client.api import Api
-from jobmeter.client.bodies import JobDetail
 from jobmeter.client.transport import Transport
 from jobmeter.errors import InvalidRequestError, NotFoundError
-from jobmeter.model.job import Job as Record
 from jobmeter.model.job import JobState
+from jobmeter.model.job_answers import JobBody, JobDetail
 from jobmeter.program.asynchronous import AsyncJob
-from jobmeter.program.job import Job
+from jobmeter.program.job import JobHandle
 
 
 class Server(Api):
@@ -28,14 +27,14 @@ class Server(Api):
         assert (job, project) == ("a", "p")
         if summary:
             self.whole_reads += 1
-            return JobDetail(job=Record(id=job, project=project))
+            return JobDetail(job=JobBody(id=job, project=project))
         state = self.states.pop(0)
         if state is None:
             raise NotFoundError("there is no job a")
-        return JobDetail(job=Record(id=job, project=project, state=state))
+        return JobDetail(job=JobBody(id=job, project=project, state=state))
 
     def wait(self, **how):
-        job = Job(self, Record(id="a", project="p"))
+        job = JobHandle(self, JobBody(id="a", project="p"))
         return job.wait(pause=self.pause, seconds=lambda: self.now, **how)
 
     def pause(self, seconds):
@@ -82,7 +81,7 @@ def test_a_cancelled_wait_of_an_asynchronous_job_leaves_no_thread_that_waits():
 
     async def cancel():
         read, loop = asyncio.Event(), asyncio.get_running_loop()
-        job = AsyncJob(Job(server, Record(id="a", project="p")))
+        job = AsyncJob(JobHandle(server, JobBody(id="a", project="p")))
         progress = lambda _: loop.call_soon_threadsafe(read.set)  # noqa: E731 - called on another thread
         waits = asyncio.create_task(job.wait(interval=3600, progress=progress))
         await read.wait()
@@ -98,7 +97,7 @@ def test_an_asynchronous_job_has_its_usage_at_its_end():
     server = Server(JobState.RUNNING, JobState.SUCCEEDED)
 
     async def wait():
-        return await AsyncJob(Job(server, Record(id="a", project="p"))).wait(interval=0.001)
+        return await AsyncJob(JobHandle(server, JobBody(id="a", project="p"))).wait(interval=0.001)
 
     ended = asyncio.run(wait())
     assert (ended.state, server.states, server.whole_reads) == (JobState.SUCCEEDED, [], 1)

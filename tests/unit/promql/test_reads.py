@@ -11,7 +11,7 @@ from tests.promql_random import LENGTH_MS, START_MS, Queries, difference, ours, 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.promql.evaluate import evaluate
 from jobmeter.promql.parse import parse
-from jobmeter.promql.reads import brief_nodes, reads
+from jobmeter.promql.reads import brief_cost, reads
 
 
 class Prefetched:
@@ -76,12 +76,13 @@ def test_a_query_that_computes_too_much_is_refused(query):
 
 
 @pytest.mark.parametrize(
-    ("query", "nodes"),
+    ("query", "cost"),
     [
         ("a", 1),
         ("-a", 2),
         ("2 * rate(a[5m]) > 0", 6),
-        ("avg by (x) (avg_over_time(a[5m]))", 3),
+        ("avg by (x) (avg_over_time(a[5m]))", 5),
+        ("deriv(a[5m])", 17),
         ("abs(a)", 2),
         ("a + b", 0),
         ("topk(3, a)", 0),
@@ -98,5 +99,5 @@ def test_a_query_that_computes_too_much_is_refused(query):
         ("{" + " or ".join(f'b="{number}"' for number in range(21)) + "}", 0),
     ],
 )
-def test_queries_are_brief_if_each_part_computes_with_arrays(query, nodes):
-    assert brief_nodes(parse(query)) == nodes
+def test_queries_are_brief_if_each_part_computes_with_arrays(query, cost):
+    assert brief_cost(parse(query)) == cost

@@ -111,7 +111,7 @@ def values(shape: Any, depth: int = 0) -> st.SearchStrategy[Any]:
 
 def test_every_question_is_found():
     assert len(KINDS) >= 60
-    assert {"MetricQuery", "LogSearch", "WriteSamples", "NewTask"} <= {kind.__name__ for kind in KINDS}
+    assert {"MetricQuery", "LogPageQuestion", "WriteSamples", "NewTask"} <= {kind.__name__ for kind in KINDS}
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)

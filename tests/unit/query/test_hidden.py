@@ -262,7 +262,14 @@ def questions() -> list[Question[Any]]:
 
 
 QUESTIONS = questions()
-OF_COMMANDS = {"AlertsQuestion", "AlertingQuestion", "DiskQuestion", "JobAlertsQuestion", "LogSearch", "RulesQuestion"}
+OF_COMMANDS = {
+    "AlertsQuestion",
+    "AlertingQuestion",
+    "DiskQuestion",
+    "JobAlertsQuestion",
+    "LogPageQuestion",
+    "RulesQuestion",
+}
 """Types of questions that the commands of the server answer, from answers to other questions."""
 
 

@@ -66,32 +66,24 @@ def test_a_database_of_a_newer_version_is_left_alone(url: str) -> None:
         _open_and_close(url)
 
 
-def test_a_database_of_the_first_version_is_brought_up_to_date(url: str) -> None:
+def test_a_database_between_two_releases_is_left_alone(url: str) -> None:
+    _open_and_close(url)
     database = Database(url)
-    config = Config()
-    config.set_main_option("script_location", "jobmeter.registry:migrations")
     with database.write() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0001")
-        connection.execute(sa.text("INSERT INTO jobs (project, id, recorded, noticed) VALUES ('p', 'old', true, 5)"))
-        connection.execute(sa.text("INSERT INTO nodes (project, cluster, name) VALUES ('p', '', 'n')"))
+        connection.execute(sa.text("UPDATE alembic_version SET version_num = '0007'"))
     database.close()
-    registry = open_registry(url, Retention())
-    [job] = registry.job_head(None, "old", 7)
-    assert (job.extra, job.checkpoints, job.updated) == ({}, [], None)
-    assert [node.resource_group for node in registry.nodes(None)] == [""]
-    registry.record("p", Records(jobs=[JobRecord(job_id="old", extra={"foas": {"a": 1}})]), 7)
-    assert registry.job_head(None, "old", 7)[0].extra == {"foas": {"a": 1}}
-    registry.close()
+    with pytest.raises(ConfigurationError, match="before its release"):
+        _open_and_close(url)
 
 
-def test_a_database_of_the_second_version_is_brought_up_to_date(url: str) -> None:
+@pytest.mark.parametrize("revision", sorted(REVISIONS - {HEAD}))
+def test_an_older_database_is_brought_up_to_date(url: str, revision: str) -> None:
     database = Database(url)
     config = Config()
     config.set_main_option("script_location", "jobmeter.registry:migrations")
     with database.write() as connection:
         config.attributes["connection"] = connection
-        command.upgrade(config, "0002")
+        command.upgrade(config, revision)
         connection.execute(
             sa.text(
                 "INSERT INTO jobs (project, id, recorded, noticed, labels) "
@@ -101,9 +93,14 @@ def test_a_database_of_the_second_version_is_brought_up_to_date(url: str) -> Non
         connection.execute(
             sa.text("INSERT INTO replicas (project, job, name, attempt, node) VALUES ('p', 'old', 'w', 0, 'n')")
         )
+        connection.execute(sa.text("INSERT INTO nodes (project, cluster, name) VALUES ('p', '', 'n')"))
     database.close()
     registry = open_registry(url, Retention())
-    registry.record("p", Records(jobs=[JobRecord(job_id="new", labels={"a": "c"})]), 7)
+    [job] = registry.job_head(None, "old", 7)
+    assert (job.extra, job.checkpoints, job.updated) == ({}, [], None)
+    assert [node.resource_group for node in registry.nodes(None)] == [""]
+    registry.record("p", Records(jobs=[JobRecord(job_id="new", labels={"a": "c"}, extra={"foas": {"a": 1}})]), 7)
+    assert registry.job_head(None, "new", 7)[0].extra == {"foas": {"a": 1}}
     for field, value, expected in (("labels.a", "b", ["old"]), ("labels.a", "c", ["new"]), ("node", "n", ["old"])):
         question = JobFilter(conditions=(Condition(field, Operator.IN, (value,)),))
         assert [job.id for job in registry.jobs(question, 7).jobs] == expected

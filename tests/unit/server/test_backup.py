@@ -1,5 +1,6 @@
 """Where a backup may lie, and that a damaged one is refused before anything of it is restored."""
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -8,8 +9,13 @@ from tests.frames import samples
 from tests.memory_store import MemoryStore
 from tests.serving import Serving
 
-from jobmeter.errors import ConfigurationError
-from jobmeter.server.backup import MANIFEST, bring_back
+from jobmeter.errors import ConfigurationError, ConflictError
+from jobmeter.model.job import JobFilter
+from jobmeter.model.record import JobRecord, Records
+from jobmeter.model.retention import Retention
+from jobmeter.registry.open import open_registry
+from jobmeter.server.backup import MANIFEST, bring_back, move_registry
+from jobmeter.server.folder import claimed
 from jobmeter.settings import Settings
 
 _CPU = {"metric": "cpu.usage", "job": "j1", "replica": "worker-0", "node": "n1"}
@@ -39,6 +45,25 @@ def test_the_manifest_names_every_file(server: Serving, tmp_path: Path) -> None:
     text = (tmp_path / "backup" / MANIFEST).read_text()
     assert files > {MANIFEST, "secret.key"}
     assert all(f'"{name}"' in text for name in files - {MANIFEST})
+
+
+def test_a_registry_moves_once_to_an_empty_database(tmp_path: Path) -> None:
+    data, other = tmp_path / "data", f"sqlite:///{tmp_path}/other.db"
+    data.mkdir()
+    with closing(open_registry(f"sqlite:///{data}/registry.db", Retention())) as registry:
+        registry.record("p", Records(jobs=[JobRecord(job_id="j")]), NOW)
+    with claimed(data), pytest.raises(ConfigurationError, match="another server uses"):
+        move_registry(data, other, Retention())
+    move_registry(data, other, Retention())
+    assert sorted(path.name for path in data.iterdir()) == ["registry.db.moved", "server.lock"]
+    with closing(open_registry(other, Retention())) as registry:
+        assert [job.id for job in registry.jobs(JobFilter(), NOW).jobs] == ["j"]
+    with pytest.raises(ConfigurationError, match="moved before"):
+        move_registry(data, other, Retention())
+    (data / "registry.db.moved").rename(data / "registry.db")
+    with pytest.raises(ConflictError):
+        move_registry(data, other, Retention())
+    assert (data / "registry.db").exists()
 
 
 def test_a_damaged_backup_is_not_restored(server: Serving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

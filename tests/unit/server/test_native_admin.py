@@ -4,6 +4,7 @@ import shutil
 import sqlite3
 import subprocess
 
+import msgspec
 import pytest
 from tests.fakes import NOW
 from tests.frames import FRAMES, samples
@@ -11,6 +12,7 @@ from tests.memory_store import MemoryStore
 from tests.serving import BASE, serving
 
 from jobmeter.errors import UnavailableError
+from jobmeter.model.move import MoveLine, MoveStep
 
 PROMTOOL = shutil.which("promtool") or ""
 _CPU = {"metric": "cpu.usage", "job": "j1", "replica": "worker-0"}
@@ -155,6 +157,32 @@ def test_a_store_that_cannot_work_is_503_until_it_can_again(tmp_path):
     store.broken = False
     assert server.ingest(body).json()["accepted"] == 1
     assert server.raw("GET", "/readyz").status == 200
+    server.application.close()
+
+
+def test_a_move_reports_its_steps_and_the_error_that_ends_it(tmp_path):
+    class Moving(MemoryStore):
+        ended = False
+
+        def move(self, order):
+            try:
+                if "nowhere" in order.to:
+                    raise UnavailableError("it cannot be reached")
+                yield MoveLine(step=MoveStep(table="samples", done=0, total=2, rows=0))
+                raise UnavailableError("the connection was lost")
+            finally:
+                self.ended = True
+
+    store = Moving()
+    server = serving(tmp_path / "data", store)
+    refused = server.call("POST", "/store/move", {"to": "clickhousedb://nowhere"})
+    assert (refused.status, refused.json()["error"]["code"]) == (503, "unavailable")
+    store.ended = False
+    reply = server.call("POST", "/store/move", {"to": "clickhousedb://h"})
+    lines = [msgspec.json.decode(line, type=MoveLine) for line in reply.body.splitlines()]
+    assert [line.error for line in lines] == ["", "the connection was lost"]
+    assert store.ended
+    assert server.call("POST", "/store/move", {"to": "x", "more": 1}).status == 400
     server.application.close()
 
 

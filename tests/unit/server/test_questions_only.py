@@ -19,7 +19,7 @@ MODULES = sorted(path for part in ("server", "dialects") for path in (SOURCE / p
 NAMES = {"registry", "_registry", "store", "_store"}
 """Names under which code has the registry or the store."""
 COMMANDS = {
-    *("backup", "close", "delete_job", "fill", "mark_lost", "mark_nodes", "prepare", "prune"),
+    *("backup", "close", "delete_job", "fill", "mark_lost", "mark_nodes", "move", "prepare", "prune"),
     *("record", "restore", "roll_up", "set_retention", "leases.prepare", "tasks.add", "tasks.answer", "tasks.save"),
     *("annotations.change_tags", "annotations.add_note", "annotations.delete_note"),
     *("alerts.decide", "alerts.delivered", "alerts.put", "alerts.put_silence", "alerts.retry"),

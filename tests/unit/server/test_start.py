@@ -13,6 +13,7 @@ import jobmeter.server.run
 from jobmeter.server.app import build
 from jobmeter.settings import Settings
 application = build(Settings(data=Path(sys.argv[1])))
+application.services.alerting.round()
 application.close()
 print("\\n".join(sys.modules))
 """
@@ -20,7 +21,7 @@ print("\\n".join(sys.modules))
 
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    """The modules that a server on SQLite and the embedded engine has loaded when it begins to listen."""
+    """The modules of a server on SQLite and the embedded engine once its shipped alert rules were evaluated."""
     folder = tmp_path_factory.mktemp("started")
     _started(folder / "data")  # makes the tables
     return _started(folder / "data")

@@ -306,6 +306,26 @@ def test_series_that_could_not_be_read_are_filled_later() -> None:
     assert engine.reads == 0
 
 
+def test_a_store_that_refuses_every_write_goes_on_answering_from_memory() -> None:
+    class Refusing(Engine):
+        refuses = False
+
+        def check_writable(self) -> None:
+            if self.refuses:
+                raise UnavailableError("the stored data are being moved")
+
+    engine = Refusing()
+    store = WindowedStore(engine, HandClock(BEGIN), length_ms=HOUR, bound=2**30)
+    rows = {(gauge("worker-0"), BEGIN - SECOND): 1.0}
+    store.append(batch_of(rows), FOREVER)
+    engine.refuses = True
+    with pytest.raises(UnavailableError):
+        store.append(batch_of({(gauge("worker-0"), BEGIN): 2.0}), FOREVER)
+    engine.reads = 0
+    assert read_all(store, [gauge("worker-0")], TimeRange(BEGIN - HOUR, BEGIN + HOUR)) == rows
+    assert engine.reads == 0
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_reading_in_parts_equals_reading_at_once(seed: int) -> None:
     generator = random.Random(seed)

@@ -90,7 +90,7 @@ class WatchScreen:
         """Query the running jobs, or the newest of all."""
         states = ("Running",) if running else ()
         page = self._api.jobs(JobSearch(states=states, project=self._project, limit=MOST_JOBS))
-        found = {(one.project, one.id): one for one in page.findings}
+        found = {(one.project, one.id): one for one in page.findings or ()}
         used = [
             UsedJob(job, newest(self._api, job), self._course(job), found.get((job.project, job.id)))
             for job in page.jobs

@@ -173,13 +173,14 @@ class NodeClassifier:
         task = number(variables, "SLURM_PROCID")
         if task is None and parent is not None and self._clusters.is_job(parent, job):
             return parent
-        if task is not None:
-            replica = f"worker-{task}"
-        elif place.task is not None and not self._before_exec(candidate.pid):
-            replica = f"{self._node}-task-{place.task}"
-        else:
-            # The job's own daemon, or a process whose environment may not be read before its task is known.
-            return None
+        if task is None:
+            if place.task is None or self._before_exec(candidate.pid):
+                # The job's own daemon, or a process whose environment may not be read before its task is known.
+                return None
+            # The program may have begun after its environment was read.
+            variables = read_environment(self._proc, candidate.pid)
+            task = number(variables, "SLURM_PROCID")
+        replica = f"{self._node}-task-{place.task}" if task is None else f"worker-{task}"
         restarts = number(variables, "SLURM_RESTART_COUNT") or 0
         owner = Owner(check_job_id(self._clusters.job_id(job, cluster)), check_name(replica, "replica"), restarts)
         if owner.job == place.job:

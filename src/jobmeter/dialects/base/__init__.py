@@ -45,7 +45,7 @@ def read_as_json(call: Call) -> int:
 
 
 def accounted_for(call: Call) -> int:  # noqa: ARG001 - as the other
-    """Return 0: the operation itself accounts for the memory of reading the body, once it knows its content."""
+    """Return 0 bytes: the operation counts the memory of the decoded body itself."""
     return 0
 
 
@@ -177,11 +177,13 @@ class DeleteJob(msgspec.Struct, Question[Job], frozen=True):
 class WriteSamples(msgspec.Struct, Question[Receipt], frozen=True):
     """Store samples as the caller. Each series names its project.
 
-    ``rejected`` counts, by reason, the samples that the dialect itself rejected, for the server's own metrics.
+    ``rejected`` counts, by reason, the samples that the dialect itself rejected, for the server's own metrics. ``sent``
+    are stored with the batch and counted nowhere: the labels of its series as their sender wrote them.
     """
 
     batch: SampleBatch
     rejected: tuple[tuple[str, int], ...] = ()
+    sent: SampleBatch | None = None
 
 
 class WriteLines(msgspec.Struct, Question[Receipt], frozen=True):

@@ -236,7 +236,7 @@ class Typed(ParameterNames):
         return ""
 
     def convert(self, reader: "ParameterReader", slot: ParameterSlot, value: Any) -> Any:  # noqa: ANN401
-        """Return the value of that type."""
+        """Return the value as the type of its field."""
         found = reader.typed(slot, value, self.shape)
         if slot.meta.max_length is not None and len(found) > slot.meta.max_length:
             raise reader.too_many(slot, len(found))

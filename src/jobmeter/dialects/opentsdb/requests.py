@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Present(Flag):
-    """A parameter that is present or not; ``false`` counts as absent."""
+    """Flag that a parameter sets by its presence; ``false`` counts as absent."""
 
     def examples(self, slot: ParameterSlot) -> tuple[Sequence[str], str]:  # noqa: ARG002
         """Return no invalid value."""

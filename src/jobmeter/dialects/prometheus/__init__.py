@@ -14,7 +14,7 @@ from jobmeter.dialects.prometheus.gaps import GAPS
 from jobmeter.dialects.prometheus.requests import FORM
 from jobmeter.errors import NotFoundError
 
-_PREFIX = "/prometheus"
+_PREFIX = "/prometheus/"
 _SHARED = frozenset({"/api/v1/query"})
 """Paths that OpenTSDB has as well."""
 
@@ -22,14 +22,17 @@ _SHARED = frozenset({"/api/v1/query"})
 class Prometheus(PathDialect):
     """A dialect whose paths may have a prefix, and that shares a path with OpenTSDB."""
 
+    prefix = _PREFIX
+    """Prefix of the paths that no other dialect has."""
+
     def match(self, call: Call) -> Match | None:
         """Find the operation of a call; a path below the prefix is always Prometheus'. Raises NotFoundError."""
         path = call.raw_path
-        prefixed = path.startswith(f"{_PREFIX}/")
+        prefixed = path.startswith(_PREFIX)
         if not prefixed and path in _SHARED and not _is_promql(call):
             return None
         found = None
-        for candidate in (path, path.removeprefix(_PREFIX) if prefixed else _PREFIX + path):
+        for candidate in (path, path.removeprefix(_PREFIX[:-1]) if prefixed else _PREFIX[:-1] + path):
             found = self._routes.find(call.method, candidate)
             if found is not None:
                 return Match(*found)

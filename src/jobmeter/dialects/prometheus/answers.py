@@ -1,11 +1,14 @@
 """Answers of the query API: https://prometheus.io/docs/prometheus/latest/querying/api/."""
 
 from collections.abc import Iterable, Sequence
+from operator import gt
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from jobmeter.dialects.base import Answer
+from jobmeter.kernel.points import encode as encode_points
 from jobmeter.model.batch import Float64s, Int64s
 from jobmeter.promql.evaluate import EvaluatedQuery as Evaluated
 from jobmeter.promql.evaluation import EXPIRED
@@ -49,36 +52,39 @@ def ranged(found: Evaluated, times: Int64s, limit: int) -> Answer:
     """Return the values of a query over a range."""
     value = found.value
     if isinstance(value, Scalar):
-        rows = [_row((), (times / 1000).tolist(), value.values)]
+        rows = _rows([()], np.array([len(times)]), times, value.values)
     elif isinstance(value, Vector):
-        parts = zip(value.labels, value.values, value.present, strict=True)
-        order = sorted(parts, key=lambda part: part[0])
-        if value.present.all():
-            seconds = (times / 1000).tolist()
-            rows = [_row(labels, seconds, values) for labels, values, _ in order]
-        else:
-            rows = [
-                _row(labels, (times[present] / 1000).tolist(), values[present]) for labels, values, present in order
-            ]
+        rows = _ranged_rows(value, times)
     else:
         rows = []
     return _limited({"resultType": "matrix", "result": rows}, limit, found.warnings, found.infos)
 
 
+def _ranged_rows(vector: Vector, times: Int64s) -> list[dict[str, Any]]:
+    """Return the rows of a vector, sorted by their labels."""
+    labels, values, present = vector.labels, vector.values, vector.present
+    if any(map(gt, labels, labels[1:])):
+        order = sorted(range(len(labels)), key=labels.__getitem__)
+        labels, values, present = [labels[row] for row in order], values[order], present[order]
+    of_points = np.concatenate([times] * len(labels)) if labels else times[:0]
+    if present.all():
+        ends = np.arange(1, len(labels) + 1) * len(times)
+        return _rows(labels, ends, of_points, values.ravel())
+    chosen = present.ravel()
+    return _rows(labels, np.cumsum(present.sum(axis=1)), of_points[chosen], values.ravel()[chosen])
+
+
 def samples(found: WindowSamples, limit: int) -> Answer:
     """Return the samples of a range."""
-    bounds = found.starts.tolist()
-    rows = [
-        _row(labels, (found.times[start:end] / 1000).tolist(), found.values[start:end])
-        for labels, start, end in zip(found.labels, bounds, bounds[1:], strict=False)
-    ]
+    rows = _rows(found.labels, found.starts[1:], found.times, found.values)
     infos = [EXPIRED] if found.expired else []
     return _limited({"resultType": "matrix", "result": rows}, limit, infos=infos)
 
 
-def _row(labels: Labels, seconds: list[float], values: Float64s) -> dict[str, Any]:
-    pairs = zip(seconds, map(format_number, values.tolist()), strict=True)
-    return {"metric": dict(labels), "values": list(pairs)}
+def _rows(labels: Sequence[Labels], ends: Int64s, times: Int64s, values: Float64s) -> list[dict[str, Any]]:
+    """Return rows; ``ends`` int64[rows] is the end of each among ``times`` and ``values``."""
+    texts = encode_points(ends, times, values, as_text=True)
+    return [{"metric": dict(own), "values": msgspec.Raw(text)} for own, text in zip(labels, texts, strict=True)]
 
 
 def _limited(data: dict[str, Any], limit: int, warnings: Sequence[str] = (), infos: Sequence[str] = ()) -> Answer:

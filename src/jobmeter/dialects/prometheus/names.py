@@ -14,11 +14,11 @@ import msgspec
 
 from jobmeter.errors import InvalidRequestError
 from jobmeter.ingest.exporters import RULES
-from jobmeter.ingest.exporters.resolve import EXTERNAL, resolve, sent_label
+from jobmeter.ingest.exporters.resolve import EXTERNAL, read_sent, resolve, sent_label
 from jobmeter.ingest.rule import RuleTarget, TranslationRule
 from jobmeter.model.catalog import CATALOG, Kind, Metric
 from jobmeter.model.series import Series
-from jobmeter.promql.labels import Labels, make_labels
+from jobmeter.promql.labels import Labels, make_labels, value_of
 from jobmeter.promql.nodes import NAME
 
 PREFIX = "jobmeter_"
@@ -50,6 +50,18 @@ class Exposed(msgspec.Struct, frozen=True):
     series: Series
     divisor: float = 1.0
     special: Series | None = None
+
+
+class SentNames(msgspec.Struct, frozen=True):
+    """A mapped series under the name and the labels with which it was sent; ``holder`` is the series that has both."""
+
+    row: Exposed
+    holder: Series
+
+    @property
+    def key(self) -> tuple[Series, str]:
+        """The mapped series, and the name."""
+        return self.row.series, value_of(self.row.labels, NAME)
 
 
 def _plain(text: str) -> str:
@@ -93,13 +105,29 @@ def stored_names(name: str, programs: Iterable[str] = ()) -> frozenset[str]:
     metric = _catalogue().get(name)
     if metric is not None:
         found.add(metric.name)
-    found |= {rule.metric for rule in RULES.get(name, ())}
+    found |= mapped_to(EXTERNAL + name)
     found |= {one for one in programs if own_name(one) == name}
     return frozenset(found)
 
 
+def mapped_to(metric: str) -> set[str]:
+    """Return the metrics of the catalogue that series of an exporter become, by the stored metric of its other ones."""
+    return {rule.metric for rule in RULES.get(metric.removeprefix(EXTERNAL), ())}
+
+
+def sent_names(series: Iterable[Series]) -> Iterator[SentNames]:
+    """Yield the sent names and labels that some of the series hold."""
+    for one in series:
+        if (found := read_sent(one)) is not None:
+            labels, mapped = found
+            yield SentNames(Exposed(make_labels(labels.items()), mapped.series, mapped.factor), one)
+
+
 def exposed(series: Series, name: str = "", special: Series | None = None) -> Iterator[Exposed]:
-    """Yield a series under ``name``, or only under its own name if ``name`` is empty; ``special`` as in ``Exposed``."""
+    """Yield a series under ``name``, or only under its own name if ``name`` is empty; ``special`` as in ``Exposed``.
+
+    The labels under an exporter's name are derived from the series.
+    """
     if series.metric.startswith(EXTERNAL):
         yield Exposed(_external(series), series, special=special)
         return

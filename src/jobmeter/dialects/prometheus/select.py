@@ -1,6 +1,7 @@
 """The series and samples of selectors, by questions: stored series, and series made of facts."""
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -8,31 +9,45 @@ import numpy as np
 
 from jobmeter.dialects.base import ask
 from jobmeter.dialects.prometheus.facts import FACTS, MOST_SAMPLES, FactSpan, find_facts, samples_of
-from jobmeter.dialects.prometheus.names import APP, JOB, PREFIX, PROJECT, Exposed, exposed, names_of, stored_names
-from jobmeter.model.batch import NEVER, Float64s, Int64s
+from jobmeter.dialects.prometheus.names import (
+    APP,
+    JOB,
+    PREFIX,
+    PROJECT,
+    Exposed,
+    SentNames,
+    exposed,
+    mapped_to,
+    names_of,
+    sent_names,
+    stored_names,
+)
+from jobmeter.model.batch import NEVER, Float64s, Int64s, SampleColumns, Uint32s
 from jobmeter.model.question import Question
 from jobmeter.model.series import SPECIAL, NamePart, Series, job_key
 from jobmeter.model.special import STALE, STALE_CODE, decode_special, is_special, plain_of
 from jobmeter.model.time import MAX_TIME_MS, TimeRange
 from jobmeter.promql.labels import Labels, value_of, with_label
 from jobmeter.promql.nodes import NAME, Matcher, Node, VectorMatch, VectorSelector
-from jobmeter.promql.reads import SelectorRead, brief_nodes, reads
+from jobmeter.promql.reads import SelectorRead, brief_cost, reads
 from jobmeter.promql.regex import full_matches
 from jobmeter.promql.windows import RolledSamples, WindowSamples, is_stale
 from jobmeter.query.defaults import LATE_MS
 from jobmeter.query.rollups import RollupsQuestion
-from jobmeter.query.series import NamesQuestion, SamplesQuestion, SeriesQuestion
+from jobmeter.query.series import FoundSeries, LastQuestion, NamesQuestion, SamplesQuestion, SeriesQuestion
 from jobmeter.query.source import RAW_IS_QUICK
 
 MOST_NAMES = 10_000
-_BRIEF = 50_000
+_BRIEF = 100_000
 """Most values, in all nodes of a query together, that the event loop may compute: about a millisecond."""
 _ROW_VALUES = 20
-"""Number of values for which a row counts besides its points."""
-_POINT_VALUES = 10
+"""Number of values for which a row counts in each node besides its points."""
+_POINT_VALUES = 2
 """Number of values for which a point of an answer counts, because it is written as text."""
-_BRIEF_SAMPLES = 20_000
+_BRIEF_SAMPLES = 40_000
 """Most samples that the event loop may read."""
+_BRIEF_VISITS = 500_000
+"""Most samples in windows, times the cost of the query, that the event loop may visit: about a millisecond."""
 _MATCHER_BYTES = 300
 """Approximate memory of a matcher besides its texts, in bytes."""
 _EXPORTED = "exported_project"
@@ -48,7 +63,64 @@ class FactSeries(msgspec.Struct, frozen=True):
 
 
 Row = Exposed | FactSeries
-Found = Generator[Question[Any], Any, Sequence[Row]]
+
+
+class StoredRows(msgspec.Struct, frozen=True, eq=False):
+    """Rows of stored series, and the series that have their samples.
+
+    ``series``: first the ``plain`` series, then the series of special values. ``numbers`` uint32[plain + 1] counts the
+    plain series. ``of_special`` int64[k] is the position of the plain series to which each series of special values
+    belongs. ``places`` int64[rows] is the position of each row's plain series. ``each``: the rows are the plain series,
+    one by one. ``divisors`` float64[rows], None if all are 1.
+    """
+
+    labels: list[Labels]
+    series: tuple[Series, ...]
+    plain: int
+    numbers: Uint32s
+    of_special: Int64s
+    places: Int64s
+    each: bool
+    divisors: Float64s | None
+
+    @classmethod
+    def of(cls, rows: Sequence[Exposed]) -> "StoredRows":
+        """Find the distinct series of rows."""
+        series: dict[Series, int] = {}
+        places = [series.setdefault(row.series, len(series)) for row in rows]
+        special = {row.special: series[row.series] for row in rows if row.special is not None}
+        divisors = np.array([row.divisor for row in rows], np.float64)
+        return cls(
+            labels=[row.labels for row in rows],
+            series=(*series, *special),
+            plain=len(series),
+            numbers=np.arange(len(series) + 1, dtype=np.uint32),
+            of_special=np.array(list(special.values()), np.int64),
+            places=np.array(places, np.int64),
+            each=len(series) == len(rows),
+            divisors=None if (divisors == 1.0).all() else divisors,
+        )
+
+    def in_units(self, values: Float64s, rows: Int64s, counts: Int64s) -> Float64s:
+        """Return values in the units of their rows: ``counts`` values of each of ``rows``, one row after the other."""
+        return values if self.divisors is None else _in_their_units(values, np.repeat(self.divisors[rows], counts))
+
+
+class SelectedRows(list[Row]):
+    """Rows of a selector, with everything that reads of their samples share."""
+
+    @cached_property
+    def stored(self) -> StoredRows:
+        """The rows of stored series."""
+        return StoredRows.of([row for row in self if isinstance(row, Exposed)])
+
+    @cached_property
+    def facts(self) -> list[FactSeries]:
+        """The rows of facts."""
+        return [row for row in self if isinstance(row, FactSeries)]
+
+
+Found = Generator[Question[Any], Any, SelectedRows]
 Matchers = Sequence[Matcher]
 
 
@@ -73,8 +145,8 @@ def find(
     return _ordered(found)
 
 
-def _ordered(rows: Iterable[Row]) -> list[Row]:
-    return sorted(dict.fromkeys(rows), key=lambda one: one.labels)
+def _ordered(rows: Iterable[Row]) -> SelectedRows:
+    return SelectedRows(sorted(dict.fromkeys(rows), key=lambda one: one.labels))
 
 
 def _find(matchers: Matchers, since_ms: int | None, project: str | None, of_owners: bool, brief: bool) -> Found:
@@ -87,29 +159,62 @@ def _find(matchers: Matchers, since_ms: int | None, project: str | None, of_owne
         return _ordered(_matching(matchers, [FactSeries(labels, tuple(one)) for labels, one in spans.items()]))
     metrics = yield from _metrics(matchers, name)
     if not metrics:
-        return []
+        return SelectedRows()
     jobs = _jobs(matchers, project)
     wanted = metrics | {SPECIAL + one for one in metrics}
     answer = yield from ask(SeriesQuestion(metrics=wanted, jobs=jobs, since_ms=since_ms, brief=brief))
+    sent, last = yield from _sent(answer)
+    by_time = sorted(sent, key=lambda one: (last.get(one.holder, 0), one.row.labels)) if last else sent
 
-    def rows(series: Sequence[Series]) -> list[Row]:
-        found: list[Row] = [row for one, special in _paired(series) for row in exposed(one, name, special)]
+    def rows(series: Sequence[Series]) -> SelectedRows:
+        found: list[Row] = list(_exposed(series, name, by_time))
         if of_owners:
             found = list({one.labels: one for one in map(_of_owner, found)}.values())
         return _ordered(_matching(matchers, found))
 
     size = sum(_MATCHER_BYTES + len(one.label) + len(one.value) for one in matchers)
-    selected: Sequence[Row] = answer.derived((Exposed, tuple(matchers), of_owners), rows, size)
-    return selected
+    order = [one.holder for one in by_time if one.holder in last]
+    return answer.derived((Exposed, tuple(matchers), of_owners, *order), rows, size)
 
 
-def _paired(series: Sequence[Series]) -> Iterator[tuple[Series, Series | None]]:
-    """Yield each series of plain values with its series of special values. A series without a pair comes alone."""
+def _sent(answer: FoundSeries) -> Generator[Question[Any], Any, tuple[Sequence[SentNames], dict[Series, int]]]:
+    """Find the sent names and labels of mapped series, and the time of the last of several for one series and name."""
+    sent = answer.derived(SentNames, lambda series: list(sent_names(series)))
+    rivals = answer.derived((SentNames, "rivals"), lambda _: _rivals(sent))
+    if not rivals:
+        return sent, {}
+    columns = (yield from ask(LastQuestion(series=tuple(rivals)))).columns
+    return sent, {rivals[at]: time for at, time in zip(columns.index.tolist(), columns.time.tolist(), strict=True)}
+
+
+def _rivals(sent: Sequence[SentNames]) -> list[Series]:
+    """Return the holders of different labels for one series and name."""
+    holders: dict[tuple[Series, str], list[Series]] = {}
+    for one in sent:
+        holders.setdefault(one.key, []).append(one.holder)
+    return [one for some in holders.values() if len(some) > 1 for one in some]
+
+
+def _exposed(series: Sequence[Series], name: str, sent: Sequence[SentNames]) -> Iterator[Exposed]:
+    """Yield the rows of series under a name; with an empty name, under each own name and each sent name.
+
+    A row has the labels that were sent last, if they are known. Special values without a plain series have a row too.
+    """
     special = {plain_of(one): one for one in series if is_special(one.metric)}
-    for one in series:
-        if not is_special(one.metric):
-            yield one, special.pop(one, None)
-    yield from special.items()
+    known: dict[Series, dict[str, Exposed]] = {}
+    for under in sent:
+        special.pop(plain_of(under.holder), None)
+        mapped, sent_name = under.key
+        known.setdefault(mapped, {})[sent_name] = under.row
+    plain = [(one, special.pop(one, None)) for one in series if not is_special(one.metric)]
+    for one, values in (*plain, *special.items()):
+        rows = known.get(one, {})
+        if name in rows:
+            rows = {name: rows[name]}
+        else:
+            yield from exposed(one, name, values)
+        if name in {"", *rows}:
+            yield from (msgspec.structs.replace(row, special=values) for row in rows.values())
 
 
 def _of_owner(row: Row) -> Row:
@@ -132,7 +237,8 @@ def _metrics(matchers: Matchers, name: str) -> Generator[Question[Any], Any, fro
     kept = np.ones(len(stored), bool)
     for matcher in wanted:
         kept &= _fulfils(matcher, shown)
-    return frozenset(one for one, keep in zip(stored, kept.tolist(), strict=True) if keep)
+    found = [one for one, keep in zip(stored, kept.tolist(), strict=True) if keep]
+    return frozenset().union(found, *(mapped_to(one) for one in found))
 
 
 def _jobs(matchers: Matchers, project: str | None) -> tuple[int, ...] | None:
@@ -157,7 +263,7 @@ def _fulfils(matcher: Matcher, texts: Sequence[str]) -> "np.ndarray[tuple[int], 
     return ~found if matcher.match in {VectorMatch.NOT_EQUAL, VectorMatch.NOT_REGEX} else found
 
 
-def _matching(matchers: Matchers, rows: list[Row]) -> list[Row]:
+def _matching(matchers: Matchers, rows: Sequence[Row]) -> list[Row]:
     kept = np.ones(len(rows), bool)
     for matcher in matchers:
         kept &= _fulfils(matcher, [value_of(row.labels, matcher.label) for row in rows])
@@ -181,41 +287,40 @@ def prefetch(
 ) -> Generator[Question[Any], Any, Prefetched]:
     """Read the samples and statistics that a query at ``times``, int64 in ms, needs; ``of_owners`` as in ``find``."""
     found: dict[VectorSelector, WindowSamples] = {}
-    nodes = brief_nodes(node)
-    brief = 0 < nodes * len(times) <= _BRIEF
-    for one in reads(node, times, lookback_ms):
+    cost = brief_cost(node)
+    brief = 0 < cost * len(times) <= _BRIEF
+    for one in reads(node, times, lookback_ms, RAW_IS_QUICK):
         since_ms = max(one.start_ms, 0)
         rows = yield from find(one.selector.alternatives, since_ms, project, of_owners=of_owners, brief=brief)
-        stored = [row for row in rows if isinstance(row, Exposed)]
         begin, end = max(one.start_ms + 1, 0), min(one.end_ms + 1, MAX_TIME_MS)
-        rolled = one.cuts and len(stored) == len(rows) > 0 and end - begin > RAW_IS_QUICK
-        if rolled and not (yield from _have_nonfinite_values(stored, TimeRange(begin, end))):
-            found[one.selector] = yield from _read_rolled(stored, TimeRange(begin, end), one)
+        rolled = one.cuts and rows.stored.labels and not rows.facts
+        if rolled and not (yield from _have_nonfinite_values(rows.stored, TimeRange(begin, end))):
+            found[one.selector] = yield from _read_rolled(rows.stored, TimeRange(begin, end), one)
         else:
-            few = brief and nodes * len(rows) * (_ROW_VALUES + len(times) * _POINT_VALUES) <= _BRIEF
-            most = _brief_samples(one.selector, times, lookback_ms, nodes) if few else None
+            values = cost * (_ROW_VALUES + len(times)) + _POINT_VALUES * len(times)
+            few = brief and len(rows) * values <= _BRIEF
+            most = _brief_samples(one.selector, times, cost) if few else None
             found[one.selector] = yield from read_samples(rows, one.start_ms, one.end_ms, check=True, most=most)
     return Prefetched(found, any(one.name in FACTS for one in found))
 
 
-def _brief_samples(selector: VectorSelector, times: Int64s, lookback_ms: int, nodes: int) -> int:
-    """Return the most samples of a brief query: each counts once for each window that has the sample."""
-    windows = len(times)
+def _brief_samples(selector: VectorSelector, times: Int64s, cost: int) -> int:
+    """Return the most samples of a brief query: functions visit a sample once for each window that has the sample."""
+    windows = len(times) if selector.range_ms else 1
     if windows > 1 and selector.at is None:
-        windows = min(windows, (selector.range_ms or lookback_ms) // int(times[1] - times[0]) + 1)
-    return min(_BRIEF_SAMPLES, _BRIEF // (nodes * windows))
+        windows = min(windows, selector.range_ms // int(times[1] - times[0]) + 1)
+    return min(_BRIEF_SAMPLES, _BRIEF_VISITS // (cost * windows))
 
 
 def read_samples(
-    rows: Sequence[Row], start_ms: int, end_ms: int, *, check: bool = False, most: int | None = None
+    rows: SelectedRows, start_ms: int, end_ms: int, *, check: bool = False, most: int | None = None
 ) -> Generator[Question[Any], Any, WindowSamples]:
     """Read the samples in ``(start_ms, end_ms]`` of each row that has any, facts behind stored series.
 
     ``check``: the result states if samples have expired. ``most`` as ``brief_samples`` of ``SamplesQuestion``.
     """
-    stored = yield from _read_stored([row for row in rows if isinstance(row, Exposed)], start_ms, end_ms, check, most)
-    facts = [row for row in rows if isinstance(row, FactSeries)]
-    return _with_facts(stored, facts, start_ms, end_ms) if facts else stored
+    stored = yield from _read_stored(rows.stored, start_ms, end_ms, check, most)
+    return _with_facts(stored, rows.facts, start_ms, end_ms) if rows.facts else stored
 
 
 def _with_facts(stored: WindowSamples, rows: Sequence[FactSeries], start_ms: int, end_ms: int) -> WindowSamples:
@@ -234,40 +339,49 @@ def _with_facts(stored: WindowSamples, rows: Sequence[FactSeries], start_ms: int
 
 
 def _read_stored(
-    rows: Sequence[Exposed], start_ms: int, end_ms: int, check: bool, most: int | None
+    rows: StoredRows, start_ms: int, end_ms: int, check: bool, most: int | None
 ) -> Generator[Question[Any], Any, WindowSamples]:
     begin, end = max(start_ms + 1, 0), min(end_ms + 1, MAX_TIME_MS)
-    if not rows or begin >= end:
+    if not rows.labels or begin >= end:
         return WindowSamples([], np.empty(0, np.int64), np.empty(0), np.zeros(1, np.int64))
-    series: dict[Series, int] = {}
-    places = np.array([series.setdefault(row.series, len(series)) for row in rows])
-    special = {row.special: series[row.series] for row in rows if row.special is not None}
-    every = (*series, *special)
-    question = SamplesQuestion(series=every, range=TimeRange(begin, end), check=check, ends=True, brief_samples=most)
+    span = TimeRange(begin, end)
+    question = SamplesQuestion(series=rows.series, range=span, check=check, ends=True, brief_samples=most)
     answer = yield from ask(question)
-    columns = answer.columns
+    columns = _plain_and_special(answer.columns, rows)
+    found, kept = _samples_of_rows(columns, rows)
+    if answer.expired:
+        found = msgspec.structs.replace(found, expired=True)
+    return _with_ends(found, np.array(answer.ends)[rows.places[kept]], end_ms) if answer.ends else found
+
+
+def _plain_and_special(columns: SampleColumns, rows: StoredRows) -> SampleColumns:
+    """Return samples of the plain series alone, with special values among them."""
+    if not len(columns) or columns.index[-1] < rows.plain:
+        return columns
     index = columns.index.astype(np.int64)
-    is_code = index >= len(series)
-    if is_code.any():
-        index[is_code] = np.array(list(special.values()))[index[is_code] - len(series)]
-        order = np.lexsort((is_code, columns.time, index))
-        index, times = index[order], columns.time[order]
-        # A plain value stands in place of a special value at the same time.
-        once = np.append(True, (index[1:] != index[:-1]) | (times[1:] != times[:-1]))
-        order, index = order[once], index[once]
-    else:
-        order = np.lexsort((columns.time, index))
-        index = index[order]
-    kept, starts, taken = _rows_of(index, places)
-    taken = order[taken]
-    divisors = np.repeat(np.array([row.divisor for row in rows])[kept], np.diff(starts))
-    values = _in_their_units(columns.value[taken], divisors)
-    is_code = is_code[taken]
-    if is_code.any():
-        values[is_code] = decode_special(columns.value[taken][is_code])
-    labels = [rows[at].labels for at in kept.tolist()]
-    found = WindowSamples(labels, columns.time[taken], values, starts, expired=answer.expired)
-    return _with_ends(found, np.array(answer.ends)[places[kept]], end_ms) if answer.ends else found
+    is_code = index >= rows.plain
+    index[is_code] = rows.of_special[index[is_code] - rows.plain]
+    order = np.lexsort((is_code, columns.time, index))
+    index, times = index[order], columns.time[order]
+    # A plain value stands in place of a special value at the same time.
+    once = np.append(True, (index[1:] != index[:-1]) | (times[1:] != times[:-1]))
+    order = order[once]
+    values, is_code = columns.value[order], is_code[order]
+    values[is_code] = decode_special(values[is_code])
+    return SampleColumns(index[once].astype(np.uint32), times[once], values)
+
+
+def _samples_of_rows(columns: SampleColumns, rows: StoredRows) -> tuple[WindowSamples, Int64s]:
+    """Return the samples of each row that has any, and the positions of these rows."""
+    bounds = columns.index.searchsorted(rows.numbers)
+    counts = bounds[1:] - bounds[:-1]
+    if rows.each and counts.all():
+        kept = rows.places
+        values = rows.in_units(columns.value, kept, counts)
+        return WindowSamples(rows.labels, columns.time, values, bounds), kept
+    kept, starts, taken = _rows_of(bounds, rows.places)
+    values = rows.in_units(columns.value[taken], kept, np.diff(starts))
+    return WindowSamples([rows.labels[at] for at in kept.tolist()], columns.time[taken], values, starts), kept
 
 
 def _with_ends(samples: WindowSamples, ends: Int64s, end_ms: int) -> WindowSamples:
@@ -299,24 +413,23 @@ def _with_markers(samples: WindowSamples, at: Int64s, end_ms: int) -> WindowSamp
     )
 
 
-def _have_nonfinite_values(rows: Sequence[Exposed], span: TimeRange) -> Generator[Question[Any], Any, bool]:
+def _have_nonfinite_values(rows: StoredRows, span: TimeRange) -> Generator[Question[Any], Any, bool]:
     """Return True if the rows have NaN or infinities in the range. Roll-ups of the plain values do not have them.
 
     Functions of ranges skip stale markers.
     """
-    special = tuple(dict.fromkeys(row.special for row in rows if row.special is not None))
+    special = rows.series[rows.plain :]
     if not special:
         return False
     answer = yield from ask(SamplesQuestion(series=special, range=span))
     return bool((answer.columns.value != STALE_CODE).any())
 
 
-def _rows_of(index: Int64s, places: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-    """Return the rows that have samples, the start of each row's samples, and the samples as positions in ``index``.
+def _rows_of(bounds: Int64s, places: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+    """Return the rows that have samples, the start of each row's samples, and the samples as positions.
 
-    ``index`` int64[samples] is ascending and has the series of each sample, ``places`` int64[rows] the series of rows.
+    ``bounds`` int64[series + 1] is the start of each series' samples, ``places`` int64[rows] the series of rows.
     """
-    bounds = np.searchsorted(index, np.arange(int(places.max()) + 2))
     low, high = bounds[places], bounds[places + 1]
     kept = np.nonzero(high > low)[0]
     counts = (high - low)[kept]
@@ -324,20 +437,18 @@ def _rows_of(index: Int64s, places: Int64s) -> tuple[Int64s, Int64s, Int64s]:
     return kept, starts, np.arange(starts[-1]) - np.repeat(starts[:-1] - low[kept], counts)
 
 
-def _read_rolled(
-    rows: Sequence[Exposed], span: TimeRange, read: SelectorRead
-) -> Generator[Question[Any], Any, WindowSamples]:
+def _read_rolled(rows: StoredRows, span: TimeRange, read: SelectorRead) -> Generator[Question[Any], Any, WindowSamples]:
     """Read the statistics of the samples between the cuts of a read."""
-    series: dict[Series, int] = {}
-    places = np.array([series.setdefault(row.series, len(series)) for row in rows])
     cuts = read.cuts or ()
-    answer = yield from ask(RollupsQuestion(series=tuple(series), range=span, cuts=cuts, growth=read.growth))
+    series = rows.series[: rows.plain]
+    answer = yield from ask(RollupsQuestion(series=series, range=span, cuts=cuts, growth=read.growth))
     columns = answer.columns
-    kept, starts, taken = _rows_of(columns.index.astype(np.int64), places)
-    divisors = np.repeat(np.array([row.divisor for row in rows])[kept], np.diff(starts))
+    bounds = columns.index.searchsorted(rows.numbers)
+    kept, starts, taken = _rows_of(bounds, rows.places)
+    counts = np.diff(starts)
 
     def values(column: Float64s) -> Float64s:
-        return _in_their_units(column[taken], divisors)
+        return rows.in_units(column[taken], kept, counts)
 
     rolled = RolledSamples(
         count=columns.count[taken].astype(np.int64),
@@ -348,12 +459,13 @@ def _read_rolled(
         first_time=columns.first_time[taken],
         increase=values(columns.increase),
     )
-    labels = [rows[at].labels for at in kept.tolist()]
+    labels = [rows.labels[at] for at in kept.tolist()]
     return WindowSamples(labels, columns.last_time[taken], values(columns.last), starts, rolled, answer.expired)
 
 
 def _in_their_units(values: Float64s, divisors: Float64s) -> Float64s:
-    other = np.nonzero(divisors != 1.0)[0]
+    """Return the quotients without noise. Values that are not finite keep their bits, which mark stale values."""
+    other = np.nonzero((divisors != 1.0) & np.isfinite(values))[0]
     if not len(other):
         return values
     found = values.copy()

@@ -4,7 +4,8 @@ import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,8 @@ from jobmeter.ingest.join import distinct, used
 from jobmeter.kernel.table import Texts, TextTable
 from jobmeter.model.batch import Float64s, Int64s, SampleBatch, Uint32s
 from jobmeter.model.interner import SeriesInterner, SeriesList, current, listed
-from jobmeter.model.time import MAX_TIME_MS
+from jobmeter.model.special import STALE_CODE
+from jobmeter.model.time import DAY, MAX_TIME_MS
 
 _MOST = 500_000
 _MOST_BYTES = 512 * 2**20
@@ -60,13 +62,37 @@ class _ResolvedKeys:
     ceiling: float
 
 
+class SentLabels(NamedTuple):
+    """Samples that store the sent labels of mapped series; see ``ResolvedSeries.sent``.
+
+    ``confirm`` is to be called when they are durable. The labels are then left out for the rest of the day.
+    """
+
+    batch: SampleBatch
+    confirm: Callable[[], None]
+
+
+class ResolvedBatch(NamedTuple):
+    """The valid samples of a request, the number of rejected samples by reason, and labels that are to be stored."""
+
+    batch: SampleBatch
+    refused: Counter[str]
+    sent: SentLabels | None
+
+
 class _LabelCache:
-    """The resolved labels of one project, by the number of their key: a series, and a rule for its values."""
+    """The resolved labels of one project, by the number of their key: a series, and a rule for its values.
+
+    ``_sent`` has the number of the series that holds the sent labels (``_UNKNOWN``: no series), and ``_days`` the day
+    of its last sample.
+    """
 
     def __init__(self, interner: SeriesInterner) -> None:
         self.interner = interner
         self.table = TextTable()
         self._series: Int64s = np.empty(_FIRST, np.int64)
+        self._sent: Int64s = np.empty(_FIRST, np.int64)
+        self._days: Int64s = np.empty(_FIRST, np.int64)
         self._rules: Float64s = np.empty((3, _FIRST))
 
     def add(self, keys: Texts, results: Sequence[ResolvedSeries | str]) -> None:
@@ -75,7 +101,8 @@ class _LabelCache:
         more = len(self.table) - len(self._series)
         if more > 0:
             more = max(more, len(self._series))
-            self._series = np.concatenate((self._series, np.empty(more, np.int64)))
+            columns = self._series, self._sent, self._days
+            self._series, self._sent, self._days = (np.append(one, np.empty(more, np.int64)) for one in columns)
             self._rules = np.concatenate((self._rules, np.empty((3, more))), axis=1)
         good = [at for at, result in enumerate(results) if isinstance(result, ResolvedSeries)]
         accepted = [result for result in results if isinstance(result, ResolvedSeries)]
@@ -83,6 +110,9 @@ class _LabelCache:
         self._series[numbers] = refused
         self._rules[:, numbers] = np.array([[1.0], [-np.inf], [np.inf]])
         self._series[numbers[good]] = self.interner.numbers([one.series for one in accepted])
+        self._sent[numbers] = self._days[numbers] = _UNKNOWN
+        mapped = [at for at, one in zip(good, accepted, strict=True) if one.sent is not None]
+        self._sent[numbers[mapped]] = self.interner.numbers([one.sent for one in accepted if one.sent is not None])
         rules = [(one.factor, one.lowest, one.highest) for one in accepted]
         self._rules[:, numbers[good]] = np.reshape(rules, (-1, 3)).T
 
@@ -99,6 +129,19 @@ class _LabelCache:
         plain = bool((factors == 1.0).all())
         floor, ceiling = float(lowest.max(initial=-np.inf)), float(highest.min(initial=np.inf))
         return _ResolvedKeys(series, own, places, None if plain else factors, lowest, highest, floor, ceiling)
+
+    def unconfirmed(self, numbers: Int64s, day: int) -> Int64s:
+        """Return the keys whose sent labels are not stored on that day."""
+        due: Int64s = numbers[(self._sent[numbers] != _UNKNOWN) & (self._days[numbers] < day)]
+        return due
+
+    def sent(self, numbers: Int64s) -> SeriesList:
+        """Return the series that hold the sent labels of these keys."""
+        return distinct(self.interner, self._sent[numbers])[0]
+
+    def confirm(self, numbers: Int64s, day: int) -> None:
+        """Leave these keys out of ``unconfirmed`` for a day."""
+        self._days[numbers] = day
 
 
 class LabelResolver:
@@ -129,14 +172,16 @@ class LabelResolver:
         keys: Sequence[bytes],
         labels: Callable[[int], Any],
         columns: tuple[Uint32s, Int64s, Float64s],
-    ) -> tuple[SampleBatch, Counter[str]]:
+        now_ms: int | None = None,
+    ) -> ResolvedBatch:
         """Return the valid samples, and the number of rejected ones by reason: name, labels, time, value.
 
+        At ``now_ms``, the result also has the sent labels that are not stored yet on this day; None leaves them out.
         ``names``: the project and the kind of key. ``keys`` stand for the labels of the series, which ``labels`` reads
         by position; ``columns`` are index, time and value of the samples. Keys in the same order again give a batch
         with the same list object of series.
         """
-        resolved = self._look_up(names, Texts.of(keys), labels)
+        resolved, sent = self._look_up(names, Texts.of(keys), labels, now_ms)
         refused: Counter[str] = Counter()
         index, time, value = _timely(*_with_series(resolved, *columns, refused), refused)
         if resolved.factors is not None:
@@ -146,20 +191,35 @@ class LabelResolver:
             index, time, value = _selected(good, index, time, value, refused, "value")
         if resolved.places is not None:
             index = resolved.places[index]
-        return used(listed(resolved.listed, index, time, value)), +refused
+        return ResolvedBatch(used(listed(resolved.listed, index, time, value)), +refused, sent)
 
-    def _look_up(self, names: _Names, keys: Texts, labels: Callable[[int], Any]) -> _ResolvedKeys:
+    def _look_up(
+        self, names: _Names, keys: Texts, labels: Callable[[int], Any], now_ms: int | None
+    ) -> tuple[_ResolvedKeys, SentLabels | None]:
         with self._lock:
             cache = self._of(names)
             numbers = cache.table.find(keys)
             missing = np.flatnonzero(numbers == _UNKNOWN)
             if not len(missing):
-                return self._list(names, cache, numbers)
+                return self._list(names, cache, numbers), self._sent(cache, numbers, now_ms)
         # Outside of the lock: resolving takes a while, and other threads must not wait for it.
         results = [self._resolved(labels, at, names[0]) for at in missing.tolist()]
         with self._lock:
             cache.add(keys.take(missing), results)
-            return self._list(names, cache, cache.table.find(keys))
+            numbers = cache.table.find(keys)
+            return self._list(names, cache, numbers), self._sent(cache, numbers, now_ms)
+
+    def _sent(self, cache: _LabelCache, numbers: Int64s, now_ms: int | None) -> SentLabels | None:
+        if now_ms is None or not len(numbers := cache.unconfirmed(numbers, now_ms // DAY)):
+            return None
+        series = cache.sent(numbers)
+        index = np.arange(len(series), dtype=np.uint32)
+        batch = listed(series, index, np.full(len(series), now_ms, np.int64), np.full(len(series), STALE_CODE))
+        return SentLabels(batch, partial(self._confirm, cache, numbers, now_ms // DAY))
+
+    def _confirm(self, cache: _LabelCache, numbers: Int64s, day: int) -> None:
+        with self._lock:
+            cache.confirm(numbers, day)
 
     def _list(self, names: _Names, cache: _LabelCache, numbers: Int64s) -> _ResolvedKeys:
         if self._caches.get(names) is not cache:  # dropped meanwhile

@@ -3,14 +3,14 @@
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jobmeter.errors import InvalidRequestError
 from jobmeter.ingest.exporters import RULES
 from jobmeter.ingest.rule import RuleTarget, TranslationRule
 from jobmeter.model.catalog import find
 from jobmeter.model.series import Series, check_job_id, check_series, is_name
-from jobmeter.model.special import special_of
+from jobmeter.model.special import is_special, plain_of, special_of
 
 NAME = "__name__"
 EXTERNAL = "external."
@@ -53,12 +53,17 @@ _JOB = re.compile(f"(?:{_SCRAPE})*job")
 
 @dataclass(frozen=True, slots=True)
 class ResolvedSeries:
-    """A series, the factor of its values, and their bounds after the multiplication."""
+    """A series, the factor of its values, and their bounds after the multiplication.
+
+    ``sent`` is the series whose labels are the sent labels, if ``series`` is a metric of the catalogue; see
+    ``read_sent``.
+    """
 
     series: Series
     factor: float
     lowest: float
     highest: float
+    sent: Series | None = None
 
 
 def resolve(labels: Sequence[tuple[str, str]], project: str) -> ResolvedSeries:
@@ -71,13 +76,43 @@ def resolve(labels: Sequence[tuple[str, str]], project: str) -> ResolvedSeries:
     mapped = None if rule is None else _mapped(rule, named, project)
     if mapped is None or (not mapped.node and rule is not None and rule.subject in _OF_NODES):
         rule, mapped = None, _external(name, named, project)
-    return bounded(mapped, name, 1.0 if rule is None else rule.factor)
+    if rule is None:
+        return bounded(mapped, name)
+    return replace(bounded(mapped, name, rule.factor), sent=_sent(name, named, mapped))
 
 
 def resolve_special(labels: Sequence[tuple[str, str]], project: str) -> ResolvedSeries:
     """Resolve labels to the series of special values; see ``model.special``. Raises as ``resolve``."""
     series = check_series(special_of(resolve(labels, project).series))
     return ResolvedSeries(series, 1.0, -math.inf, math.inf)
+
+
+def _sent(name: str, named: Mapping[str, str], mapped: Series) -> Series | None:
+    """Return a series of special values with the exporter's name, all sent labels, and the owner of ``mapped``.
+
+    Its samples are stale markers, so it has no values. None if the labels exceed the limits of a series.
+    """
+    labels = tuple(sorted((stored_label(label), value) for label, value in named.items() if label != NAME))
+    try:
+        return check_series(special_of(replace(mapped, metric=EXTERNAL + name, labels=labels)))
+    except InvalidRequestError:
+        return None
+
+
+def read_sent(series: Series) -> tuple[dict[str, str], ResolvedSeries] | None:
+    """Return the sent labels that ``series`` holds, with the name, and the series that they resolve to.
+
+    None if ``series`` holds no labels of another series; see ``ResolvedSeries.sent``.
+    """
+    plain = plain_of(series)
+    if not is_special(series.metric) or (name := plain.metric.removeprefix(EXTERNAL)) not in RULES:
+        return None
+    sent = {NAME: name, **{sent_label(label): value for label, value in series.labels}}
+    try:
+        found = resolve(list(sent.items()), series.project)
+    except InvalidRequestError:
+        return None
+    return None if found.sent != series else (sent, found)
 
 
 def stored_label(name: str) -> str:

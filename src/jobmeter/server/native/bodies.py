@@ -6,16 +6,13 @@ import msgspec
 
 from jobmeter.model.answers import DeviceBody, FaultBody, FaultJob, LatestValue, NodeFaults
 from jobmeter.model.event import EventSource, EventType, Level
-from jobmeter.model.finding import FindingSummary, Subject
+from jobmeter.model.finding import Subject
 from jobmeter.model.job import (
-    Allocation,
-    Job,
     JobView,
     Node,
-    Replica,
 )
+from jobmeter.model.job_answers import AllocationBody, JobBody, JobDetail, JobSummary, ReplicaBody
 from jobmeter.query.faults import NodeFault
-from jobmeter.query.summary import JobSummary
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -27,18 +24,6 @@ Column = list[float] | msgspec.Raw
 
 Timelines = list[list[int]] | msgspec.UnsetType
 """With ``format=columns``: the time lists that lines share, in milliseconds."""
-
-
-class JobBody(Job, frozen=True, kw_only=True, omit_defaults=False):
-    """A job with every field, including unknown ones."""
-
-
-class ReplicaBody(Replica, frozen=True, kw_only=True, omit_defaults=False):
-    """An attempt of a replica, with every field."""
-
-
-class AllocationBody(Allocation, frozen=True, kw_only=True, omit_defaults=False):
-    """A replica had a device from ``start`` to ``end`` (null: still has it); with every field."""
 
 
 class NodeBody(Node, frozen=True, kw_only=True, omit_defaults=False):
@@ -69,40 +54,6 @@ class EventBody(msgspec.Struct, frozen=True):
     message: str
     subject: str
     actor: str
-
-
-class JobSizeBody(msgspec.Struct, frozen=True):
-    """Number of replicas of a job, and of the devices and nodes that it has or had."""
-
-    replicas: int
-    devices: int
-    nodes: int
-
-
-class JobList(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A page of jobs and the total number. ``findings`` covers jobs that have some, if requested.
-
-    On request: ``sizes`` and ``tags``, one entry for each job in the order of ``jobs``, and ``states``, the number of
-    jobs in each state that match all filters besides the state.
-    """
-
-    jobs: list[JobBody]
-    total: int
-    findings: list[FindingSummary] | None = None
-    sizes: list[JobSizeBody] | None = None
-    states: dict[str, int] | None = None
-    tags: list[list[str]] | None = None
-
-
-class JobDetail(msgspec.Struct, frozen=True):
-    """A job with all its parts."""
-
-    job: JobBody
-    replicas: list[ReplicaBody]
-    allocations: list[AllocationBody]
-    devices: list[DeviceBody]
-    nodes: list[str]
-    summary: JobSummary | None
 
 
 class NodeList(msgspec.Struct, frozen=True, omit_defaults=True):

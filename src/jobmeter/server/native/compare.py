@@ -2,49 +2,27 @@
 
 from collections.abc import Sequence
 
-import msgspec
-
 from jobmeter.diagnose.difference import differences
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.answers import ComparedLine
 from jobmeter.model.catalog import Aggregate
-from jobmeter.model.comparison import ComparedSetting, compare_settings
-from jobmeter.model.finding import FindingSummary
+from jobmeter.model.comparison import compare_settings
 from jobmeter.model.job import Job
+from jobmeter.model.job_answers import ComparedJob, Comparison, JobBody
 from jobmeter.model.phase import PhaseDifference
 from jobmeter.model.series import check_job_id
 from jobmeter.model.time import TimeRange, floor_to
 from jobmeter.query.defaults import default_step, life
 from jobmeter.query.records import FindingsQuestion
 from jobmeter.query.request import By, HeadQuestion, JobRef, MetricQuery
-from jobmeter.query.summary import JobSummary, SummaryQuestion
+from jobmeter.query.summary import SummaryQuestion
 from jobmeter.server.native.arguments import QueryArguments
-from jobmeter.server.native.bodies import JobBody, copied
+from jobmeter.server.native.bodies import copied
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagged
 from jobmeter.server.native.metrics import requested_metrics
 
 MOST_JOBS = 10
 _AGGREGATES = {"job": Aggregate.WHOLE, "device": Aggregate.MEAN}
-
-
-class ComparedJob(msgspec.Struct, frozen=True):
-    """A job, its usage over its life, and its stored findings; null without findings."""
-
-    job: JobBody
-    summary: JobSummary
-    findings: FindingSummary | None
-
-
-class Comparison(msgspec.Struct, frozen=True):
-    """The jobs in the requested order; ``step`` in milliseconds is equal for all lines.
-
-    ``settings`` has each setting that any of the jobs has, with a text for each job.
-    """
-
-    jobs: list[ComparedJob]
-    step: int
-    lines: list[ComparedLine]
-    settings: list[ComparedSetting]
 
 
 def _compare(context: CallContext) -> Comparison:
@@ -76,9 +54,9 @@ def _compared(context: CallContext, jobs: Sequence[Job]) -> list[ComparedJob]:
     findings = {(one.project, one.id): one for one in found}
     return [
         ComparedJob(
-            copied(JobBody, job),
-            context.ask(SummaryQuestion(JobRef(job.id, job.project))),
-            findings.get((job.project, job.id)),
+            job=copied(JobBody, job),
+            summary=context.ask(SummaryQuestion(JobRef(job.id, job.project))),
+            findings=findings.get((job.project, job.id)),
         )
         for job in jobs
     ]

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from jobmeter.access.decide import write_project
 from jobmeter.dialects.base import DeleteJob
 from jobmeter.model.job import Condition, JobFilter, JobState, Operator, SizesQuestion, StateCountsQuestion
+from jobmeter.model.job_answers import JobBody, JobDetail, JobList, JobSizeBody
 from jobmeter.model.record import JobRecord, Records, check_record, decode_record, decode_records
 from jobmeter.model.series import check_job_id
 from jobmeter.query.annotations import TagsQuestion
@@ -16,17 +17,7 @@ from jobmeter.query.request import JobQuestion, JobRef
 from jobmeter.query.summary import SummaryQuestion
 from jobmeter.registry.conditions import FINDING, OPEN_FINDING, SORTS, TAG
 from jobmeter.server.native.arguments import QueryArguments
-from jobmeter.server.native.bodies import (
-    Deleted,
-    JobBody,
-    JobDetail,
-    JobList,
-    JobSizeBody,
-    NextAttempt,
-    Recorded,
-    copied,
-    job_detail,
-)
+from jobmeter.server.native.bodies import Deleted, NextAttempt, Recorded, copied, job_detail
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, read_json, tagged
 from jobmeter.server.native.findings import finding_condition
 from jobmeter.wire.json_shape import shape_of
@@ -78,7 +69,14 @@ def _list(context: CallContext) -> JobList:
         states = {state.value: count for state, count in counts.items()}
     if given.flag("tags"):
         tags = context.ask(TagsQuestion(names))
-    return JobList([copied(JobBody, job) for job in page.jobs], page.total, found, sizes, states, tags)
+    return JobList(
+        jobs=[copied(JobBody, job) for job in page.jobs],
+        total=page.total,
+        findings=found,
+        sizes=sizes,
+        states=states,
+        tags=tags,
+    )
 
 
 def _states(context: CallContext) -> frozenset[JobState]:

@@ -13,6 +13,7 @@ from jobmeter.model.answers import LatestValue
 from jobmeter.model.catalog import Aggregate, Display, shown_in
 from jobmeter.model.finding import FindingSummary, Severity
 from jobmeter.model.job import Condition, Job, JobFilter, JobState, Operator
+from jobmeter.model.job_answers import JobBody
 from jobmeter.model.time import SECOND, TimeRange, floor_to
 from jobmeter.query.defaults import CORE_METRICS
 from jobmeter.query.latest import LatestQuestion
@@ -21,7 +22,7 @@ from jobmeter.query.request import By, HeadQuestion, JobRef, MetricQuery
 from jobmeter.registry.conditions import OPEN_FINDING
 from jobmeter.server.live import CONTENT_TYPE, Feed, Update
 from jobmeter.server.native.arguments import QueryArguments
-from jobmeter.server.native.bodies import JobBody, LineBody, Timelines, copied
+from jobmeter.server.native.bodies import LineBody, Timelines, copied
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, tagged
 from jobmeter.server.native.metrics import LINE_FORMATS, LineBodies, requested_metrics
 from jobmeter.server.services import Services

@@ -4,9 +4,10 @@ import msgspec
 
 from jobmeter.errors import ConflictError, InvalidRequestError, NotFoundError
 from jobmeter.model.job import Condition, Job, JobFilter, Operator
+from jobmeter.model.job_answers import JobBody
 from jobmeter.model.nearest import did_you_mean
 from jobmeter.server.native.arguments import QueryArguments
-from jobmeter.server.native.bodies import JobBody, copied
+from jobmeter.server.native.bodies import copied
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagged
 
 LAST = "last"

@@ -37,6 +37,7 @@ from jobmeter.server.native import (
     live_logs,
     logs,
     metrics,
+    move,
     node_logs,
     nodes,
     phases,
@@ -100,6 +101,7 @@ ENDPOINTS: Sequence[Endpoint] = (
     *shippers.ENDPOINTS,
     *session.ENDPOINTS,
     *status.ENDPOINTS,
+    *move.ENDPOINTS,
     *retention.ENDPOINTS,
 )
 """Every route of our own API."""

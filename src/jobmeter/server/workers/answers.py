@@ -1,23 +1,27 @@
 """Answers of a worker process to live questions, from the storage process's window and from cached records.
 
-A worker answers a GET with a key's token and without a rate limit, if all data is in memory. It runs the same steps as
-the storage process (``answer_from_memory``). Nonces, sessions, rates and the audit log exist only in the storage
-process: every use in a worker raises OwnerNeededError. The worker forwards every other call, and every call that it
-would refuse.
+A worker answers a call with a key's token or signature, if all data is in memory. It runs the same steps as the storage
+process (``answer_from_memory``). Sessions and the audit log exist only in the storage process: every use in a worker
+raises OwnerNeededError. Nonces, rates and budgets exist only there too: the storage process admits an answer that needs
+them before the worker sends the answer. The worker forwards every other call, and every call that it would refuse.
 """
 
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Hashable, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
+import msgspec
+
 from jobmeter.access.authenticate import Authenticator
 from jobmeter.access.call import Call, Claim, ClaimKind, Scheme
 from jobmeter.access.forwarded import TrustedProxies, parse_public_url
-from jobmeter.access.limit import Budget, Rate, RateLimiter, parse_budget, parse_rates
+from jobmeter.access.limit import Budget, parse_budget, parse_rates
+from jobmeter.access.memory import MemoryBudget
 from jobmeter.access.principal import Scope
 from jobmeter.dialects.base import Answer
 from jobmeter.errors import JobmeterError
@@ -27,12 +31,13 @@ from jobmeter.model.token_bucket import TokenBucket
 from jobmeter.query.execute import Executor
 from jobmeter.server.admission import Admission
 from jobmeter.server.edge import Edge
-from jobmeter.server.exchange import AsgiScope, Exchange, Receive, Reply, Send
+from jobmeter.server.exchange import AsgiScope, Exchange, Message, Receive, Reply, Send
 from jobmeter.server.native.metrics import ENCODERS
-from jobmeter.server.pipeline import PublicHandler, ServedRequest, answer_from_memory, finish
+from jobmeter.server.pipeline import Handler, PublicHandler, ServedRequest, answer_from_memory, finish
 from jobmeter.server.routing import routers_of
 from jobmeter.server.services import Services
-from jobmeter.server.workers.frames import Channel, Counts, LookupResult
+from jobmeter.server.workers.admissions import Admissions, NotedNonces, NotedRates
+from jobmeter.server.workers.frames import AdmissionRequest, AdmissionResult, Channel, Counts, LookupResult
 from jobmeter.server.workers.records import OwnerNeededError, RecordSearch, WorkerRegistry, WorkerStore
 from jobmeter.settings import Settings
 from jobmeter.store.cache import Cache
@@ -43,6 +48,8 @@ _log = logging.getLogger("jobmeter.server")
 
 R = TypeVar("R")
 
+_METHODS = frozenset({"GET", "POST"})
+
 CACHE_BYTES = 16 * 2**20
 """Bytes of a worker's cache of records and layouts."""
 COUNT_SECONDS = 0.05
@@ -51,6 +58,10 @@ _SEARCHES_A_SECOND, _SEARCHES_AT_ONCE = 50, 200
 """Rate limit and burst of a worker's searches. A search costs the storage process more than an answer."""
 _MOST_WAITING = 100
 """Largest number of waiting and running searches."""
+_BODY_BYTES = 4 * 2**20
+"""Bytes of all bodies that a worker reads at a time."""
+_BODY_SECONDS = 1.0
+"""Seconds that a worker waits for a body before it forwards the call."""
 
 
 class OwnedPart:
@@ -61,22 +72,65 @@ class OwnedPart:
         raise OwnerNeededError(name)
 
 
-class _TokenAuthenticator(Authenticator):
-    """Authenticator of tokens alone: signatures and sessions need the nonces of the storage process."""
+class _KeyAuthenticator(Authenticator):
+    """Authenticator of a key's token and signature: every other credential needs parts of the storage process."""
 
     def find(self, call: Call, schemes: Sequence[Scheme]) -> tuple[Scheme, Claim]:
         scheme, claim = super().find(call, schemes)
-        if claim.kind is not ClaimKind.TOKEN:
+        if claim.kind not in {ClaimKind.TOKEN, ClaimKind.ACCESS_KEY}:
             raise OwnerNeededError(claim.kind)
         return scheme, claim
 
 
-class _OwnedRates(RateLimiter):
-    """Limiter that leaves limited operations to the storage process."""
+class _ReadBody:
+    """Small body of a call, which the worker reads itself. A forwarded call receives the same messages again."""
 
-    def take(self, key: str, operation: str, documented: Rate | None = None, account: str = "") -> None:  # noqa: ARG002
-        if self.rate_of(operation, documented) is not None:
-            raise OwnerNeededError(operation)
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._messages: list[Message] = []
+
+    async def is_complete(self) -> bool:
+        """Read the body. False if the client has disconnected, or if the rest of the body does not arrive soon."""
+        try:
+            async with asyncio.timeout(_BODY_SECONDS):
+                while not self._messages or self._messages[-1].get("more_body", False):
+                    self._messages.append(await self._receive())
+        except TimeoutError:
+            return False
+        return bool(self._messages[-1]["type"] == "http.request")
+
+    def again(self) -> Receive:
+        """Return a function that receives the messages from the first one on."""
+        waiting = deque(self._messages)
+
+        async def receive() -> Message:
+            return waiting.popleft() if waiting else await self._receive()
+
+        return receive
+
+
+class _OwnCall(msgspec.Struct, eq=False):
+    """Call that the worker tries to answer itself. ``scope`` belongs to the connection."""
+
+    scope: AsgiScope
+    exchange: Exchange
+    request: ServedRequest
+    handler: Handler
+    began: float
+
+    @property
+    def reads_body(self) -> bool:
+        """True for a question whose small body may be read before the call is authenticated."""
+        call = self.exchange.call
+        length = call.header("content-length")
+        if not (self.handler.rule.is_question and length.isascii() and length.isdigit() and len(length) < 9):
+            return False
+        others = ("transfer-encoding", "content-encoding", "expect")
+        return int(length) <= self.handler.memory_bytes and not any(call.header(name) for name in others)
+
+    def authenticated(self) -> None:
+        """Keep the connection open after the answer: its client has a key."""
+        self.scope["extensions"]["jobmeter.call"]["authenticated"]()
 
 
 class _NotingExecutor(Executor):
@@ -116,11 +170,13 @@ class WorkerAnswers:
         self._executor = _NotingExecutor(
             cast("Any", store), cast("Any", registry), self._clock, settings.limits, cache, ENCODERS
         )
-        self._authenticator = _TokenAuthenticator(
+        nonces, rates = NotedNonces(), NotedRates(self._clock, parse_rates(settings.rate_limits))
+        self._admissions = Admissions(channel, nonces, rates)
+        self._authenticator = _KeyAuthenticator(
             cast("Any", registry.keys),
-            owned,  # the vault: tokens need no secret from it
+            registry.keys.vault,
             self._clock,
-            owned,
+            cast("Any", nonces),
             owned,
             lambda: window.revisions.of((KEYS,)),
         )
@@ -133,7 +189,7 @@ class WorkerAnswers:
                 "clock": self._clock,
                 "executor": self._executor,
                 "authenticator": self._authenticator,
-                "limiter": _OwnedRates(self._clock, parse_rates(settings.rate_limits)),
+                "limiter": rates,
                 "admission": Admission(self._clock, Budget(), self._note_cost),
                 "pipeline": SimpleNamespace(senders=None),
                 "lanes": SimpleNamespace(read=None, write=None, control=None),
@@ -141,6 +197,7 @@ class WorkerAnswers:
         )
         budget = parse_budget(settings.query_budgets)
         self._has_budget = bool(budget.rows or budget.seconds)
+        self._memory = MemoryBudget(_BODY_BYTES)
         proxies = TrustedProxies.parse(settings.trusted_proxies)
         self._edge = Edge(routers_of(services), owned, owned, settings.limits.body_bytes, owned, proxies)
         self._proxies = proxies
@@ -160,38 +217,89 @@ class WorkerAnswers:
             os.close(descriptor)
         return cls(settings, window, channel)
 
-    def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> Reply | None:
-        """Return the answer to a request; None if the storage process has to answer."""
-        may_answer = scope["method"] == "GET" and not (self._has_budget or self._window.is_closed)
-        reply = self._reply(scope, receive, send) if may_answer else None
-        if reply is None:
-            self._send_counts()  # counts go first, so that the storage process counts in the order of the requests
-        return reply
+    def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> Reply | Awaitable[Reply | Receive] | None:
+        """Return the answer to a request; None if the storage process has to answer.
 
-    def _reply(self, scope: AsgiScope, receive: Receive, send: Send) -> Reply | None:
+        An awaitable gives the answer later, or the function that receives the body of a call to forward.
+        """
+        answer: Reply | Awaitable[Reply | Receive] | None = None
+        if scope["method"] in _METHODS and not self._window.is_closed:
+            own = self._own(scope, receive, send)
+            if own is not None and own.exchange.has_body:
+                answer = self._answer_with_body(own, receive) if own.reads_body else None
+            elif own is not None:
+                answer = self._answer(own, receive)
+        if answer is None:
+            self._send_counts()  # counts go first, so that the storage process counts in the order of the requests
+        return answer
+
+    def _own(self, scope: AsgiScope, receive: Receive, send: Send) -> _OwnCall | None:
         began = self._clock.monotonic()
-        exchange = Exchange(scope, receive, send, self._proxies)
-        if exchange.has_body:
-            return None
+        # Without the extensions: only an admitted call may keep its connection open.
+        exchange = Exchange({**scope, "extensions": {}}, receive, send, self._proxies)
         router, handler = self._edge.find(exchange)
         if isinstance(handler, Exception | PublicHandler):
             return None
-        request = ServedRequest(exchange, router.name)
+        return _OwnCall(scope, exchange, ServedRequest(exchange, router.name), handler, began)
+
+    async def _answer_with_body(self, own: _OwnCall, receive: Receive) -> Reply | Receive:
+        body, exchange = _ReadBody(receive), own.exchange
+        answer = None
+        try:
+            if await body.is_complete():
+                exchange.receive = body.again()
+                await exchange.read_body(own.handler.memory_bytes, self._memory.account())
+                answer = self._answer(own, body.again())
+        except JobmeterError:
+            pass  # the storage process reports the error to the client
+        finally:
+            exchange.close()
+        if answer is None:
+            self._send_counts()
+            return body.again()
+        return answer if isinstance(answer, Reply) else await answer
+
+    def _answer(self, own: _OwnCall, receive: Receive) -> Reply | Awaitable[Reply | Receive] | None:
+        """Answer from memory; None if the storage process has to answer. ``receive`` is for a call to forward."""
+        request, exchange = own.request, own.exchange
         self._executor.missed = None
         self._costs.clear()
+        self._admissions.clear()
         try:
-            answer = answer_from_memory(request, exchange, handler)
+            answer = answer_from_memory(request, exchange, own.handler)
         except (JobmeterError, OwnerNeededError):
             return None
         except Exception:  # noqa: BLE001 - the storage process can answer it
             _log.exception("a worker could not answer %s; the storage process answers", exchange.call.raw_path)
             return None
         if not isinstance(answer, Answer):
-            self._prepare(request, scope)
+            self._prepare(own)
             return None
-        reply = exchange.whole(answer)
-        self._counts.requests.append((router.name, reply.status, self._clock.monotonic() - began))
-        self._counts.questions.extend(self._costs)
+        costs = self._costs.copy()
+        limited = costs if self._has_budget and request.rule.is_question else None
+        about = self._admissions.request(request.principal, limited)
+        if about is not None:
+            return self._admitted(own, answer, about, costs if limited is None else [], receive)
+        return self._finish(own, answer, costs)
+
+    async def _admitted(
+        self, own: _OwnCall, answer: Answer, about: AdmissionRequest, costs: list[tuple[int, float]], receive: Receive
+    ) -> Reply | Receive:
+        """Return the reply once the storage process has admitted the answer, else the function for a call to forward.
+
+        ``costs`` are counted here: the storage process does not charge them.
+        """
+        if await self._admissions.admit(about):
+            return self._finish(own, answer, costs)
+        self._send_counts()
+        return receive
+
+    def _finish(self, own: _OwnCall, answer: Answer, costs: list[tuple[int, float]]) -> Reply:
+        request = own.request
+        own.authenticated()
+        reply = own.exchange.whole(answer)
+        self._counts.requests.append((request.router, reply.status, self._clock.monotonic() - own.began))
+        self._counts.questions.extend(costs)
         finish(self, request)
         self._count_soon()
         return reply
@@ -209,9 +317,12 @@ class WorkerAnswers:
         """Allow searches: the channel is connected."""
         self._search.begin()
 
-    def take(self, found: LookupResult) -> None:
-        """Take the result of a search."""
-        self._search.take(found)
+    def take(self, found: LookupResult | AdmissionResult) -> None:
+        """Take the result of a search, or of an admission request."""
+        if isinstance(found, AdmissionResult):
+            self._admissions.take(found)
+        else:
+            self._search.take(found)
 
     def stop(self) -> None:
         """Send counts at once from now on, because the worker is about to end."""
@@ -240,21 +351,23 @@ class WorkerAnswers:
         if counts.requests:
             self._channel.send(counts)
 
-    def _prepare(self, request: ServedRequest, scope: AsgiScope) -> None:
+    def _prepare(self, own: _OwnCall) -> None:
         """Start a search for the key, or for the job and series of the question. The next request uses the result.
 
         The search for a key starts after the storage process has authenticated the call: unknown tokens cost no search.
         """
-        missed, call, rule = self._executor.missed, request.call, request.rule
+        missed, call, rule = self._executor.missed, own.exchange.call, own.request.rule
+        keep_open = own.scope["extensions"]["jobmeter.call"]["authenticated"]
 
         def authenticated() -> None:
-            call.authenticated()
-            self._begin(call.header("authorization"), lambda: self._authenticator.identify(call, rule.schemes))
+            keep_open()
+            _, claim = self._authenticator.find(call, rule.schemes)
+            self._begin((claim.kind, claim.value), lambda: self._authenticator.identify(call, rule.schemes))
 
         if missed is not None:
             self._begin(*missed)
-        elif request.scope is None and rule.action is not None:
-            scope["extensions"] = {"jobmeter.call": {"authenticated": authenticated}}
+        elif own.request.scope is None and rule.action is not None:
+            own.scope["extensions"] = {"jobmeter.call": {"authenticated": authenticated}}
 
     def _begin(self, name: Hashable, work: Callable[[], object] | None) -> None:
         if work is None or name in self._searching or len(self._searching) >= _MOST_WAITING:

@@ -51,9 +51,14 @@ class Forwarder:
     """ASGI application that forwards every call to the storage process, unless the worker can answer it."""
 
     def __init__(
-        self, channel: Channel, answer: Callable[[AsgiScope, Receive, Send], Reply | None] = lambda *_: None
+        self,
+        channel: Channel,
+        answer: Callable[[AsgiScope, Receive, Send], Reply | Awaitable[Reply | Receive] | None] = lambda *_: None,
     ) -> None:
-        """``answer`` returns the worker's own answer, or None for a call to forward."""
+        """``answer`` returns the worker's own answer, or None for a call to forward.
+
+        An awaitable gives the answer later, or the function that receives the body of a call to forward.
+        """
         self.channel = channel
         self._answer = answer
         self._numbers = count()
@@ -62,7 +67,10 @@ class Forwarder:
 
     def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> Awaitable[None]:
         """Answer a request."""
-        return self._answer(scope, receive, send) or self._forward(scope, receive, send)
+        answer = self._answer(scope, receive, send)
+        if answer is None:
+            return self._forward(scope, receive, send)
+        return answer if isinstance(answer, Reply) else self._answer_later(answer, scope, send)
 
     def under_way(self) -> str:
         """Describe the unfinished calls for the log."""
@@ -73,6 +81,10 @@ class Forwarder:
         call = self.calls.get(message.call)
         if call is not None:
             call.take(message)
+
+    async def _answer_later(self, answer: Awaitable[Reply | Receive], scope: AsgiScope, send: Send) -> None:
+        found = await answer
+        await (found if isinstance(found, Reply) else self._forward(scope, found, send))
 
     async def _forward(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         await self.channel.drain()

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import msgspec
 
+from jobmeter.access.limit import Rate
 from jobmeter.settings import Settings
 from jobmeter.store.base import SeriesSelector
 
@@ -80,6 +81,13 @@ class LookupResult(msgspec.Struct, tag=6, array_like=True, frozen=True):
     result: bytes | None
 
 
+class AdmissionResult(msgspec.Struct, tag=7, array_like=True, frozen=True):
+    """Result of an ``AdmissionRequest``. The worker sends its answer if ``is_admitted``, else it forwards the call."""
+
+    number: int
+    is_admitted: bool
+
+
 class Ready(msgspec.Struct, tag=0, array_like=True, frozen=True):
     """Report that a worker accepts connections."""
 
@@ -137,6 +145,12 @@ class KeyLookup(msgspec.Struct, tag=0, array_like=True, frozen=True):
     token_hash: bytes
 
 
+class AccessKeyLookup(msgspec.Struct, tag=4, array_like=True, frozen=True):
+    """Search for a key by its access key id, with the secret that signs its calls."""
+
+    access_key_id: str
+
+
 class JobLookup(msgspec.Struct, tag=1, array_like=True, frozen=True):
     """Search for the jobs of an id. ``is_head``: without replicas and allocations."""
 
@@ -158,7 +172,7 @@ class SeriesLookup(msgspec.Struct, tag=3, array_like=True, frozen=True):
     selector: SeriesSelector
 
 
-Searched = KeyLookup | JobLookup | NodesLookup | SeriesLookup
+Searched = KeyLookup | AccessKeyLookup | JobLookup | NodesLookup | SeriesLookup
 
 
 class RecordLookup(msgspec.Struct, tag=7, array_like=True, frozen=True):
@@ -180,8 +194,27 @@ class Counts(msgspec.Struct, tag=8, array_like=True, frozen=True):
     questions: list[tuple[int, float]]
 
 
-ToWorker = Setup | Want | AnswerStart | Part | End | Stop | LookupResult
-ToStorage = Ready | Head | BodyPart | ClientGone | Taken | Figures | Closed | RecordLookup | Counts
+class AdmissionRequest(msgspec.Struct, tag=9, array_like=True, frozen=True):
+    """Request to admit a worker's own answer before the worker sends the answer.
+
+    ``key`` and ``account`` name the caller. ``access_key_id``, ``nonce`` and ``date_ms`` belong to a signature; without
+    a signature ``date_ms`` is None. ``operation`` is empty without a rate limit; ``rate`` is the vendor's own limit.
+    ``costs`` are rows and seconds of the questions; None if no budget limits them.
+    """
+
+    number: int
+    key: str
+    account: str
+    access_key_id: str
+    nonce: str
+    date_ms: int | None
+    operation: str
+    rate: Rate | None
+    costs: list[tuple[int, float]] | None
+
+
+ToWorker = Setup | Want | AnswerStart | Part | End | Stop | LookupResult | AdmissionResult
+ToStorage = Ready | Head | BodyPart | ClientGone | Taken | Figures | Closed | RecordLookup | Counts | AdmissionRequest
 
 
 def _plain(value: object) -> str:

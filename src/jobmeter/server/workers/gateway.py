@@ -12,6 +12,8 @@ from jobmeter.server.workers.frames import (
     PIECE_BYTES,
     READ_BY_STORAGE,
     WINDOW_BYTES,
+    AdmissionRequest,
+    AdmissionResult,
     AnswerStart,
     BodyPart,
     Channel,
@@ -143,6 +145,10 @@ class SharedRecords(Protocol):
         """Count the answers of a worker."""
         ...
 
+    def admit(self, about: AdmissionRequest) -> bool:
+        """Use up the nonce, the rate and the budget of a worker's answer. False if the worker must forward the call."""
+        ...
+
 
 class WorkerGateway:
     """Storage process's end of the connection with one worker."""
@@ -180,6 +186,8 @@ class WorkerGateway:
         elif isinstance(message, Counts):
             if self._records is not None:
                 self._records.count(message)
+        elif isinstance(message, AdmissionRequest):
+            self._admit(message)
         elif isinstance(message, RecordLookup):
             self._look_up(message)
         elif isinstance(message, BodyPart | Taken | ClientGone):
@@ -209,6 +217,14 @@ class WorkerGateway:
         if error is not None:
             _log.error("a search for a worker failed", exc_info=error)
         self.channel.send(LookupResult(number, None if done.cancelled() or error else done.result()))
+
+    def _admit(self, about: AdmissionRequest) -> None:
+        is_admitted = False
+        try:
+            is_admitted = self._records is not None and self._records.admit(about)
+        except Exception:  # noqa: BLE001 - the worker that waits must get a result
+            _log.exception("an answer of a worker could not be admitted")
+        self.channel.send(AdmissionResult(about.number, is_admitted))
 
     def _begin(self, head: Head) -> None:
         call = _ReceivedCall(head, self.channel)

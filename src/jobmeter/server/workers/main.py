@@ -18,6 +18,7 @@ from jobmeter.server.workers.forward import Forwarder
 from jobmeter.server.workers.frames import (
     LENGTH_BYTES,
     READ_BY_WORKER,
+    AdmissionResult,
     Channel,
     Closed,
     Figures,
@@ -73,7 +74,7 @@ class HttpWorker:
             if self._answers is not None:
                 self._answers.stop()
             self._stopping.begin()
-        elif isinstance(message, LookupResult):
+        elif isinstance(message, LookupResult | AdmissionResult):
             if self._answers is not None:
                 self._answers.take(message)
         elif not isinstance(message, Setup):

@@ -6,10 +6,12 @@ from typing import Any
 import msgspec
 from prometheus_client.core import CounterMetricFamily, Metric
 
-from jobmeter.errors import JobmeterError
+from jobmeter.errors import JobmeterError, ThrottledError
 from jobmeter.server.services import Services
 from jobmeter.server.workers.frames import (
     PIECE_BYTES,
+    AccessKeyLookup,
+    AdmissionRequest,
     Counts,
     JobLookup,
     KeyLookup,
@@ -73,6 +75,30 @@ class OwnedRecords:
         for rows, seconds in counts.questions:
             telemetry.requests.question_answered(rows, seconds)
 
+    def admit(self, about: AdmissionRequest) -> bool:
+        """Use up the nonce, the rate and the budget of a worker's answer, in the order of ``jobmeter.server.pipeline``.
+
+        Returns False if the worker must forward the call. A call that exceeds a limit uses nothing up, so that this
+        process refuses the forwarded call for the same reason as without workers.
+        """
+        nonces, date_ms = self._services.nonces, about.date_ms
+        signature = about.access_key_id, about.nonce, date_ms or 0
+        if date_ms is not None and (not nonces.fresh(date_ms) or (about.nonce and nonces.contains(*signature))):
+            return False
+        admission = self._services.admission
+        try:
+            if about.costs is not None:
+                admission.check(about.key)
+            if about.operation:
+                self._services.limiter.take(about.key, about.operation, about.rate, about.account)
+        except ThrottledError:
+            return False
+        if about.nonce and not nonces.first(*signature):  # a thread has used the nonce meanwhile
+            return False
+        for rows, seconds in about.costs or ():
+            admission.charge(about.key, rows, seconds)
+        return True
+
     def metrics(self) -> Iterator[Metric]:
         """Return the number of workers' own answers as a metric."""
         yield CounterMetricFamily(
@@ -82,11 +108,16 @@ class OwnedRecords:
     def _found(self, about: Searched) -> Any:  # noqa: ANN401 - each search has its own result
         """Return the records. Raises LookupError if no worker may cache them."""
         registry, store, now_ms = self._services.registry, self._services.store, self._services.clock.now_ms()
+        if isinstance(about, KeyLookup | AccessKeyLookup) and store.damaged():
+            raise LookupError("answers have to name the damaged parts")
         match about:
             case KeyLookup():
-                if store.damaged():
-                    raise LookupError("answers have to name the damaged parts")
                 return registry.keys.by_token(about.token_hash)
+            case AccessKeyLookup():
+                key = registry.keys.by_access_key(about.access_key_id)
+                is_active = key is not None and key.revoked is None
+                secret = self._services.vault.open(key.sealed_secret, key.access_key_id) if key and is_active else ""
+                return key, secret
             case JobLookup(projects=projects, job=job, is_head=is_head):
                 if is_head:
                     registry.job_head(projects, job, now_ms)

@@ -1,6 +1,7 @@
 """Records of the storage process in a worker: found by searches on a thread, cached while their revision is current."""
 
 import asyncio
+import secrets
 from collections.abc import Hashable, Sequence
 from concurrent.futures import CancelledError, Future
 from itertools import count
@@ -9,6 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from jobmeter.access.vault import KEY_BYTES, Vault
 from jobmeter.model.job import Job, JobView, Node
 from jobmeter.model.series import Series
 from jobmeter.model.time import Clock
@@ -16,6 +18,7 @@ from jobmeter.registry.memory import Expiring
 from jobmeter.registry.stored import StoredKey
 from jobmeter.server.workers.frames import (
     PIECE_BYTES,
+    AccessKeyLookup,
     Channel,
     JobLookup,
     KeyLookup,
@@ -103,6 +106,9 @@ class RecordSearch:
 
 
 _KEY: msgspec.msgpack.Decoder[StoredKey | None] = msgspec.msgpack.Decoder(StoredKey | None)
+_SIGNING_KEY: msgspec.msgpack.Decoder[tuple[StoredKey | None, str]] = msgspec.msgpack.Decoder(
+    tuple[StoredKey | None, str]
+)
 _HEADS = msgspec.msgpack.Decoder(tuple[float, Expiring[list[Job]]])
 _VIEWS = msgspec.msgpack.Decoder(tuple[float, Expiring[list[JobView]]])
 _NODES = msgspec.msgpack.Decoder(list[Node])
@@ -110,14 +116,24 @@ _SERIES = msgspec.msgpack.Decoder(list[Series])
 
 
 class WorkerKeys:
-    """Keys of the registry, with the interface of ``KeyTable``."""
+    """Keys of the registry, with the interface of ``KeyTable``.
+
+    The secret that signs calls comes from the storage process. ``vault`` has a random key of this process, seals these
+    secrets in memory, and opens nothing that the registry stores.
+    """
 
     def __init__(self, search: RecordSearch) -> None:
         self._search = search
+        self.vault = Vault(secrets.token_bytes(KEY_BYTES))
 
     def by_token(self, token_hash: bytes) -> StoredKey | None:
         """Return the key with that token digest, revoked or not."""
         return self._search.find(KeyLookup(token_hash), _KEY)
+
+    def by_access_key(self, access_key_id: str) -> StoredKey | None:
+        """Return the key with that access key id, revoked or not, with its secret sealed by ``vault``."""
+        key, secret = self._search.find(AccessKeyLookup(access_key_id), _SIGNING_KEY)
+        return key and msgspec.structs.replace(key, sealed_secret=self.vault.seal(secret, key.access_key_id))
 
 
 class WorkerJobs:

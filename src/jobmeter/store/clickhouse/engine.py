@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from jobmeter.errors import JobmeterError
 from jobmeter.model.batch import BucketColumns, SampleBatch, SeriesKeys
+from jobmeter.model.move import MoveLine, MoveOrder
 from jobmeter.model.retention import Retention
 from jobmeter.model.time import Clock, TimeRange
 from jobmeter.store.base import (
@@ -35,6 +36,8 @@ from jobmeter.store.clickhouse.maintenance import Maintenance
 from jobmeter.store.clickhouse.membership import NodeMembership
 from jobmeter.store.clickhouse.mend import mend
 from jobmeter.store.clickhouse.migrate import create_database, migrate
+from jobmeter.store.clickhouse.move import move
+from jobmeter.store.clickhouse.move_marks import mark_departure, read_marks, require_usable
 from jobmeter.store.clickhouse.node_log import NodeLog
 from jobmeter.store.clickhouse.outbox import OutboxTable
 from jobmeter.store.clickhouse.pending import NOTHING, Pending
@@ -46,6 +49,7 @@ from jobmeter.store.clickhouse.rows import JobHour, SampleRuns
 from jobmeter.store.clickhouse.servers import ServerTable
 from jobmeter.store.clickhouse.spans import SpanTable
 from jobmeter.store.clickhouse.target import EngineTarget
+from jobmeter.store.clickhouse.write_gate import WriteGate
 
 _log = logging.getLogger(__name__)
 _JOURNAL = "journal"
@@ -73,16 +77,26 @@ class ClickHouseStore:
     """Commit log of a ClickHouse node; None for an embedded engine and for a cluster."""
 
     def __init__(
-        self, target: EngineTarget, clock: Clock, journals: Path | None = None, *, discard: bool = False
+        self,
+        target: EngineTarget,
+        clock: Clock,
+        journals: Path | None = None,
+        *,
+        discard: bool = False,
+        for_move: bool = False,
     ) -> None:
         """``journals``: the folder for the journal of a ClickHouse node; without it the node commits each request.
 
-        ``discard`` gives up the journals of other servers that cannot be reached.
+        ``discard`` gives up the journals of other servers that cannot be reached. ``for_move`` opens an engine whose
+        data were moved elsewhere, too.
         """
         self.target = target
+        self._clock = clock
+        self._for_move = for_move
         self._lock = FolderLock(target.path) if target.path is not None else None
         self.membership: NodeMembership | None = None
         """Membership of this server among the servers of its ClickHouse node; None where there is no ``node_log``."""
+        self._gate = WriteGate()
         self._closing = threading.Lock()
         self._beginning = threading.Lock()
         self._pools: list[Pool] = []
@@ -103,6 +117,8 @@ class ClickHouseStore:
         first.database = target.database
         with write.client() as client:
             migrate(client, target, clock)
+        if not self._for_move:
+            require_usable(write, target)
         journal = target.path / _JOURNAL if target.path is not None else self._shared_journal(write, journals)
         if target.journaled:
             self.commit_log = self.node_log = NodeLog(write, journal)
@@ -118,15 +134,19 @@ class ClickHouseStore:
             self.node_log.bind(self.rollup_state, self.catalog)
             self.commit_log = self.node_log
             self._join(self.node_log, (read, marks), clock, journal, discard=discard)
+            if not self._for_move:
+                require_usable(write, target)  # again: a move checks first which servers have joined
         else:
             self.commit_log = self._opened_log(target, write)
         self.reader = SampleReader(read, self.commit_log.pending)
         self._lookup = Lookup(read, self.reader, self.rollup_state, self.commit_log.pending)
-        self.rollup_job = RollupJob(write, self.rollup_state, self.commit_log.flush)
-        self.logs = LogTable(write, read, self.reader)
-        self.spans = SpanTable(write, read)
-        self.outbox = OutboxTable(write, read, target)
-        self.maintenance = Maintenance(write, target, self.rollup_state, self.catalog, self.rollup_job, self.commit_log)
+        self.rollup_job = RollupJob(write, self.rollup_state, self.commit_log.flush, self._gate)
+        self.logs = LogTable(write, read, self.reader, self._gate)
+        self.spans = SpanTable(write, read, self._gate)
+        self.outbox = OutboxTable(write, read, target, self._gate)
+        self.maintenance = Maintenance(
+            write, target, self.rollup_state, self.catalog, self.rollup_job, self.commit_log, self._gate
+        )
         self._bind_parts()
         if target.path is not None:
             self._warm(read)
@@ -180,6 +200,7 @@ class ClickHouseStore:
         self.delete_job, self.erase = maintenance.delete_job, maintenance.erase
         self.backup, self.restore = maintenance.backup, maintenance.restore
         self.damaged = self._damage.parts
+        self.check_writable = self._gate.check
 
     def _warm(self, read: Pool) -> None:
         """Run trivial statements: the first ones after a start of the engine take many times as long."""
@@ -227,7 +248,7 @@ class ClickHouseStore:
         batches = [batch for batch in batches if len(batch)]
         if not batches or self.commit_log is None:
             return
-        with nullcontext() if self.node_log is None else self.node_log.writing:
+        with self._gate.writing(), nullcontext() if self.node_log is None else self.node_log.writing:
             self._append(batches, retention, self.commit_log)
 
     def _append(self, batches: Sequence[SampleBatch], retention: Retention, log: CommitLog) -> None:
@@ -272,6 +293,19 @@ class ClickHouseStore:
     def statistics(self) -> StoreStatistics:
         """Return the sizes of the stored data. A rewritten sample counts twice until its copies are merged."""
         return replace(self.maintenance.statistics(), damaged=self._damage.refresh())
+
+    def move(self, order: MoveOrder) -> Iterator[MoveLine]:
+        """Move all data to another engine. See ``StoreAdministration.move``."""
+        others = (lambda: ()) if self.membership is None else self.membership.others
+        return move(self.maintenance, order, self._clock, others)
+
+    def cancel_move(self) -> str:
+        """Let servers use an engine again whose data were moved. Return the other engine's name; empty for none."""
+        gone_to = read_marks(self.maintenance.pool).gone_to
+        if gone_to:
+            mark_departure(self.maintenance.pool, gone_to, moved=False)
+            self._gate.reset("")
+        return gone_to
 
     def close(self) -> None:
         """Finish running work, and close all connections."""

@@ -21,6 +21,7 @@ from jobmeter.store.clickhouse.failures import translated
 from jobmeter.store.clickhouse.log_search import LEVEL, SETTINGS, SEVERITY, condition
 from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.reader import ReadMeter, SampleReader
+from jobmeter.store.clickhouse.write_gate import WriteGate
 
 _SPARE = 16
 """Rows that are read beyond a page, to make up for duplicates."""
@@ -42,7 +43,8 @@ _Row = Sequence[Any]
 class LogTable:
     """Implements ``jobmeter.store.base.LogStore``. Safe for any number of threads."""
 
-    def __init__(self, write: Pool, read: Pool, reader: SampleReader) -> None:
+    def __init__(self, write: Pool, read: Pool, reader: SampleReader, gate: WriteGate) -> None:
+        self._gate = gate
         self._writes = write
         self._pool = read
         self._reader = reader
@@ -53,7 +55,7 @@ class LogTable:
             return
         from jobmeter.store.clickhouse.log_blocks import blocks  # noqa: PLC0415 - loads Arrow, 30 MiB, for lines alone
 
-        with translated("keep log lines"), self._writes.client() as client:
+        with self._gate.writing(), translated("keep log lines"), self._writes.client() as client:
             for block in blocks(LogBatch.of(lines), retention.raw_days):
                 client.raw_insert("logs", None, block, fmt="ArrowStream")
 

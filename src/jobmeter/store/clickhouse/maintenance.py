@@ -1,6 +1,7 @@
 """Operations of an operator: delete, count, back up, restore."""
 
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from jobmeter.store.clickhouse.rollup import RollupJob
 from jobmeter.store.clickhouse.rollup_state import RollupState
 from jobmeter.store.clickhouse.schema import on_cluster, stored_name
 from jobmeter.store.clickhouse.target import EngineTarget
+from jobmeter.store.clickhouse.write_gate import WriteGate
 
 _DATA = ("samples", "minutes", "hours", "series", "logs", "spans")
 _SIZED = (*_DATA, "outbox")
@@ -25,6 +27,7 @@ _SECOND = ("marks", "series")
 _PARTS = (("data", _FIRST), ("ledger", _SECOND))
 _LATER = frozenset({"logs", "spans", "outbox"})
 """Tables that older backups lack."""
+MOVED = "the stored data were moved to another engine: restart the server with --store and the address of that engine"
 
 
 class Maintenance:
@@ -38,6 +41,7 @@ class Maintenance:
         catalog: Catalog,
         rollup_job: RollupJob,
         log: CommitLog,
+        gate: WriteGate,
     ) -> None:
         self.pool = pool
         self.target = target
@@ -45,6 +49,9 @@ class Maintenance:
         self._catalog = catalog
         self._rollup_job = rollup_job
         self._commit_log = log
+        self._gate = gate
+        self.moving = threading.Lock()
+        """Locked while a move runs."""
 
     def delete_job(self, job: int) -> None:
         """Delete a job. On return no read finds its rows; the disk space is freed in the background."""
@@ -126,13 +133,33 @@ class Maintenance:
             self._rollup_state.write_marks()
             self._rollup_state.reload()
 
+    def flush(self) -> None:
+        """Bring all durable samples and marks into the engine."""
+        self._commit_log.flush()
+        self._rollup_state.write_marks()
+
+    @contextmanager
+    def refusing(self) -> Iterator[Callable[[], None]]:
+        """Refuse writes inside the block, with everything in the engine.
+
+        After the function that the block gets was called, writes are refused for ever.
+        """
+        left = threading.Event()
+        with self._rollup_job.paused():  # writes go on until a running roll-up has ended
+            before = self._gate.close("the stored data are being moved: try again in some seconds")
+        try:
+            self.flush()
+            yield left.set
+        finally:
+            self._gate.reset(MOVED if left.is_set() else before)
+
     @contextmanager
     def _changing(self) -> Iterator[None]:
         """Pause roll-ups, with all samples in the engine. Afterwards drop the caches about series.
 
         After a failure too: a part of the tables may have changed.
         """
-        with self._rollup_job.paused():
+        with self._rollup_job.paused(), self._gate.writing():
             self._commit_log.flush()
             try:
                 yield

@@ -129,7 +129,7 @@ class NodeMembership:
                 self._table.write(ServerRow(before, beat=1, state=DEPARTED))
             _write_owner(self._folder, self.number)
         deadline = self._now() + seconds
-        while left := [one for one in self._others() if one.journals and not self._took_over(one)]:
+        while left := [one for one in self.others() if one.journals and not self._took_over(one)]:
             if self._now() >= deadline:
                 if not discard:
                     self._write(state=DEPARTED)
@@ -226,7 +226,8 @@ class NodeMembership:
         except (OSError, ValueError):
             return 0
 
-    def _others(self) -> Sequence[ServerRow]:
+    def others(self) -> Sequence[ServerRow]:
+        """Return the rows of the other servers that have neither stopped nor been expelled."""
         return [one for one in self._table.read() if one.id != self.number and one.state == LIVE]
 
     def _took_over(self, row: ServerRow) -> bool:
@@ -271,7 +272,7 @@ class NodeMembership:
 
     def _try_alone(self) -> None:
         self._write(journals=True)
-        if self._others():
+        if self.others():
             self.appear()
             return
         self._duties.be_alone()

@@ -5,7 +5,7 @@ from clickhouse_connect.driver.client import Client
 from jobmeter.errors import ConfigurationError
 from jobmeter.model.time import Clock
 from jobmeter.store.clickhouse.failures import translated
-from jobmeter.store.clickhouse.migrations import MIGRATIONS
+from jobmeter.store.clickhouse.migrations import MIGRATIONS, OLDEST
 from jobmeter.store.clickhouse.schema import Spread, TableSchema, create, on_cluster
 from jobmeter.store.clickhouse.target import EngineTarget
 
@@ -27,7 +27,7 @@ def migrate(client: Client, target: EngineTarget, clock: Clock) -> int:
     """Apply the missing changes. Return their number.
 
     Every statement may run again, so that an interrupted change, or one that two servers apply at once, ends complete.
-    Raises ConfigurationError if the database was made by a newer program.
+    Raises ConfigurationError if the database was made by a newer program, or by one before ``OLDEST``.
     """
     with translated("migrate its schema"):
         for statement in create(_JOURNAL, target):
@@ -38,6 +38,11 @@ def migrate(client: Client, target: EngineTarget, clock: Clock) -> int:
         if newest > MIGRATIONS[-1][0]:
             raise ConfigurationError(
                 f"{target.name} has schema {newest}, this program has up to {MIGRATIONS[-1][0]}: upgrade Jobmeter"
+            )
+        if 0 < newest < OLDEST:
+            raise ConfigurationError(
+                f"{target.name} has schema {newest}, which no release had; this program upgrades from {OLDEST}: "
+                "use a new database"
             )
         missing = [migration for migration in MIGRATIONS if migration[0] not in applied]
         for _, _, statements in missing:

@@ -9,6 +9,7 @@ from jobmeter.store.clickhouse.failures import translated
 from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.schema import on_cluster, stored_name
 from jobmeter.store.clickhouse.target import EngineTarget
+from jobmeter.store.clickhouse.write_gate import WriteGate
 
 _LINES = 50_000
 _MOST_BYTES = 32 * 2**20
@@ -17,14 +18,15 @@ _MOST_BYTES = 32 * 2**20
 class OutboxTable:
     """Implements ``jobmeter.store.base.OutboxStore``. Safe for any number of threads."""
 
-    def __init__(self, write: Pool, read: Pool, target: EngineTarget) -> None:
+    def __init__(self, write: Pool, read: Pool, target: EngineTarget, gate: WriteGate) -> None:
+        self._gate = gate
         self._write = write
         self._read = read
         self._target = target
 
     def append(self, shipper: int, rows: Sequence[OutboxRow]) -> None:
         """Store rows. On return they are durable."""
-        with translated("keep lines to ship"), self._write.client() as client:
+        with self._gate.writing(), translated("keep lines to ship"), self._write.client() as client:
             for start in range(0, len(rows), _LINES):
                 block = b"\n".join(_encoded(shipper, row) for row in rows[start : start + _LINES])
                 client.raw_insert("outbox", None, block, fmt="JSONEachRow")
@@ -52,7 +54,7 @@ class OutboxTable:
         """Delete the rows up to a number; None: all of them."""
         bound = "" if until is None else f" AND number <= {int(until)}"
         table = f"{stored_name('outbox', self._target)}{on_cluster(self._target)}"
-        with translated("delete shipped lines"), self._write.client() as client:
+        with self._gate.writing(), translated("delete shipped lines"), self._write.client() as client:
             client.command(f"ALTER TABLE {table} DELETE WHERE job = {int(shipper)}{bound} SETTINGS mutations_sync = 0")
 
 

@@ -17,6 +17,7 @@ from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.rollup_state import LateHour, RollupState
 from jobmeter.store.clickhouse.rows import JobHour
 from jobmeter.store.clickhouse.sql import pieces
+from jobmeter.store.clickhouse.write_gate import WriteGate
 
 _ROWS = 2_000_000
 """Most samples of one statement, about; each takes some 130 bytes of memory."""
@@ -43,7 +44,8 @@ class RollupJob:
     samples later reads the roll-up state again after that, and marks them again.
     """
 
-    def __init__(self, pool: Pool, state: RollupState, flush: Callable[[int], None]) -> None:
+    def __init__(self, pool: Pool, state: RollupState, flush: Callable[[int], None], gate: WriteGate) -> None:
+        self._gate = gate
         self._flush = flush
         self._pool = pool
         self._state = state
@@ -57,7 +59,7 @@ class RollupJob:
 
     def roll_up(self, until_ms: int) -> int:
         """Compute marked hours, earliest first because later hours refer back to them, then new hours."""
-        with self._running:
+        with self._running, self._gate.writing():
             marked = self._roll_marked()
             return marked + self._roll_new(floor_to(until_ms, HOUR))
 

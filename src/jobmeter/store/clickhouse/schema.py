@@ -65,15 +65,12 @@ def create(table: TableSchema, target: EngineTarget) -> list[str]:
     ]
 
 
-def alter(
-    table: str, target: EngineTarget, change: str, codec: str = "", *, spread: bool = True, sharded: bool = True
-) -> list[str]:
-    """Return the statements that change a table.
+def alter(table: str, target: EngineTarget, change: str, codec: str = "", *, spread: bool = True) -> list[str]:
+    """Return the statements that change a table whose rows are sharded.
 
     ``codec`` applies only to the table with the rows. ``spread``: the change also applies to the distributed table.
-    ``sharded`` is False for tables that are on every node.
     """
-    local = stored_name(table, target) if sharded else table
+    local = stored_name(table, target)
     changes = [f"ALTER TABLE {local}{on_cluster(target)} {change} {codec}".rstrip()]
     if spread and local != table:
         changes.append(f"ALTER TABLE {table}{on_cluster(target)} {change}")

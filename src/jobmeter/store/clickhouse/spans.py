@@ -27,6 +27,7 @@ from jobmeter.store.clickhouse.failures import translated
 from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.reader import ReadMeter
 from jobmeter.store.clickhouse.span_sql import list_sql, spans_sql, total_sql
+from jobmeter.store.clickhouse.write_gate import WriteGate
 from jobmeter.wire.otlp.values import text_of
 
 _SPANS = 50_000
@@ -40,7 +41,8 @@ _STATUSES = {status: number for number, status in enumerate(STATUSES)}
 class SpanTable:
     """Implements ``jobmeter.store.base.SpanStore``. Safe for any number of threads."""
 
-    def __init__(self, write: Pool, read: Pool) -> None:
+    def __init__(self, write: Pool, read: Pool, gate: WriteGate) -> None:
+        self._gate = gate
         self._writes = write
         self._pool = read
 
@@ -48,7 +50,7 @@ class SpanTable:
         """Insert the spans; on return they are on disk."""
         if not spans:
             return
-        with translated("keep spans"), self._writes.client() as client:
+        with self._gate.writing(), translated("keep spans"), self._writes.client() as client:
             for block in _blocks(spans, retention.raw_days):
                 client.raw_insert("spans", None, block, fmt="JSONEachRow")
 

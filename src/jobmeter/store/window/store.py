@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from jobmeter.errors import LimitExceededError, UnavailableError
 from jobmeter.model.batch import SampleBatch, SampleColumns, SeriesKeys, Uint64s
+from jobmeter.model.move import MoveLine, MoveOrder
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import Series
 from jobmeter.model.time import DAY, HOUR, MAX_TIME_MS, MINUTE, SECOND, Clock, TimeRange, floor_to
@@ -54,6 +55,7 @@ class WindowedStore:
         """``length_ms``: how far the window reaches back; ``bound``: its bytes, without the cache."""
         self._engine = engine
         self.logs, self.spans, self.outbox = engine.logs, engine.spans, engine.outbox
+        self.check_writable = engine.check_writable
         self.lacks_descriptor, self.live, self.names = engine.lacks_descriptor, engine.live, engine.names
         self.read_buckets, self.last_times = engine.read_buckets, engine.last_times
         self.imported_buckets = engine.imported_buckets
@@ -114,6 +116,7 @@ class WindowedStore:
             if not self._is_alone:
                 self._engine.append_all(batches, retention)
                 return
+            self.check_writable()  # before the window changes: a refusal below costs its series a read
             immutable_ms = self._immutable_ms
             late = _late_jobs(batches, immutable_ms)
             # Sweep stale series first: a series that returns after a day is new here, and its descriptors too.
@@ -278,6 +281,10 @@ class WindowedStore:
         """Restore a backup into an empty store."""
         self._engine.restore(directory)
         self.window.revisions.raise_all()
+
+    def move(self, order: MoveOrder) -> Iterator[MoveLine]:
+        """Move all data to another engine, or compare both."""
+        return self._engine.move(order)
 
     def _take_in(self, batches: Sequence[SampleBatch]) -> set[int]:
         """Add series that are not in the window, with their samples in the engine. Return their jobs.

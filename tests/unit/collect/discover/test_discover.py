@@ -3,6 +3,7 @@
 import pytest
 from tests.unit.collect.trees import HOST, V1_STEP, plant, plant_process
 
+from jobmeter.collect import files
 from jobmeter.collect.base import Owner
 from jobmeter.collect.discover.classify import NodeClassifier
 from jobmeter.collect.discover.clusters import SlurmClusters, own_cluster
@@ -104,6 +105,19 @@ def test_slurms_own_processes_are_nobodys(table, tmp_path):
     plant_process(tmp_path, 100, groups="0::/system.slice/slurmstepd.scope/job_1/step_0/slurm\n")
     plant_process(tmp_path, 101, groups="0::/system.slice/slurmstepd.scope/job_1/step_extern/user/task_special\n")
     assert owners(table) == {}
+
+
+def test_a_task_whose_program_begins_while_it_is_classified_has_its_rank(table, tmp_path, monkeypatch):
+    plant_process(tmp_path, 100, groups=V2_TASK, SLURM_JOB_ID="1")
+    read = files.read
+
+    def read_and_begin(path, *most):
+        if path.endswith("/comm"):
+            plant_process(tmp_path, 100, groups=V2_TASK, SLURM_JOB_ID="1", SLURM_PROCID="3")
+        return read(path, *most)
+
+    monkeypatch.setattr(files, "read", read_and_begin)
+    assert owners(table) == {100: Owner("1", "worker-3")}
 
 
 def test_slurm_2605_names_the_job_in_the_environment_only(table, tmp_path):

@@ -218,8 +218,8 @@ def test_frames_of_lines_are_read_by_the_documented_form():
     outbox = Outbox(None)
     sender = LogSender(PLAN, NodeIdentity("n"), outbox, now_ns=Ticking())
     sender.take("worker-0", "stdout", b"x\n")
-    sender._round()
-    sender._pass_on()
+    sender.start()
+    sender.stop()
     batch = outbox.peek(2**20)
     assert batch is not None
     ((kind, _),) = read_body(batch.body)

@@ -9,18 +9,24 @@ from hypothesis import strategies as st
 from tests.stored_series import stored_result
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Context, Dialect
+from jobmeter.dialects.base import Context, Dialect, drive
 from jobmeter.dialects.base.request import ParameterSlot
 from jobmeter.dialects.prometheus import PROMETHEUS
-from jobmeter.dialects.prometheus.names import exposed, names_of, own_name, stored_names
+from jobmeter.dialects.prometheus.names import Exposed, exposed, names_of, own_name, stored_names
 from jobmeter.dialects.prometheus.requests import TIME, Duration, PrometheusReader
+from jobmeter.dialects.prometheus.select import SelectedRows, read_samples
 from jobmeter.errors import InvalidRequestError
 from jobmeter.ingest.exporters import RULES
 from jobmeter.ingest.exporters.resolve import resolve
+from jobmeter.model.batch import SampleColumns
 from jobmeter.model.catalog import CATALOG
 from jobmeter.model.series import Series
+from jobmeter.model.special import STALE_CODE
+from jobmeter.promql.nodes import NAME
 from jobmeter.promql.numbers import format_number, format_plain
 from jobmeter.promql.parse import LONGEST, parse
+from jobmeter.promql.windows import is_stale
+from jobmeter.query.series import Samples
 from jobmeter.testing.dialect import DialectTests
 
 NOW = 1_800_000_000_000
@@ -49,6 +55,21 @@ def parameter(kind, name, query):
     reader = PrometheusReader()
     call = Call("GET", "/prometheus/api/v1/query", query, ())
     return kind.read(reader, slot, reader.values(call, Context(NOW, "")))
+
+
+def test_special_values_keep_their_bits_in_other_units():
+    plain, special = Series("gpu.power"), Series("special.gpu.power")
+    rows = SelectedRows([Exposed(((NAME, "power_mw"),), plain, 0.001, special), Exposed(((NAME, "p"),), plain)])
+    columns = SampleColumns(
+        np.array([0, 0, 1, 1, 1], np.uint32),
+        np.array([10, 30, 20, 30, 40]),
+        np.array([1.5, 2.5, STALE_CODE, STALE_CODE, 3.0]),
+    )
+    found = drive(read_samples(rows, 0, 50), lambda _: Samples(columns))
+    assert found.starts.tolist() == [0, 4, 8]
+    assert found.times.tolist() == [10, 20, 30, 40] * 2
+    assert is_stale(found.values).tolist() == [False, True, False, False] * 2
+    assert [found.values[at] for at in (0, 2, 3, 4)] == [1500, 2500, np.inf, 1.5]
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from jobmeter.ingest.exporters.resolve import owner_of, resolve
 from jobmeter.model.catalog import CATALOG, Kind, MetricScope
 from jobmeter.model.interner import SeriesInterner
 from jobmeter.model.series import Series
+from jobmeter.model.time import DAY
 
 _TEXT = re.compile(r'(\w+)="([^"]*)"')
 
@@ -256,7 +257,8 @@ def batch(resolver, sent, project="lab"):
         np.array([time for _, _, time in sent], np.int64),
         np.array([value for _, value, _ in sent], np.float64),
     )
-    return *resolver.batch((project, "1"), keys, labels, columns), read
+    found = resolver.batch((project, "1"), keys, labels, columns)
+    return found.batch, found.refused, read
 
 
 GPU_LABELS = [("__name__", "DCGM_FI_DEV_GPU_UTIL"), ("gpu", "0"), ("Hostname", "n")]
@@ -368,3 +370,22 @@ def test_many_series_stay_apart():
     found, _, _ = batch(LabelResolver(), rows)
     assert [found.series[index].metric for index in found.index.tolist()] == [f"external.m{at}" for at in range(5000)]
     assert found.value.tolist() == [float(at) for at in range(5000)]
+
+
+def test_sent_labels_are_given_until_they_are_confirmed_and_again_on_the_next_day():
+    resolver, now = LabelResolver(), 20_000 * DAY + 5
+
+    def given(now_ms):
+        keys, rows = [b"gpu", b"up"], [GPU_LABELS, UP]
+        columns = np.arange(2, dtype=np.uint32), np.array([T, T], np.int64), np.array([57.0, 1.0])
+        return resolver.batch(("lab", "1"), keys, rows.__getitem__, columns, now_ms).sent
+
+    assert given(now) is not None  # its write failed
+    sent = given(now)
+    if sent is not None:
+        assert [one.metric for one in sent.batch.series] == ["special.external.DCGM_FI_DEV_GPU_UTIL"]
+        assert sent.batch.time.tolist() == [now]
+        sent.confirm()
+    assert given(now + DAY - 6) is None
+    assert given(now + DAY) is not None
+    assert given(None) is None

@@ -8,7 +8,8 @@ from tests.frames import records, samples
 
 from jobmeter.model.catalog import METRICS
 from jobmeter.model.job import Allocation, Job, Node, Replica
-from jobmeter.server.native.bodies import AllocationBody, JobBody, NodeBody, ReplicaBody
+from jobmeter.model.job_answers import AllocationBody, JobBody, ReplicaBody
+from jobmeter.server.native.bodies import NodeBody
 
 JOB = {
     "job_id": "j1",

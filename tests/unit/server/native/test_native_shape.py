@@ -22,6 +22,7 @@ _BODIES = {
     "pushJobLogs": b'{"lines": [{"text": "hello"}]}',
     "setRetention": b'{"raw_days": 1, "minute_days": 1, "hour_days": 1}',
     "backup": b'{"directory": "/nowhere/at/all"}',
+    "moveStore": b'{"to": "nowhere://at-all"}',
     "ingest": samples([({"metric": "cpu.usage", "job": "j9", "replica": "worker-0"}, [])]),
 }
 _WRITING = [one for one in ENDPOINTS if one.action and not one.action.endswith(":read")]

@@ -1,156 +1,25 @@
 """A worker process's own answers equal the storage process's answers right after every change, and are counted."""
 
-import asyncio
-import json
-import re
-import socket
 import tempfile
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.asgi import send
-from tests.frames import FRAMES, row, samples
 from tests.http_wire import run
-from tests.serving import BASE, serving
+from tests.serving import BASE
 from tests.waiting import until
+from tests.workplace import point, working
 
 from jobmeter.model.job import JobState
 from jobmeter.model.record import AllocationRecord, JobRecord, NodeRecord, Records, ReplicaRecord
 from jobmeter.model.time import HOUR, MINUTE, SECOND
-from jobmeter.server.workers.answers import WorkerAnswers
-from jobmeter.server.workers.forward import Forwarder
-from jobmeter.server.workers.frames import READ_BY_WORKER, Channel, KeyLookup, LookupResult
-from jobmeter.server.workers.gateway import WorkerGateway
-from jobmeter.server.workers.owner import OwnedRecords
+from jobmeter.server.workers.frames import KeyLookup
 from jobmeter.server.workers.records import REFUSED_SECONDS
-from jobmeter.store.window.shared import SharedWindow
 
-_IDS = re.compile(rb'"request_?id":"[^"]*"', re.IGNORECASE)
 PROMETHEUS = (
     "/prometheus/api/v1/query?query=jobmeter_gpu_utilization_ratio%7Bjob_id%3D%22j1%22%2Cproject%3D%22default%22%7D"
 )
-
-
-class Workplace:
-    """A storage process and a worker in one event loop."""
-
-    def __init__(self, served, answers, records):
-        self.served, self.answers, self.records = served, answers, records
-        self.own = 0
-        self.forwarder: Any = None
-
-    @property
-    def now_ms(self):
-        return self.served.clock.now_ms()
-
-    @property
-    def services(self):
-        return self.served.application.services
-
-    def metrics(self, job="j1", metric="gpu.utilization"):
-        span = f"start={self.now_ms - 10 * MINUTE}&end={self.now_ms}"
-        return f"{BASE}/jobs/{job}/metrics?metric={metric}&{span}&step=15s&by=replica"
-
-    async def ask(self, target, token=None, application=None):
-        """Return the status and the body of an answer through the worker."""
-        credential = {"Authorization": f"Bearer {token or self.served.admin.token}"}
-        reply = await send(application or self._through_worker, "GET", target, headers=credential)
-        return reply.status, _IDS.sub(b"", reply.body)
-
-    def _through_worker(self, scope, receive, send):
-        scope["extensions"] = {"jobmeter.call": {"authenticated": lambda: None}}
-        return self.forwarder(scope, receive, send)
-
-    async def stored(self, target, token=None):
-        """Return the status and the body of the storage process's answer."""
-        return await self.ask(target, token, self.served.application)
-
-    async def write(self, *rows):
-        headers = {"Authorization": f"Bearer {self.served.admin.token}", "Content-Type": FRAMES}
-        reply = await send(self.served.application, "POST", f"{BASE}/ingest", samples(rows), headers)
-        assert reply.status == 200
-
-    async def change(self, method, path, body=None):
-        headers = {"Authorization": f"Bearer {self.served.admin.token}", "Content-Type": "application/json"}
-        content = b"" if body is None else json.dumps(body).encode()
-        reply = await send(self.served.application, method, BASE + path, content, headers)
-        assert reply.status < 300, reply.body
-        return reply
-
-    def reader(self):
-        """Create a key and use it once, because the storage process notes the first use in ten minutes."""
-        key = self.served.key("reader")
-        self.services.registry.keys.mark_used(key.id, self.now_ms)
-        return key
-
-    def note_searches(self):
-        """Return the list to which the searches of the worker are added from now on."""
-        searched, find = [], self.records.find
-
-        def noting(about):
-            searched.append(about)
-            return find(about)
-
-        self.records.find = noting
-        return searched
-
-    async def counted(self):
-        """Return the number of the worker's own answers that the storage process has counted."""
-        await self.ask("/healthz")  # the worker sends its counts before this forwarded call
-        return self.records.answers
-
-    def answer(self, scope, receive, send):
-        reply = self.answers(scope, receive, send)
-        self.own += reply is not None
-        return reply
-
-    async def answers_itself(self, target, token=None):
-        """Ask until the worker answers itself, at most six times: it searches for the key, the job and the series."""
-        before = self.own
-        for _ in range(6):
-            found = await self.ask(target, token)
-            if self.own > before:
-                return found
-            await until(lambda: not self.answers.is_searching)
-        return None
-
-
-@asynccontextmanager
-async def working(folder, **options):
-    served = serving(folder, **options)
-    services = served.application.services
-    ours, theirs = socket.socketpair()
-    loop = asyncio.get_running_loop()
-    records = OwnedRecords(services)
-    ended = asyncio.Event()
-    gateway = WorkerGateway(served.application, lambda: None, lambda _: None, ended.set, records)
-    await loop.create_connection(lambda: gateway.channel, sock=ours)
-
-    def take(message):
-        (answers if isinstance(message, LookupResult) else forwarder).take(message)
-
-    channel = Channel(READ_BY_WORKER, take, lambda: None)
-    await loop.create_connection(lambda: channel, sock=theirs)
-    answers = WorkerAnswers(services.settings, SharedWindow.open(records.descriptor or 0), channel, served.clock)
-    answers.begin()
-    place = Workplace(served, answers, records)
-    forwarder = place.forwarder = Forwarder(channel, place.answer)
-    try:
-        yield place
-    finally:
-        answers.close()
-        channel.cut()
-        await ended.wait()
-        await loop.run_in_executor(None, served.application.close)
-
-
-def point(place, seconds, value, **names):
-    times = [(place.now_ms - seconds * SECOND, value)]
-    return row("gpu.utilization", times, **{"job": "j1", "replica": "worker-0", "node": "n1", "device": "0", **names})
 
 
 def targets(place, job="j1"):
@@ -205,19 +74,6 @@ def usage(place):
     month = place.services.calendar.at(place.now_ms).name
     found = place.services.registry.usage.calls(month, None)
     return sum(one.calls for one in found if one.operation == "getJobMetrics")
-
-
-@pytest.mark.parametrize(
-    "options", [{"rate_limits": "*=1000"}, {"rate_limits": "getJobMetrics=1000"}, {"query_budgets": "rows=1000000"}]
-)
-def test_limited_calls_are_left_to_the_storage_process(tmp_path, options):
-    async def main():
-        async with working(tmp_path / "data", **options) as place:
-            await place.write(point(place, 60, 0.5))
-            assert await place.answers_itself(place.metrics()) is None
-            assert (await place.ask(place.metrics())) == (await place.stored(place.metrics()))
-
-    run(main())
 
 
 def test_a_session_and_a_wrong_token_are_left_to_the_storage_process(tmp_path):

@@ -1,6 +1,7 @@
 """What is particular to ClickHouse: parts and merges, expiry, connections, the cluster's schema."""
 
 import threading
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from tests.store_contract.samples import FOREVER, batch_of, brute_buckets, read_all, stored_buckets
 from tests.store_contract.slot import Slot
 
-from jobmeter.errors import QueryTimeoutError, UnavailableError
+from jobmeter.errors import ConfigurationError, QueryTimeoutError, UnavailableError
 from jobmeter.model.batch import SampleBatch, SeriesKeys
 from jobmeter.model.log import LogLine
 from jobmeter.model.retention import Retention
@@ -21,7 +22,7 @@ from jobmeter.store.clickhouse import reader as readers
 from jobmeter.store.clickhouse import rollup as rollups
 from jobmeter.store.clickhouse.journal import JournalLimits
 from jobmeter.store.clickhouse.logs import _order
-from jobmeter.store.clickhouse.migrations import MIGRATIONS
+from jobmeter.store.clickhouse.migrations import MIGRATIONS, OLDEST
 from jobmeter.store.clickhouse.native import encode
 
 
@@ -329,8 +330,20 @@ def test_migrating_again_changes_nothing(chdb_store):
     ]
 
 
+@pytest.mark.parametrize(("number", "message"), [(1, "no release"), (OLDEST - 1, "no release"), (999, "upgrade")])
+def test_a_schema_that_cannot_be_upgraded_is_left_alone(number, message):
+    from jobmeter.store.clickhouse.migrate import migrate
+
+    client = Mock()
+    client.query.return_value.result_rows = [(number,)]
+    with pytest.raises(ConfigurationError, match=message):
+        migrate(client, parse_dsn("chdb:///nowhere"), SystemClock())
+    [journal] = client.command.call_args_list
+    assert "CREATE TABLE IF NOT EXISTS migrations" in journal.args[0]
+
+
 def test_migrations_are_numbered_without_a_gap():
-    assert [number for number, _, _ in MIGRATIONS] == list(range(1, len(MIGRATIONS) + 1))
+    assert [number for number, _, _ in MIGRATIONS] == list(range(2, len(MIGRATIONS) + 2))
 
 
 @pytest.mark.parametrize("dsn", ["clickhousedb://host/telemetry", "clickhousedb://host/telemetry?cluster=main"])
@@ -345,8 +358,10 @@ def test_every_statement_of_the_schema_is_understood_by_the_engine(chdb_store, d
         assert "ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/telemetry/samples', '{replica}')" in text
         assert "Distributed('main', 'telemetry', 'samples_local', job)" in text
         # Where rows lie the codec is named; the table that spreads them has the column alone.
-        assert "ALTER TABLE samples_local ON CLUSTER 'main' ADD COLUMN IF NOT EXISTS digits UInt8 CODEC" in text
-        assert "ALTER TABLE samples ON CLUSTER 'main' ADD COLUMN IF NOT EXISTS digits UInt8\n" in text
+        assert (
+            "ALTER TABLE logs_local ON CLUSTER 'main' ADD COLUMN IF NOT EXISTS severity UInt8 DEFAULT 255 CODEC" in text
+        )
+        assert "ALTER TABLE logs ON CLUSTER 'main' ADD COLUMN IF NOT EXISTS severity UInt8 DEFAULT 255\n" in text
 
 
 def test_a_block_is_laid_out_as_documented():

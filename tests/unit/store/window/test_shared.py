@@ -111,6 +111,7 @@ def window():
     st.sampled_from([1, 7, 60]),
 )
 def test_a_reader_answers_as_the_writer_does(events, bound, some, start, length, step):
+    KEYS.derived.clear()  # which holds the windows of earlier examples, and their files, open
     window = Window(LENGTH, bound)
     reader, keys = opened(window), KEYS.where(np.array(some))
     step = step if length < 1_000 else 2**31

@@ -20,6 +20,7 @@ WRITES = st.lists(st.lists(st.tuples(st.integers(0, SERIES - 1), TIMES), min_siz
 
 
 def window_after(writes, bound, adopted):
+    KEYS.derived.clear()  # which holds the windows of earlier examples, and their files, open
     window = Window(LENGTH, bound)
     some = SeriesKeys(KEYS.job[:adopted], KEYS.series[:adopted])
     window.adopt(some, SampleColumns.empty(), BEGIN - LENGTH)

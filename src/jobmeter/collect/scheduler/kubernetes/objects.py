@@ -94,6 +94,7 @@ class Container(msgspec.Struct, rename="camel", frozen=True):
 
     name: str = ""
     resources: ContainerResources = ContainerResources()
+    restart_policy: str | None = None
 
 
 class PodSpec(msgspec.Struct, rename="camel", frozen=True):
@@ -101,6 +102,7 @@ class PodSpec(msgspec.Struct, rename="camel", frozen=True):
 
     node_name: str = ""
     containers: list[Container] = []
+    init_containers: list[Container] | None = None
 
 
 class PodCondition(msgspec.Struct, rename="camel", frozen=True):

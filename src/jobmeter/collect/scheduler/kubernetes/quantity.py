@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 
 from jobmeter.collect.accelerators.registry import is_device_resource
-from jobmeter.collect.scheduler.kubernetes.objects import Container
+from jobmeter.collect.scheduler.kubernetes.objects import Container, PodSpec
 
 _QUANTITY = re.compile(r"(?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?)(?P<suffix>[numkMGTPE]|[KMGTPE]i)?")
 _SUFFIXES = {
@@ -24,6 +24,22 @@ def parse_quantity(value: str | float) -> Decimal | None:
         return None
     number = Decimal(match["number"]) * _SUFFIXES.get(match["suffix"] or "", Decimal(1))
     return number if 0 <= number <= 2**53 else None
+
+
+def limit_of_pod(pod: PodSpec, resource: str) -> Decimal | None:
+    """Return the limit of a pod as the kubelet enforces it; None if no container has a valid one.
+
+    Containers that run together add their limits. One that runs before them may have a larger limit.
+    """
+    before = [one for one in pod.init_containers or () if one.restart_policy != "Always"]
+    beside = [one for one in pod.init_containers or () if one.restart_policy == "Always"]
+    together = _limits((*pod.containers, *beside), resource)
+    return max([*([sum(together, Decimal(0))] if together else []), *_limits(before, resource)], default=None)
+
+
+def _limits(containers: Iterable[Container], resource: str) -> list[Decimal]:
+    found = (parse_quantity((one.resources.limits or {}).get(resource, "")) for one in containers)
+    return [limit for limit in found if limit is not None]
 
 
 class PodRequests:

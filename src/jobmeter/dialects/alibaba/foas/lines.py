@@ -20,7 +20,7 @@ from jobmeter.query.tsdb.tags import Tagged
 class Drawn(msgspec.Struct, frozen=True, eq=False):
     """A line: ``seconds`` int64[k] since the epoch, ascending; ``values`` float64[k]; k is above 0.
 
-    A value is NaN if a fill policy set it; ``null``: the policy is to answer null.
+    A value is NaN if a fill policy set it. ``null`` is True if that policy answers null.
     """
 
     metric: str

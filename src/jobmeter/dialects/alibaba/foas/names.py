@@ -1,4 +1,4 @@
-"""foas' names for metrics and missing objects, and ours."""
+"""Names of metrics and of missing objects in foas, with our names."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

@@ -8,7 +8,7 @@ from msgspec import Meta
 from jobmeter.dialects.base import Answer, Steps, accounted_for
 from jobmeter.dialects.base.request import Request
 from jobmeter.dialects.prometheus.requests import API, operation
-from jobmeter.dialects.prometheus.select import find, read_samples
+from jobmeter.dialects.prometheus.select import SelectedRows, find, read_samples
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.batch import Float64s, Int64s
 from jobmeter.promql.labels import Labels
@@ -46,7 +46,7 @@ class RemoteRead(Request, frozen=True):
             # A stream is written part by part, so that its samples are never all in memory.
             count = _STREAMED_SERIES if request.streamed else max(len(rows), 1)
             for at in range(0, len(rows), count):
-                found = yield from read_samples(rows[at : at + count], query.start_ms - 1, query.end_ms)
+                found = yield from read_samples(SelectedRows(rows[at : at + count]), query.start_ms - 1, query.end_ms)
                 series = list(_series(found))
                 made = [encode_frames(place, series)] if request.streamed else [encode_series(*one) for one in series]
                 size += sum(map(len, made))

@@ -13,10 +13,10 @@ from jobmeter.dialects.base.request import HEADER, Request
 from jobmeter.dialects.prometheus.errors import ENCODING, TEXT, TYPE, text
 from jobmeter.dialects.prometheus.requests import operation
 from jobmeter.errors import InvalidRequestError, LimitExceededError
+from jobmeter.ingest.exporters.label_resolver import ResolvedBatch
 from jobmeter.ingest.join import join
 from jobmeter.ingest.receipt import Receipt
 from jobmeter.ingest.sender_cache import SenderCache
-from jobmeter.model.batch import SampleBatch
 from jobmeter.model.series import DEFAULT_PROJECT
 from jobmeter.model.special import encode_special
 from jobmeter.wire.remote_write.decode import WrittenSeries, decode_1, decode_2
@@ -65,12 +65,16 @@ class RemoteWrite(Request, frozen=True, kw_only=True):
         most = self.context.limits.request_series
         if len(written.keys) > most:
             raise LimitExceededError(f"a request may name {most} series, this one names {len(written.keys)}", "body")
-        batch, refused = _resolved(written, (self.context.project or DEFAULT_PROJECT, message), senders)
+        names = self.context.project or DEFAULT_PROJECT, message
+        batch, refused, sent = _resolved(written, names, senders, self.context.now_ms)
         if written.histograms:
             refused["histogram"] = written.histograms
         receipt = Receipt()
         if len(batch) or refused:
-            receipt = yield from ask(WriteSamples(batch=batch, rejected=tuple(sorted(refused.items()))))
+            labels = None if sent is None else sent.batch
+            receipt = yield from ask(WriteSamples(batch, tuple(sorted(refused.items())), labels))
+            if sent is not None:
+                sent.confirm()
         refused.update(receipt.rejected)
         headers = _counts(receipt) if message == _TWO else ()
         if refused:
@@ -93,18 +97,17 @@ def _message(call: Call) -> str:
     return message
 
 
-def _resolved(written: WrittenSeries, names: tuple[str, str], senders: SenderCache) -> tuple[SampleBatch, Counter[str]]:
-    """Return the valid samples, special values among them in second series, and refused samples counted by reason."""
+def _resolved(written: WrittenSeries, names: tuple[str, str], senders: SenderCache, now_ms: int) -> ResolvedBatch:
+    """Return the valid samples, special values among them in second series."""
     finite = np.isfinite(written.value)
-    columns = written.index, written.time, written.value
+    index, time, value = columns = written.index, written.time, written.value
     if finite.all():
-        return senders.prometheus_labels.batch(names, written.keys, written.labels, columns)
-    index, time, value = columns
+        return senders.prometheus_labels.batch(names, written.keys, written.labels, columns, now_ms)
     plain = index[finite], time[finite], value[finite]
-    batch, refused = senders.prometheus_labels.batch(names, written.keys, written.labels, plain)
+    batch, refused, sent = senders.prometheus_labels.batch(names, written.keys, written.labels, plain, now_ms)
     coded = index[~finite], time[~finite], encode_special(value[~finite])
-    more, others = senders.special_labels.batch(names, written.keys, written.labels, coded)
-    return join([batch, more]), refused + others
+    more, others, _ = senders.special_labels.batch(names, written.keys, written.labels, coded)
+    return ResolvedBatch(join([batch, more]), refused + others, sent)
 
 
 def _counts(receipt: Receipt) -> Headers:

@@ -3,9 +3,8 @@
 from collections.abc import Callable, Sequence
 
 from jobmeter.store.clickhouse.migrations import (
-    m0001_samples,
     m0002_logs,
-    m0003_decimals,
+    m0003_samples,
     m0004_system_logs,
     m0005_spans,
     m0006_outbox,
@@ -16,12 +15,13 @@ from jobmeter.store.clickhouse.target import EngineTarget
 Statements = Callable[[EngineTarget], list[str]]
 
 MIGRATIONS: Sequence[tuple[int, str, Statements]] = (
-    (1, "samples", m0001_samples.statements),
     (2, "logs", m0002_logs.statements),
-    (3, "decimals", m0003_decimals.statements),
+    (3, "samples", m0003_samples.statements),
     (4, "system logs", m0004_system_logs.statements),
     (5, "spans", m0005_spans.statements),
     (6, "outbox", m0006_outbox.statements),
     (7, "servers", m0007_servers.statements),
 )
-"""Number, name and statements of each change, ascending from 1 without a gap."""
+"""Number, name and statements of each change, ascending without a gap."""
+OLDEST = 3
+"""The schema of the oldest data folders that open: they have every change up to this number."""

@@ -26,6 +26,8 @@ LOGS = TableSchema(
     order_by="job, time_ns, replica, attempt, stream, text",
     partition_by="intDiv(time_ns, 86400000000000)",
     ttl="toDateTime(least(intDiv(time_ns, 1000000000) + 86400 * (raw_days + 1), 4294967295))",
+    # Merged parts are on disk before their sources are removed.
+    settings=("min_rows_to_fsync_after_merge = 1",),
 )
 
 

@@ -12,7 +12,7 @@ from jobmeter.dialects.base import Context
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.log import LogLine
 from jobmeter.model.task import DiagnosticTask, NewTask, TaskFilter, TaskPage
-from jobmeter.query.log_pages import FoundLines, LogSearch
+from jobmeter.query.log_pages import FoundLines, LogPageQuestion
 from jobmeter.query.nodes import NodesQuestion, NodeStatus
 from jobmeter.testing.dialect import DialectTests
 
@@ -24,7 +24,7 @@ class TestEflo(DialectTests):
         return EFLO
 
     def result_of(self, given, question):
-        if isinstance(question, LogSearch):
+        if isinstance(question, LogPageQuestion):
             return FoundLines(msgspec.convert(given["lines"], list[LogLine]), given.get("token", ""))
         if isinstance(question, TaskFilter):
             return msgspec.convert(given, TaskPage)

@@ -16,7 +16,7 @@ from jobmeter.model.log_query import parse_log_query
 from jobmeter.model.series import check_name
 from jobmeter.model.syslog import SEVERITIES
 from jobmeter.model.time import MAX_TIME_MS
-from jobmeter.query.log_pages import LogSearch
+from jobmeter.query.log_pages import LogPageQuestion
 from jobmeter.query.request import LogQuestion, NodeRef
 
 MOST = 100
@@ -62,7 +62,7 @@ class ListSyslogs(AlibabaRequest, frozen=True, kw_only=True):
             descending=self.reverse,
             limit=MOST,
         )
-        found = yield from ask(LogSearch(question=question, token=self.next_token, field="NextToken"))
+        found = yield from ask(LogPageQuestion(question=question, token=self.next_token, field="NextToken"))
         body: dict[str, object] = {"Logs": [_log(line) for line in found.lines]}
         return answer({**body, "NextToken": found.token} if found.token else body, self)
 

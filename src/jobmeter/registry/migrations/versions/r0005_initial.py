@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0001"
+revision = "0005"
 down_revision = None
 branch_labels = None
 depends_on = None
@@ -20,6 +20,7 @@ def upgrade() -> None:
     _projects_and_jobs()
     _parts_of_jobs()
     _job_indexes()
+    _events_and_changes()
     _keys()
 
 
@@ -46,7 +47,6 @@ def _projects_and_jobs() -> None:
         sa.Column("recorded", sa.Boolean, nullable=False),
         *(sa.Column(name, sa.BigInteger) for name in ("first_sample", "last_sample")),
         sa.Column("noticed", sa.BigInteger, nullable=False),
-        *_filled("search"),
         _computed("created_sort", "coalesce(created, start, first_sample, noticed)"),
         _computed("start_sort", "coalesce(start, first_sample, -1)"),
         _computed(
@@ -67,6 +67,10 @@ def _projects_and_jobs() -> None:
             ),
             nullable=False,
         ),
+        *(sa.Column(name, _text) for name in ("checkpoints", "extra")),
+        sa.Column("updated", sa.BigInteger, nullable=False, server_default="-1"),
+        *_filled("lease_owner"),
+        *(sa.Column(name, sa.BigInteger) for name in ("lease_ms", "lease_renewed", "lost")),
     )
 
 
@@ -106,20 +110,52 @@ def _parts_of_jobs() -> None:
         *(sa.Column(name, _text, primary_key=True) for name in ("project", "cluster", "name")),
         *(sa.Column(name, sa.BigInteger) for name in ("first_seen", "last_seen")),
         sa.Column("info", _text),
+        *_filled("resource_group"),
     )
+    op.create_index("replicas_node", "replicas", ["node", "project", "job"])
 
 
 def _job_indexes() -> None:
     op.create_index("jobs_id", "jobs", ["id"])
-    op.create_index("jobs_created", "jobs", ["created_sort", "id"])
-    op.create_index("jobs_project_created", "jobs", ["project", "created_sort", "id", "search"])
-    for name in ("status", "type", "user", "resource_group", "workspace"):
-        op.create_index(f"jobs_project_{name}", "jobs", ["project", name, "created_sort", "id"])
-    op.create_index("jobs_project_start", "jobs", ["project", "start_sort", "id"])
-    op.create_index("jobs_project_end", "jobs", ["project", "end_sort", "id"])
-    op.create_index("jobs_project_name", "jobs", ["project", "name", "id"])
-    sampled = sa.text("status = 'Sampled'")
-    op.create_index("jobs_sampled", "jobs", ["project", "last_sample"], sqlite_where=sampled, postgresql_where=sampled)
+    op.create_index("jobs_project_created", "jobs", ["project", "created_sort", "id"])
+    leased = sa.text("lease_renewed IS NOT NULL")
+    op.create_index("jobs_leased", "jobs", ["lease_renewed"], sqlite_where=leased, postgresql_where=leased)
+
+
+def _events_and_changes() -> None:
+    number = sa.BigInteger().with_variant(sa.Integer, "sqlite")
+    op.create_table(
+        "events",
+        sa.Column("id", number, primary_key=True, autoincrement=True),
+        sa.Column("project", _text, nullable=False),
+        *_filled("job", "replica"),
+        sa.Column("attempt", sa.BigInteger, nullable=False),
+        *_filled("cluster", "node"),
+        *(sa.Column(name, _text, nullable=False) for name in ("source", "level")),
+        *_filled("reason", "message"),
+        sa.Column("time", sa.BigInteger, nullable=False),
+        sa.Column("digest", sa.LargeBinary, nullable=False),
+    )
+    op.create_index("events_digest", "events", ["digest"], unique=True)
+    op.create_index("events_job", "events", ["job", "time", "id", "project"])
+    op.create_index("events_node", "events", ["node", "time", "id", "project"])
+    op.create_index("events_project", "events", ["project", "time", "id"])
+    changes = op.create_table(
+        "job_changes",
+        sa.Column("id", number, primary_key=True, autoincrement=True),
+        sa.Column("transaction", sa.BigInteger, nullable=False),
+        sa.Column("written", sa.BigInteger, nullable=False),
+        sa.Column("told", _text, nullable=False),
+        sqlite_autoincrement=True,
+    )
+    # The table of changes is never empty.
+    op.bulk_insert(changes, [{"transaction": 0, "written": 0, "told": "{}"}])
+    op.create_table(
+        "leases",
+        sa.Column("name", _text, primary_key=True),
+        sa.Column("owner", _text, nullable=False),
+        sa.Column("until", sa.BigInteger, nullable=False),
+    )
 
 
 def _keys() -> None:

@@ -1,0 +1,102 @@
+"""Nonces, rates and budgets of a worker's own answers: the storage process admits an answer before it is sent."""
+
+import asyncio
+from collections.abc import Mapping
+from itertools import count
+
+from jobmeter.access.limit import Rate, RateLimiter
+from jobmeter.access.principal import Principal
+from jobmeter.model.time import Clock
+from jobmeter.server.workers.frames import AdmissionRequest, AdmissionResult, Channel
+
+
+class NotedNonces:
+    """Notes the signature of the running call, with the interface of ``NonceMemory``. Every signature counts as new."""
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget the signature: another call begins."""
+        self.date_ms: int | None = None
+        """Date of the signature; None for a call without a signature."""
+        self.access_key_id = self.nonce = ""
+
+    def fresh(self, date_ms: int) -> bool:
+        """Note the date. True: the storage process compares the date with its memory."""
+        self.date_ms = date_ms
+        return True
+
+    def first(self, key: str, nonce: str, date_ms: int) -> bool:
+        """Note the nonce. True: the storage process compares the nonce with its memory."""
+        self.access_key_id, self.nonce, self.date_ms = key, nonce, date_ms
+        return True
+
+
+class NotedRates(RateLimiter):
+    """Notes the operation of the running call if its rate is limited."""
+
+    def __init__(self, clock: Clock, rates: Mapping[str, Rate]) -> None:
+        super().__init__(clock, rates)
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget the operation: another call begins."""
+        self.operation = ""
+        """Operation with a limited rate; empty without a limit."""
+        self.documented: Rate | None = None
+
+    def take(self, key: str, operation: str, documented: Rate | None = None, account: str = "") -> None:  # noqa: ARG002
+        """Note the operation. The storage process counts the call."""
+        if self.rate_of(operation, documented) is not None:
+            self.operation, self.documented = operation, documented
+
+
+class Admissions:
+    """Admission requests of a worker. Belongs to the event loop."""
+
+    def __init__(self, channel: Channel, nonces: NotedNonces, rates: NotedRates) -> None:
+        self._channel, self._nonces, self._rates = channel, nonces, rates
+        self._numbers = count()
+        self._waiting: dict[int, asyncio.Future[bool]] = {}
+
+    def clear(self) -> None:
+        """Forget the notes of the last call: another call begins."""
+        self._nonces.clear()
+        self._rates.clear()
+
+    def request(self, caller: Principal, costs: list[tuple[int, float]] | None) -> AdmissionRequest | None:
+        """Build the request for the running call. None if the call has no nonce and no limit.
+
+        ``costs`` are None if no budget limits the call.
+        """
+        nonces, rates = self._nonces, self._rates
+        if nonces.date_ms is None and not rates.operation and costs is None:
+            return None
+        return AdmissionRequest(
+            next(self._numbers),
+            caller.id,
+            caller.account,
+            nonces.access_key_id,
+            nonces.nonce,
+            nonces.date_ms,
+            rates.operation,
+            rates.documented,
+            costs,
+        )
+
+    async def admit(self, about: AdmissionRequest) -> bool:
+        """Send the request, and return the result."""
+        result: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._waiting[about.number] = result
+        self._channel.send(about)
+        try:
+            return await result
+        finally:
+            del self._waiting[about.number]
+
+    def take(self, found: AdmissionResult) -> None:
+        """Take the result of a request."""
+        waiting = self._waiting.get(found.number)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(found.is_admitted)

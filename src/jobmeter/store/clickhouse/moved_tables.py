@@ -1,0 +1,171 @@
+"""Tables as a move reads and writes them: in slices, each with a number of rows and a checksum.
+
+A slice is an hour of samples, a month of hourly values, a part of the job keys of series. Rows that have expired count
+nowhere: each engine deletes them at a time of its own choice.
+"""
+
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing
+from typing import Any, NamedTuple
+
+from jobmeter.store.clickhouse.failures import translated
+from jobmeter.store.clickhouse.pool import Pool
+from jobmeter.store.clickhouse.schema import on_cluster, stored_name
+from jobmeter.store.clickhouse.target import EngineTarget
+
+_PIECE = 1 << 20
+_ONE = "0"
+"""SQL of the partition of a table that is not divided."""
+
+
+class TableSlices(NamedTuple):
+    """Division of a table. ``number`` is the SQL of a row's slice, ``partition`` of its partition, if it has any.
+
+    A slice belongs to one partition. ``expires`` is the SQL of the second at which a row expires, empty for never. Only
+    rows that satisfy ``where`` are moved.
+    """
+
+    table: str
+    number: str
+    partition: str = _ONE
+    expires: str = ""
+    where: str = "1"
+
+    def alive(self, at_seconds: int) -> str:
+        """Return the condition for the moved rows that expire after a time."""
+        return f"{self.where} AND {self.expires} > {at_seconds}" if self.expires else self.where
+
+
+def _timed(table: str, column: str, second: int, slice_seconds: int, days: str, spare: int = 1) -> TableSlices:
+    """``second``: the length of a second in units of the column."""
+    return TableSlices(
+        table,
+        f"intDiv({column}, {slice_seconds * second})",
+        f"intDiv({column}, {86_400 * second})",
+        f"intDiv({column}, {second}) + 86400 * ({days} + {spare})",
+    )
+
+
+_HOUR, _DAY = 3_600, 86_400
+_MONTH = "toYYYYMM(toDateTime(intDiv(time, 1000), 'UTC'))"
+TABLES: Sequence[TableSlices] = (
+    TableSlices("series", "intDiv(job, 288230376151711744)", expires="86400 * (toUInt64(last_day) + keep_days + 1)"),
+    _timed("samples", "time", 1_000, _HOUR, "raw_days"),
+    _timed("minutes", "time", 1_000, _DAY, "minute_days")._replace(partition=_MONTH),
+    _timed("hours", "time", 1_000, _DAY, "hour_days")._replace(number=_MONTH, partition=_MONTH),
+    _timed("logs", "time_ns", 1_000_000_000, _HOUR, "raw_days"),
+    _timed("spans", "start_ns", 1_000_000_000, _HOUR, "raw_days"),
+    _timed("outbox", "arrived", 1_000, _HOUR, "raw_days", 2),
+    TableSlices("marks", "0", expires="if(cleared = 1, intDiv(at, 1000) + 86400, 4294967295)"),
+    # The other rows are marks of moves, which belong to one engine.
+    TableSlices("progress", "0", where="name IN ('done', 'intent')"),
+)
+_EVERYWHERE = frozenset({"marks", "progress"})
+
+
+class SliceSum(NamedTuple):
+    """Number of rows and checksum of a slice."""
+
+    rows: int
+    checksum: int
+
+
+class EngineTables:
+    """Tables of one engine. Reads and writes use one connection at a time."""
+
+    def __init__(self, pool: Pool, target: EngineTarget) -> None:
+        self.pool = pool
+        self.target = target
+        self._columns: dict[str, str] = {}
+
+    def identity(self) -> str:
+        """Return the UUID of the samples: another one for each database."""
+        sql = "SELECT toString(uuid) FROM system.tables WHERE database = currentDatabase() AND name = {name:String}"
+        return str(self._query(sql, {"name": stored_name("samples", self.target)})[0][0])
+
+    def definition(self, table: TableSlices) -> Sequence[tuple[str, str]]:
+        """Return names and types of the columns, in order of the names."""
+        sql = (
+            "SELECT name, type FROM system.columns WHERE database = currentDatabase() AND table = {name:String} "
+            "ORDER BY name"
+        )
+        found = [(str(name), str(kind)) for name, kind in self._query(sql, {"name": table.table})]
+        self._columns[table.table] = ", ".join(name for name, _ in found)
+        return found
+
+    def partitions(self, table: TableSlices) -> Mapping[str, tuple[int, int]]:
+        """Return for each partition two numbers, at least one of which grows with each insert and each deletion."""
+        parts, mutations = ("parts", "mutations")
+        if self.target.cluster:
+            parts, mutations = (
+                f"clusterAllReplicas('{self.target.cluster}', system.{name})" for name in (parts, mutations)
+            )
+        else:
+            parts, mutations = f"system.{parts}", f"system.{mutations}"
+        where = "WHERE database = currentDatabase() AND table = {name:String}"
+        name = {"name": self._stored(table)}
+        changes = self._query(f"SELECT max(arrayMax(block_numbers.number)) FROM {mutations} {where}", name)
+        deleted = int(changes[0][0] or 0) if changes else 0
+        sql = f"SELECT partition, max(max_block_number) FROM {parts} {where} AND active GROUP BY partition"
+        return {str(partition): (int(block), deleted) for partition, block in self._query(sql, name)}
+
+    def has_rows(self, tables: Sequence[str]) -> bool:
+        """Return True if any of these tables has a row."""
+        return any(self._query(f"SELECT 1 FROM {table} LIMIT 1", {}) for table in tables)
+
+    def sums(self, table: TableSlices, partitions: Sequence[str], at_seconds: int) -> dict[str, dict[int, SliceSum]]:
+        """Return by partition the sum of each slice, of rows that expire after a time."""
+        divided = table.partition != _ONE
+        some = f" AND {table.partition} IN ({', '.join(str(int(one)) for one in partitions)})" if divided else ""
+        rows = self._query(
+            f"SELECT {table.partition} AS part, {table.number} AS slice, count(), "
+            f"sum(cityHash64({self._names(table)})) FROM {table.table} FINAL "
+            f"WHERE {table.alive(at_seconds)}{some} GROUP BY part, slice",
+            {},
+        )
+        found: dict[str, dict[int, SliceSum]] = {name: {} for name in partitions}
+        for partition, number, count, checksum in rows:
+            name = str(partition) if divided else partitions[0]
+            found[name][int(number)] = SliceSum(int(count), int(checksum))
+        return found
+
+    def copy(self, table: TableSlices, number: int, at_seconds: int, other: "EngineTables") -> None:
+        """Insert the rows of a slice that expire after a time into another engine, each once."""
+        names = self._names(table)
+        sql = f"SELECT {names} FROM {table.table} FINAL WHERE {table.number} = {number} AND {table.alive(at_seconds)}"
+        with translated("be read for the move"), self.pool.client() as client:
+            stream: Any = client.raw_stream(sql, fmt="Native")
+            with closing(stream):
+                other.insert(table, names.split(", "), _pieces(stream))
+
+    def insert(self, table: TableSlices, names: Sequence[str], body: Generator[bytes]) -> None:
+        """Insert rows in the format Native. They are durable on return."""
+        with translated("keep the moved rows"), self.pool.client() as client:
+            client.raw_insert(table.table, list(names), body, fmt="Native")
+
+    def erase(self, table: TableSlices, numbers: Sequence[int]) -> None:
+        """Delete the rows of some slices. On return no read finds them; rows that are inserted later stay."""
+        some = ", ".join(map(str, numbers))
+        with translated("delete rows before they are moved again"), self.pool.client() as client:
+            client.command(
+                f"ALTER TABLE {self._stored(table)}{on_cluster(self.target)} DELETE WHERE {table.number} IN ({some}) "
+                f"AND {table.where} SETTINGS mutations_sync = 0"
+            )
+
+    def _names(self, table: TableSlices) -> str:
+        if table.table not in self._columns:
+            self.definition(table)
+        return self._columns[table.table]
+
+    def _stored(self, table: TableSlices) -> str:
+        return table.table if table.table in _EVERYWHERE else stored_name(table.table, self.target)
+
+    def _query(self, sql: str, parameters: dict[str, Any]) -> Sequence[Sequence[Any]]:
+        with translated("compare its rows"), self.pool.client() as client:
+            rows: Sequence[Sequence[Any]] = client.query(sql, parameters=parameters).result_rows
+        return rows
+
+
+def _pieces(stream: Any) -> Generator[bytes]:  # noqa: ANN401 - an open file of either client
+    while piece := stream.read(_PIECE):
+        yield piece
