@@ -4,6 +4,10 @@ import json
 
 import pytest
 
+from jobmeter.cli.findings import summary_line, summary_style
+from jobmeter.model.finding import FindingSummary, Severity
+from jobmeter.model.job import JobState
+
 FOUND = {
     "project": "lab", "job": "train-1", "name": "llama", "user": "lin", "state": "Running", "rule": "xid",
     "severity": "critical", "sentence": "worker-3 (node-7, gpu2): XID 79", "start": 1_790_000_000_000,
@@ -33,3 +37,18 @@ def test_options_narrow_the_question(server, run, options, parameters):
     assert "no finding" in run("findings", *options, "--limit", "7").stdout
     asked = {name: values[0] for name, values in server.asked[-1].parameters.items()}
     assert asked == dict(part.split("=") for part in (*parameters.split("&"), "limit=7"))
+
+
+@pytest.mark.parametrize(
+    ("state", "number", "line", "style"),
+    [
+        (JobState.RUNNING, 0, "past critical: XID 79", "dim"),
+        (JobState.RUNNING, 1, "critical: XID 79", "bold red"),
+        (JobState.FAILED, 0, "critical: XID 79", "bold red"),
+    ],
+)
+def test_only_a_running_job_has_past_findings(state, number, line, style):
+    one = FindingSummary(
+        id="j", project="p", severity=Severity.CRITICAL, count=1, rules=["xid"], sentence="XID 79", open=number
+    )
+    assert (summary_line(one, state), summary_style(one, state)) == (line, style)

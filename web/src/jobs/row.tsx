@@ -18,7 +18,7 @@ interface Given {
   found: Found | undefined;
   size: Size | undefined;
   tags: readonly string[] | undefined;
-  /** When the list was brought up to date, for a job that runs; else 0. */
+  /** When the list was brought up to date, for a job that runs or waits; else 0. */
   now: number;
   picked: boolean;
   /** As many jobs are picked as can be compared, and this one is not among them. */
@@ -131,6 +131,7 @@ function cell(id: string, job: Job, sparks: Sparks | null, size: Size | undefine
     case "end":
       return timeOf(job.end, "brief");
     case "duration":
+      if (job.state === "Queued" && job.created !== null && now) return <span class="none" title="Waiting so long">{duration(now - job.created)}</span>;
       return start === null || end === null ? "–" : duration(end - start);
     case "replicas":
     case "devices":

@@ -62,7 +62,7 @@ export function Rows({ jobs, total, search, picked, columns }: Given) {
             found={jobs.found.get(key)}
             size={jobs.sizes.get(key)}
             tags={jobs.tags.get(key)}
-            now={job?.state === "Running" ? jobs.now : 0}
+            now={job?.state === "Running" || job?.state === "Queued" ? jobs.now : 0}
             picked={chosen}
             closed={full && !chosen}
             columns={columns}
