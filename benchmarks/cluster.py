@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-from tests.clickhouse import Node, NodeProcess
-from tests.clusters import free_ports
+from tests.support.clickhouse import Node, NodeProcess
+from tests.support.clusters import free_ports
 
 from benchmarks.client import answer, drive
 from benchmarks.contestant import running

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from tests.asgi import Reply, send
+from tests.support.asgi import Reply, send
 
 from benchmarks import sources
 from jobmeter.access.keys import create_key

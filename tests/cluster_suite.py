@@ -17,11 +17,11 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from tests.charts import needs_charts
-from tests.flink import jvm, needs_flink
-from tests.kubernetes import needs_kubernetes
-from tests.machine import fetch_kernel, needs_machine
-from tests.slurm import needs_slurm
+from tests.support.charts import needs_charts
+from tests.support.flink import jvm, needs_flink
+from tests.support.kubernetes import needs_kubernetes
+from tests.support.machine import fetch_kernel, needs_machine
+from tests.support.slurm import needs_slurm
 
 ROOT = Path(__file__).resolve().parent.parent
 _E2E = "tests/e2e"

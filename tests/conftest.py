@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings
 
 from jobmeter.model.time import SystemClock
 from jobmeter.store.registry import open_store
-from tests.loopback import Guard
+from tests.support.loopback import Guard
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ from pathlib import Path
 from benchmarks.sources import states
 
 import jobmeter
-from tests.prose import faults
+from tests.support.prose import faults
 
 SOURCE = Path(jobmeter.__file__).parent
 UNIT = Path(__file__).parent / "unit"
@@ -100,7 +100,7 @@ def private_accesses() -> int:
 
 
 FIGURES = (
-    Figure("lines of Python and C", lines, 138_900, 84_000),
+    Figure("lines of Python and C", lines, 140_900, 84_000),
     Figure("docstrings with forbidden words", forbidden_docstrings, 0, 0),
     Figure(
         "class names of the core with several meanings",

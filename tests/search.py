@@ -22,7 +22,7 @@ def main() -> int:
     options = parser.parse_args()
     end, rounds = time.monotonic() + 60 * options.minutes, 0
     command = [sys.executable, "-m", "pytest", "-q", "-m", "hypothesis", "--hypothesis-profile=search", *options.paths]
-    beside = [sys.executable, "-m", "tests.shared_window", "--seconds", str(60 * options.minutes)]
+    beside = [sys.executable, "-m", "tests.support.shared_window", "--seconds", str(60 * options.minutes)]
     stress = subprocess.Popen(beside if options.paths == ["tests"] else ["true"])
     while not rounds or time.monotonic() < end:
         rounds += 1

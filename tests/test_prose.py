@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import jobmeter
-from tests.prose import BEGINNINGS, PHRASES, faults
+from tests.support.prose import BEGINNINGS, PHRASES, faults
 
 SOURCE = Path(jobmeter.__file__).parent
 

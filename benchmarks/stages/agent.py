@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import Thread
 from urllib.parse import quote
 
-from tests.nvml import FakeNvml
+from tests.support.nvml import FakeNvml
 
 from benchmarks.client import Request, answer
 from benchmarks.contestant import running

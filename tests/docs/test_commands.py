@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import click
 import pytest
-from tests.documents import PAGES, PROGRAM, ROOT, blocks, commands, end_server, type_in
+from tests.support.documents import PAGES, PROGRAM, ROOT, blocks, commands, end_server, type_in
 
 from jobmeter.cli.main import cli
 from jobmeter.diagnose.registry import rules

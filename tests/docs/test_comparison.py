@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from tests.documents import ROOT
+from tests.support.documents import ROOT
 
 from jobmeter.cli.registry import VERBS
 

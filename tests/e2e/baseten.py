@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.frames import records, samples
-from tests.processes import ServerProcess, running
+from tests.support.frames import records, samples
+from tests.support.processes import ServerProcess, running
 
 PROJECT = "llm-team"
 DONE, RUNNING, WAITING, TO_STOP, TO_DELETE = "bt-done", "bt-running", "bt-waiting", "bt-to-stop", "bt-to-delete"

@@ -12,8 +12,8 @@ import pytest
 
 from jobmeter.client.api import Api
 from jobmeter.examples.server import own_server
-from tests.browser import chromium
 from tests.e2e.page import Viewer
+from tests.support.browser import chromium
 
 
 @pytest.fixture(autouse=True)

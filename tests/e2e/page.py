@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from jobmeter.model.time import MINUTE, SystemClock
-from tests.needs import needs
-from tests.processes import run_cli, running
-from tests.waiting import wait_until
+from tests.support.needs import needs
+from tests.support.processes import run_cli, running
+from tests.support.waiting import wait_until
 
 BUILDER = Path(__file__).parents[2] / "web" / "build.py"
 WIDTHS = {"wide": (1440, 900), "middle": (900, 1000), "phone": (360, 780)}

@@ -42,7 +42,7 @@ from jobmeter.collect.spool import Spool
 from jobmeter.model.sample import Sample
 from jobmeter.model.time import SystemClock
 from jobmeter.wire.native.encode import samples_frame
-from tests.nvml import FakeDevice, FakeNvml
+from tests.support.nvml import FakeDevice, FakeNvml
 from tests.unit.collect.trees import HOST, plant, plant_process
 
 RANKS = 8

@@ -12,8 +12,8 @@ import pytest
 
 from jobmeter.model.catalog import CATALOG
 from tests.e2e.ingest_server import ingest_server
+from tests.support.waiting import wait_until
 from tests.unit.wire.straight_reader import read_body
-from tests.waiting import wait_until
 
 AGENT = [sys.executable, "-m", "jobmeter", "agent"]
 

@@ -10,11 +10,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.frames import records
-from tests.needs import needs
-from tests.processes import ServerProcess
-from tests.receivers import receiving
-from tests.waiting import wait_until
+from tests.support.frames import records
+from tests.support.needs import needs
+from tests.support.processes import ServerProcess
+from tests.support.receivers import receiving
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 

@@ -11,13 +11,13 @@ import yaml
 from benchmarks.install import program
 
 from jobmeter.model.time import SystemClock
-from tests.clusters import free_port
 from tests.e2e.page import import_samples
 from tests.e2e.test_promql_server import configuration, samples
-from tests.needs import needs
-from tests.processes import ServerProcess
-from tests.promql_random import started
-from tests.waiting import wait_until
+from tests.support.clusters import free_port
+from tests.support.needs import needs
+from tests.support.processes import ServerProcess
+from tests.support.promql_random import started
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 

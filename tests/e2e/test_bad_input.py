@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.frames import frame, payload, row, samples
-from tests.processes import API, ServerProcess, running
+from tests.support.frames import frame, payload, row, samples
+from tests.support.processes import API, ServerProcess, running
 
 NOW = int(time.time() * 1000)
 GOOD = row("gpu.utilization", [(NOW - 1000, 0.5)], node="n1", device="gpu0", job="good")

@@ -12,9 +12,9 @@ from urllib.parse import urlencode
 
 import pytest
 
-from tests.machine import HOST, Machine, needs_machine
-from tests.processes import ServerProcess, running
-from tests.waiting import wait_until
+from tests.support.machine import HOST, Machine, needs_machine
+from tests.support.processes import ServerProcess, running
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("machine"), pytest.mark.timeout(600)]
 MIB = 2**20

@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from jobmeter.collect.scheduler.kubernetes.kinds import KINDS
-from tests.charts import CHART, NAMESPACE, PLAIN, needs_charts, objects, rendered
-from tests.kubernetes import Kubernetes, cluster, needs_kubernetes
-from tests.processes import running
+from tests.support.charts import CHART, NAMESPACE, PLAIN, needs_charts, objects, rendered
+from tests.support.kubernetes import Kubernetes, cluster, needs_kubernetes
+from tests.support.processes import running
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("kubernetes"), pytest.mark.timeout(300)]
 
@@ -56,7 +56,8 @@ def kubernetes() -> Iterator[Kubernetes]:
 
 def test_the_plain_manifest_is_the_chart() -> None:
     needs_charts()
-    assert PLAIN.read_text().partition("---\n")[2] == rendered().partition("---\n")[2], "run python -m tests.charts"
+    plain = PLAIN.read_text().partition("---\n")[2]
+    assert plain == rendered().partition("---\n")[2], "run python -m tests.support.charts"
 
 
 def test_every_value_is_in_the_schema() -> None:

@@ -12,7 +12,7 @@ import pytest
 import jobmeter
 from jobmeter.errors import InvalidRequestError, NotFoundError
 from jobmeter.model.time import SystemClock
-from tests.frames import FRAMES, records, samples
+from tests.support.frames import FRAMES, records, samples
 
 COUNT = 2_345
 SECONDS = 120

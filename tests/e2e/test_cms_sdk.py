@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from tests.e2e.alibaba import ask, needs_current
-from tests.frames import records, samples
-from tests.processes import running
+from tests.support.frames import records, samples
+from tests.support.processes import running
 
 JOB, OTHER = "dlccloudmonitor01", "dlccloudmonitor02"
 FOREIGN = "dlcsomebodyelses1"

@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from jobmeter.model.time import SystemClock
-from tests.frames import FRAMES, records, samples
-from tests.needs import needing
+from tests.support.frames import FRAMES, records, samples
+from tests.support.needs import needing
 
 
 @pytest.fixture(scope="module")

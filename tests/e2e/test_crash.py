@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.frames import row, samples
-from tests.processes import API, ServerProcess
-from tests.waiting import wait_until
+from tests.support.frames import row, samples
+from tests.support.processes import API, ServerProcess
+from tests.support.waiting import wait_until
 
 KILLS = 8
 PER_REQUEST = 50

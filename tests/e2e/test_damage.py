@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.frames import row, samples
-from tests.processes import API, ServerProcess, run_cli, running
-from tests.waiting import wait_until
+from tests.support.frames import row, samples
+from tests.support.processes import API, ServerProcess, run_cli, running
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 DAY, HOUR = 86_400_000, 3_600_000

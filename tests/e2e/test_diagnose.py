@@ -16,7 +16,7 @@ from jobmeter.errors import NotFoundError
 from jobmeter.examples.server import own_server
 from jobmeter.model.finding import FindingRole
 from tests.e2e.conftest import start
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 QUICK = ("exception", "exit 3", "SIGSEGV", "a rank dies first", "memory limit of a group", "clean: short")
 

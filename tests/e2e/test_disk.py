@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.frames import row, samples
-from tests.processes import API, running
-from tests.waiting import wait_until
+from tests.support.frames import row, samples
+from tests.support.processes import API, running
+from tests.support.waiting import wait_until
 
 
 def mounted(where: Path, *options: str) -> bool:

@@ -11,9 +11,9 @@ import pytest
 
 from tests.e2e.alibaba import CURRENT, ask, needs_current
 from tests.e2e.conftest import start
-from tests.frames import records
-from tests.processes import running
-from tests.waiting import wait_until
+from tests.support.frames import records
+from tests.support.processes import running
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, needs_current]
 MISSING = subprocess.run(

@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 import pytest
 import urllib3
 
-from tests.frames import frame, row, samples
-from tests.needs import needing
-from tests.processes import API, ServerProcess, running
-from tests.waiting import wait_until
+from tests.support.frames import frame, row, samples
+from tests.support.needs import needing
+from tests.support.processes import API, ServerProcess, running
+from tests.support.waiting import wait_until
 
 SERIES, EACH = 16, 60_000
 START = (int(time.time()) - 4 * 3600) * 1000
@@ -28,7 +28,7 @@ VALUES = np.round(np.random.default_rng(4).random((SERIES, EACH)), 6)
 
 
 def _many() -> bytes:
-    """A payload of 960,000 samples; those of ``tests.frames`` are written value by value."""
+    """A payload of 960,000 samples; those of ``tests.support.frames`` are written value by value."""
     out = struct.pack("<II", SERIES, SERIES * EACH)
     for at in range(SERIES):
         texts = ("gpu.utilization", "", "", "n1", f"gpu{at}", "big", "worker-0", "0")

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from tests.flink import Flink, cluster, needs_flink
-from tests.processes import ServerProcess, run_cli, running
-from tests.waiting import wait_until
+from tests.support.flink import Flink, cluster, needs_flink
+from tests.support.processes import ServerProcess, run_cli, running
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / ".venvs" / "alibaba" / "bin" / "python"

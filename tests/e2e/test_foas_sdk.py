@@ -14,8 +14,8 @@ import pandas as pd
 import pytest
 
 from jobmeter.model.catalog import by_dialect_name
-from tests.frames import records, row, samples
-from tests.processes import running
+from tests.support.frames import records, row, samples
+from tests.support.processes import running
 
 ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / ".venvs" / "alibaba" / "bin" / "python"

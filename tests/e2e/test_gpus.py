@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from jobmeter.model.time import SystemClock
-from tests.nvml import Call, FakeNvml
-from tests.processes import ServerProcess, run_cli, running
-from tests.waiting import wait_until
+from tests.support.nvml import Call, FakeNvml
+from tests.support.processes import ServerProcess, run_cli, running
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 JOB = "4711"

@@ -8,8 +8,8 @@ import pytest
 
 from jobmeter.model.log import MAX_TEXT_BYTES, LogLine
 from jobmeter.wire.native.logs import logs_frame
-from tests.frames import frame, records
-from tests.processes import API, running
+from tests.support.frames import frame, records
+from tests.support.processes import API, running
 
 ROWS = 20_000
 LINES = 60_000

@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 import pytest
 
 from jobmeter.cli.registry import VERBS
-from tests.frames import records, samples
-from tests.processes import API, running
-from tests.terminal import Terminal
+from tests.support.frames import records, samples
+from tests.support.processes import API, running
+from tests.support.terminal import Terminal
 
 pytestmark = pytest.mark.slow
 

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.charts import NAMESPACE, objects, rendered
 from tests.cluster_suite import needs_image
 from tests.e2e.test_kubernetes import job_in_state, make
 from tests.e2e.test_kubernetes_jobs import BUSY, measured, started
-from tests.kubernetes import Kubernetes, cluster
-from tests.processes import ServerProcess, running
-from tests.waiting import wait_until
+from tests.support.charts import NAMESPACE, objects, rendered
+from tests.support.kubernetes import Kubernetes, cluster
+from tests.support.processes import ServerProcess, running
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("kubernetes"), pytest.mark.timeout(600)]
 IMAGE = os.environ.get("JOBMETER_IMAGE", "")

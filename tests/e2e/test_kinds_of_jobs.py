@@ -23,11 +23,11 @@ from jobmeter.collect.scheduler.slurm.accounting import COLUMNS, DELIMITER, pars
 from jobmeter.collect.scheduler.slurm.records import records
 from jobmeter.model.record import JobRecord, Records
 from jobmeter.wire.native.encode import records_frame
-from tests.processes import API, Reply, ServerProcess, running
+from tests.support.processes import API, Reply, ServerProcess, running
+from tests.support.waiting import wait_until
 from tests.unit.collect.scheduler.flink.test_flink import IDS, NOW, Recording
 from tests.unit.collect.scheduler.kubernetes.replay import PATHS, Replay, recorded, replaying
 from tests.unit.collect.scheduler.kubernetes.test_scheduler import Together, complete
-from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.kubernetes import Kubernetes, cluster, needs_kubernetes, pod_spec
-from tests.processes import ServerProcess, running
-from tests.waiting import wait_until
+from tests.support.kubernetes import Kubernetes, cluster, needs_kubernetes, pod_spec
+from tests.support.processes import ServerProcess, running
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("kubernetes"), pytest.mark.timeout(300)]
 

@@ -17,9 +17,9 @@ import pytest
 
 from jobmeter.collect.kubelet.client import PodResources
 from tests.e2e.test_kubernetes import job_in_state, make, same_as_the_api
-from tests.kubernetes import Kubernetes, cluster, needs_kubernetes, pod_spec
-from tests.processes import ServerProcess, running
-from tests.waiting import wait_until
+from tests.support.kubernetes import Kubernetes, cluster, needs_kubernetes, pod_spec
+from tests.support.processes import ServerProcess, running
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("kubernetes"), pytest.mark.timeout(400)]
 

@@ -11,9 +11,9 @@ import pytest
 
 from tests.e2e.ingest_server import Received, ingest_server
 from tests.e2e.test_job_rules import agent
-from tests.needs import needing
 from tests.programs import find
-from tests.waiting import wait_until
+from tests.support.needs import needing
+from tests.support.waiting import wait_until
 
 DASK = Path(__file__).parents[2] / ".venvs/dask/bin/dask"
 WAIT = """\

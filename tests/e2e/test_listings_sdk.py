@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from tests.e2e.alibaba import CURRENT, EAS, FORMER, PAI_STUDIO, ask, needs_current
-from tests.frames import FRAMES, records
-from tests.processes import API, running
+from tests.support.frames import FRAMES, records
+from tests.support.processes import API, running
 
 GIB = 2**30
 MINUTE, DAY = 60_000, 86_400_000

@@ -18,7 +18,7 @@ from jobmeter.errors import InvalidRequestError
 from jobmeter.wire.mlflow.filters import parse, parse_order, sort
 from jobmeter.wire.mlflow.runs import Run
 from jobmeter.wire.mlflow.values import LoggedPoint
-from tests.processes import ServerProcess, running
+from tests.support.processes import ServerProcess, running
 
 ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / ".venvs" / "mlflow" / "bin" / "python"

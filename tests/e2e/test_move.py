@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from tests.clickhouse import Node, node
 from tests.e2e.test_crash import PER_REQUEST, batch, check
-from tests.frames import records, samples
-from tests.processes import API, Reply, ServerProcess, run_cli
-from tests.waiting import pause, wait_until
+from tests.support.clickhouse import Node, node
+from tests.support.frames import records, samples
+from tests.support.processes import API, Reply, ServerProcess, run_cli
+from tests.support.waiting import pause, wait_until
 
 pytestmark = pytest.mark.slow
 HOUR = 3_600_000

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from tests.clickhouse import NodeProcess, mortal_node
 from tests.e2e.test_crash import Sender, batch, check
 from tests.e2e.test_disk import mounted
-from tests.postgresql import fresh_database, own_server
-from tests.processes import API, ServerProcess
-from tests.waiting import wait_until
+from tests.support.clickhouse import NodeProcess, mortal_node
+from tests.support.postgresql import fresh_database, own_server
+from tests.support.processes import API, ServerProcess
+from tests.support.waiting import wait_until
 
 FAULTS = int(os.environ.get("NODE_FAULTS", "4"))
 SEED = int(os.environ.get("NODE_SEED", "11"))

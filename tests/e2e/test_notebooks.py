@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from jobmeter.model.time import DAY, MINUTE, SystemClock
-from tests.frames import FRAMES, records, samples
+from tests.support.frames import FRAMES, records, samples
 
 NOTEBOOKS = Path(__file__).parents[2] / "examples" / "notebooks"
 USERS = ("lin", "maria", "sofie")

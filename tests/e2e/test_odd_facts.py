@@ -12,8 +12,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from tests.frames import Row, records, row, samples
-from tests.processes import API, Reply, running
+from tests.support.frames import Row, records, row, samples
+from tests.support.processes import API, Reply, running
 
 pytestmark = pytest.mark.slow
 

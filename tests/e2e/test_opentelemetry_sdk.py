@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.certificates import make
-from tests.processes import API, ServerProcess, running
+from tests.support.certificates import make
+from tests.support.processes import API, ServerProcess, running
 
 PYTHON = Path(__file__).parents[2] / ".venvs" / "opentelemetry" / "bin" / "python"
 SCRIPT = Path(__file__).parent / "sdk" / "otlp.py"

@@ -8,10 +8,10 @@ import time
 
 import pytest
 
-from tests.needs import needing
-from tests.processes import running
 from tests.programs import find
-from tests.waiting import wait_until
+from tests.support.needs import needing
+from tests.support.processes import running
+from tests.support.waiting import wait_until
 
 COLLECTD = find("collectd")
 pytestmark = pytest.mark.slow

@@ -14,7 +14,6 @@ import pytest
 
 from jobmeter.model.time import MINUTE, SystemClock
 from jobmeter.server.pages import FOLDER, read_files
-from tests.browser import AXE, check_view
 from tests.e2e.page import (
     EVIL,
     RANKS,
@@ -28,8 +27,9 @@ from tests.e2e.page import (
     samples,
     wait_for_page,
 )
-from tests.processes import run_cli, running
-from tests.waiting import wait_until
+from tests.support.browser import AXE, check_view
+from tests.support.processes import run_cli, running
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 MOST_BYTES = 300_000

@@ -5,10 +5,10 @@ import json
 import pytest
 
 from jobmeter.model.time import HOUR, MINUTE, SystemClock, iso
-from tests.browser import check_view
 from tests.e2e.page import Viewer, facts, import_samples, needs_page, samples, wait_for_page
-from tests.processes import running
-from tests.waiting import wait_until
+from tests.support.browser import check_view
+from tests.support.processes import running
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 TRAIN, ALERTS = "jobs/train-1", "section[aria-label=Alerts]"

@@ -5,10 +5,10 @@ import re
 import pytest
 
 from jobmeter.model.time import HOUR, MINUTE, SystemClock
-from tests.browser import check_view
 from tests.e2e.page import WIDTHS, Viewer, import_samples, needs_page, wait_for_page
-from tests.processes import running
-from tests.waiting import wait_until
+from tests.support.browser import check_view
+from tests.support.processes import running
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 PHASED, STARVED = "jobs/phased-1", "jobs/starved"

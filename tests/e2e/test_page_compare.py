@@ -6,8 +6,8 @@ import pytest
 
 from jobmeter.model.time import HOUR, MINUTE, SystemClock
 from tests.e2e.page import import_samples, needs_page, wait_for_page
-from tests.processes import running
-from tests.waiting import wait_until
+from tests.support.processes import running
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 NOTHING, LESS = "\N{EN DASH}", "\N{MINUS SIGN}40.0 points"

@@ -10,9 +10,9 @@ from jobmeter.model.time import HOUR, SystemClock
 from jobmeter.ship import sinks
 from jobmeter.ship.registry import KINDS
 from jobmeter.ship.sink import SinkSettings
-from tests.browser import check_view
 from tests.e2e.page import WIDTHS, Viewer, needs_page
-from tests.processes import running
+from tests.support.browser import check_view
+from tests.support.processes import running
 
 pytestmark = pytest.mark.slow
 VIEWS = {

@@ -5,9 +5,9 @@ import re
 import pytest
 
 from jobmeter.model.time import MINUTE, SystemClock
-from tests.browser import check_view
 from tests.e2e.page import Viewer, facts, import_samples, needs_page, samples, wait_for_page
-from tests.processes import ServerProcess
+from tests.support.browser import check_view
+from tests.support.processes import ServerProcess
 
 pytestmark = pytest.mark.slow
 TRAIN = "jobs/train-1"

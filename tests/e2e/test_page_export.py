@@ -6,9 +6,9 @@ import subprocess
 import pytest
 
 from jobmeter.model.time import MINUTE, SystemClock
-from tests.browser import check_view
 from tests.e2e.page import WIDTHS, Viewer, needs_page, training_server, wait_for_page
-from tests.needs import needs
+from tests.support.browser import check_view
+from tests.support.needs import needs
 
 pytestmark = pytest.mark.slow
 TRAIN = "jobs/train-1"

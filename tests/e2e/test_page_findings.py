@@ -5,9 +5,9 @@ import re
 import pytest
 
 from jobmeter.model.time import HOUR, MINUTE, SystemClock
-from tests.browser import check_view
 from tests.e2e.page import WIDTHS, Viewer, needs_page, training_server, wait_for_page
-from tests.waiting import wait_until
+from tests.support.browser import check_view
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 TRAIN = "jobs/train-1"

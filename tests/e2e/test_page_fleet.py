@@ -6,11 +6,11 @@ import re
 import pytest
 
 from jobmeter.model.time import MINUTE, SystemClock
-from tests.browser import check_view
 from tests.e2e.page import EVIL, WIDTHS, Viewer, import_samples, needs_page, wait_for_page
-from tests.frames import frame
-from tests.frames import samples as samples_frame
-from tests.processes import running
+from tests.support.browser import check_view
+from tests.support.frames import frame
+from tests.support.frames import samples as samples_frame
+from tests.support.processes import running
 
 pytestmark = pytest.mark.slow
 NODES = 12

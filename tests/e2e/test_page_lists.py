@@ -6,10 +6,10 @@ import re
 import pytest
 
 from jobmeter.model.time import MINUTE, SystemClock
-from tests.browser import check_view
 from tests.e2e.page import EVIL, Viewer, import_samples, needs_page, wait_for_page
-from tests.processes import run_cli, running
-from tests.waiting import wait_until
+from tests.support.browser import check_view
+from tests.support.processes import run_cli, running
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 GIB = 2**30

@@ -3,10 +3,10 @@
 import pytest
 
 from jobmeter.model.time import MINUTE
-from tests.browser import check_view
 from tests.e2e.page import Viewer, needs_page, training_server
-from tests.processes import API
-from tests.waiting import wait_until
+from tests.support.browser import check_view
+from tests.support.processes import API
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 CHART = '.chart[data-metric="gpu.utilization"] canvas'

@@ -6,7 +6,7 @@ import pytest
 
 from jobmeter.model.time import MINUTE, SystemClock
 from tests.e2e.page import RANKS, SLOW, Viewer, import_samples, needs_page, training_server, wait_for_page
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 TRAIN = "jobs/train-1"

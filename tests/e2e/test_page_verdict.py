@@ -7,10 +7,10 @@ from functools import partial
 import pytest
 
 from jobmeter.model.time import MINUTE, SystemClock
-from tests.browser import check_view
 from tests.e2e.page import WIDTHS, Viewer, import_samples, needs_page, wait_for_page
-from tests.processes import run_cli, running
-from tests.waiting import wait_until
+from tests.support.browser import check_view
+from tests.support.processes import run_cli, running
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 XID = "NVRM: Xid (PCI:0000:9b:00): 79, pid=1234, GPU has fallen off the bus."

@@ -11,9 +11,9 @@ from urllib.parse import quote
 import pytest
 
 from tests.e2e.alibaba import CURRENT, FORMER, ask, needs_current, needs_former
-from tests.frames import records
-from tests.processes import running
-from tests.waiting import wait_until
+from tests.support.frames import records
+from tests.support.processes import running
+from tests.support.waiting import wait_until
 
 HOUR = 3_600_000
 DAY = 24 * HOUR

@@ -10,10 +10,10 @@ import pytest
 import urllib3
 
 from jobmeter.model.catalog import by_dialect_name
-from tests import certificates
 from tests.e2e.alibaba import FORMER, ask, needs_current, needs_former
-from tests.frames import records, samples
-from tests.processes import running
+from tests.support import certificates
+from tests.support.frames import records, samples
+from tests.support.processes import running
 
 JOB = "dlc-20261120-x1"
 STEP_MS = 15_000

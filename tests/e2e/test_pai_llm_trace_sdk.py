@@ -17,11 +17,11 @@ from jobmeter.access.principal import Principal, Role
 from jobmeter.access.trace import LIFE_MS, issue
 from jobmeter.access.vault import Vault
 from jobmeter.settings import load
-from tests.certificates import make
 from tests.e2e.alibaba import CURRENT
 from tests.e2e.test_opentelemetry_sdk import PYTHON, WAYS, otlp_server
-from tests.proxy import tls_proxy
-from tests.waiting import wait_until
+from tests.support.certificates import make
+from tests.support.proxy import tls_proxy
+from tests.support.waiting import wait_until
 
 SDK = Path(__file__).parent / "sdk"
 HAS_SDK = (

@@ -15,8 +15,8 @@ import pandas as pd
 import pytest
 import urllib3
 
-from tests.frames import records, samples
-from tests.processes import running
+from tests.support.frames import records, samples
+from tests.support.processes import running
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = Path(__file__).parent / "sdk" / "pai_studio.py"

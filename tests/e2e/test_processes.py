@@ -20,12 +20,12 @@ import pytest
 
 from jobmeter.examples.acs3 import KeyPair, sign
 from jobmeter.model.time import SystemClock
-from tests import certificates
 from tests.e2e.alibaba import ask, needs_current
 from tests.e2e.test_crash import Sender, check
-from tests.frames import FRAMES, row, samples
-from tests.processes import API, ServerProcess, run_cli, running
-from tests.waiting import SECONDS, wait_until
+from tests.support import certificates
+from tests.support.frames import FRAMES, row, samples
+from tests.support.processes import API, ServerProcess, run_cli, running
+from tests.support.waiting import SECONDS, wait_until
 
 pytestmark = pytest.mark.slow
 CASES = sorted((Path(__file__).parents[1] / "unit" / "dialects").glob("**/cases/*.json"))

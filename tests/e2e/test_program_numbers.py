@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.ingest_server import ingest_server
-from tests.processes import running
-from tests.waiting import wait_until
+from tests.support.processes import running
+from tests.support.waiting import wait_until
 
 REPORTS = """
 import os, jobmeter

@@ -3,12 +3,12 @@
 import pytest
 from benchmarks.install import program
 
-from tests.promql_random import compare
+from tests.support.promql_random import compare
 
 pytestmark = pytest.mark.slow
 
 SEED, QUERIES = 13, 150
-"""More of them: ``python -m tests.promql_random --queries 10000``."""
+"""More of them: ``python -m tests.support.promql_random --queries 10000``."""
 
 
 def test_random_queries_have_the_answers_of_prometheus(tmp_path):

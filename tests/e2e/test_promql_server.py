@@ -8,11 +8,11 @@ import pytest
 from benchmarks.install import program
 
 from jobmeter.model.time import MINUTE, SystemClock
-from tests.clusters import free_port
-from tests.documents import ROOT, blocks, type_in
 from tests.e2e.page import import_samples
-from tests.processes import ServerProcess
-from tests.promql_random import (
+from tests.support.clusters import free_port
+from tests.support.documents import ROOT, blocks, type_in
+from tests.support.processes import ServerProcess
+from tests.support.promql_random import (
     LENGTH_MS,
     Queries,
     ask,

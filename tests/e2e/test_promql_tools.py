@@ -13,12 +13,12 @@ import pytest
 from benchmarks.install import program
 
 from jobmeter.model.time import SystemClock
-from tests.clusters import free_port
-from tests.documents import ROOT
-from tests.processes import running
-from tests.promql_corpus import Memory, Series
-from tests.promql_random import LENGTH_MS, prometheus, random_series, write
-from tests.waiting import wait_until
+from tests.support.clusters import free_port
+from tests.support.documents import ROOT
+from tests.support.processes import running
+from tests.support.promql_corpus import Memory, Series
+from tests.support.promql_random import LENGTH_MS, prometheus, random_series, write
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 import pytest
 
 from tests.e2e.recorded.facts import COUNT, ENVIRONMENT, JOB, LATE, LINES, REPLICAS, START, STEP, facts
-from tests.processes import ServerProcess, running
+from tests.support.processes import ServerProcess, running
 
 RECORDED = Path(__file__).parent / "recorded"
 END = START + STEP * COUNT

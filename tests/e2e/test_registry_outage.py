@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.frames import row, samples
-from tests.postgresql import PostgreSQL, own_server
-from tests.processes import API, ServerProcess, running
+from tests.support.frames import row, samples
+from tests.support.postgresql import PostgreSQL, own_server
+from tests.support.processes import API, ServerProcess, running
 
 pytestmark = pytest.mark.slow
 ROUNDS = 30

@@ -16,10 +16,10 @@ from urllib.request import urlopen
 
 import pytest
 
-from tests.clusters import free_port
-from tests.needs import needs
-from tests.processes import API, ServerProcess, running
-from tests.waiting import wait_until
+from tests.support.clusters import free_port
+from tests.support.needs import needs
+from tests.support.processes import API, ServerProcess, running
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 

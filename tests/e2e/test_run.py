@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.ingest_server import ingest_server
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from jobmeter.collect.launch.records import JobRecorder, ReplicaLife
 from jobmeter.model.job import JobState
 from jobmeter.model.record import ReplicaRecord
 from tests.e2e.ingest_server import ingest_server
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 WORK = """
 import subprocess, sys

@@ -14,7 +14,7 @@ import pytest
 from jobmeter.collect.cgroup.paths import Hierarchies
 from jobmeter.collect.launch.groups import OwnGroups
 from tests.e2e.ingest_server import ingest_server
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 BURN = """
 import os, signal, time

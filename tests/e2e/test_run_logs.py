@@ -10,8 +10,8 @@ from functools import partial
 
 import pytest
 
-from tests.processes import API, ServerProcess
-from tests.waiting import wait_until
+from tests.support.processes import API, ServerProcess
+from tests.support.waiting import wait_until
 
 PROGRAM = """
 import sys

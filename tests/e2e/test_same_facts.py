@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.frames import Row, row, samples
-from tests.processes import API, Reply, ServerProcess, running
+from tests.support.frames import Row, row, samples
+from tests.support.processes import API, Reply, ServerProcess, running
 
 pytestmark = pytest.mark.slow
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from tests.processes import ServerProcess, running
+from tests.support.processes import ServerProcess, running
+from tests.support.waiting import wait_until
 from tests.unit.collect.scheduler.kubernetes.replay import PATHS, Replay, recorded, replaying
-from tests.waiting import wait_until
 
 
 @contextmanager

@@ -12,9 +12,9 @@ import msgspec
 import pytest
 
 from jobmeter.model.time import HOUR, SystemClock
-from tests.frames import FRAMES, records, samples
-from tests.terminal import Terminal
-from tests.waiting import SECONDS
+from tests.support.frames import FRAMES, records, samples
+from tests.support.terminal import Terminal
+from tests.support.waiting import SECONDS
 
 SIZES = [(80, 24), (200, 50)]
 GOLDEN = Path(__file__).parent / "screens"

@@ -15,9 +15,9 @@ import pytest
 from jobmeter.model.log import LogLine
 from jobmeter.wire.native.logs import logs_frame
 from tests.e2e.test_system_logs import finish
-from tests.frames import records
-from tests.processes import running
-from tests.waiting import wait_until
+from tests.support.frames import records
+from tests.support.processes import running
+from tests.support.waiting import wait_until
 
 GROUP, NODE, JOB = "rgf0zhfqn1d4ity2", "e01-cn-9lb36u4s601", "dlc-seed"
 HOSTS = ("https://api.aliyun.com", "https://api.alibabacloud.com")

@@ -22,10 +22,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from jobmeter.errors import UnavailableError
-from tests import certificates
-from tests.frames import records, samples
-from tests.processes import ServerProcess, run_cli, running
-from tests.waiting import wait_until
+from tests.support import certificates
+from tests.support.frames import records, samples
+from tests.support.processes import ServerProcess, run_cli, running
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 _BEGINNING = b"POST /api/put HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\n"

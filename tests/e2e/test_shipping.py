@@ -14,10 +14,10 @@ import zstandard
 
 from jobmeter.model.log import LogLine
 from jobmeter.wire.native.logs import logs_frame
-from tests.frames import records
-from tests.processes import ServerProcess, running
-from tests.receivers import receiving
-from tests.waiting import wait_until
+from tests.support.frames import records
+from tests.support.processes import ServerProcess, running
+from tests.support.receivers import receiving
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / ".venvs" / "alibaba" / "bin" / "python"

@@ -25,9 +25,9 @@ from jobmeter.model.job import AllocationSource, JobState
 from jobmeter.model.job_answers import JobDetail
 from jobmeter.model.time import SystemClock
 from tests.e2e.simulated_node import RANKS, Plan, node_folder, node_name
-from tests.processes import ServerProcess, running
-from tests.proxy import Proxy, proxy
-from tests.waiting import wait_until
+from tests.support.processes import ServerProcess, running
+from tests.support.proxy import Proxy, proxy
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 NODES = 16

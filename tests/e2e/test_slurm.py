@@ -15,11 +15,11 @@ from urllib.parse import urlencode
 
 import pytest
 
-from tests.needs import needs
-from tests.processes import ServerProcess, running
-from tests.slurm import V1, Slurm, cluster, needs_slurm
-from tests.slurm_table import BURN, RECORD, STATES, Kind, compare
-from tests.waiting import wait_until
+from tests.support.needs import needs
+from tests.support.processes import ServerProcess, running
+from tests.support.slurm import V1, Slurm, cluster, needs_slurm
+from tests.support.slurm_table import BURN, RECORD, STATES, Kind, compare
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("slurm")]
 

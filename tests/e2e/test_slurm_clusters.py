@@ -11,10 +11,10 @@ from urllib.parse import quote
 import pytest
 
 from tests.e2e.test_slurm import Watching, agent_nodes, cpu_seconds, wait_for_state
-from tests.processes import ServerProcess, running
-from tests.slurm import V1, Slurm, cluster, needs_slurm
-from tests.slurm_table import BURN
-from tests.waiting import wait_until
+from tests.support.processes import ServerProcess, running
+from tests.support.slurm import V1, Slurm, cluster, needs_slurm
+from tests.support.slurm_table import BURN
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("slurm")]
 

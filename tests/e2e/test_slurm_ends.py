@@ -5,7 +5,7 @@ import os
 import pytest
 
 from tests.e2e.test_slurm import same_as_slurm, server, slurm, wait_for_state, watching
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 __all__ = ["server", "slurm", "watching"]
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from jobmeter.examples.server import own_server
-from tests import ranks
 from tests.e2e.conftest import start
-from tests.waiting import wait_until
+from tests.support import ranks
+from tests.support.waiting import wait_until
 
 BAD = 2
 WHERE = {

@@ -10,8 +10,8 @@ import time
 import pytest
 
 from tests.e2e.alibaba import CURRENT, ask
-from tests.processes import ServerProcess, run_cli, running
-from tests.waiting import wait_until
+from tests.support.processes import ServerProcess, run_cli, running
+from tests.support.waiting import wait_until
 
 AGENT = [sys.executable, "-m", "jobmeter", "agent"]
 NODE = "e01-cn-9lb36u4s601"

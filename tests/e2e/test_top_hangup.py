@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.processes import running
-from tests.terminal import Terminal
-from tests.waiting import SECONDS
+from tests.support.processes import running
+from tests.support.terminal import Terminal
+from tests.support.waiting import SECONDS
 
 HIDE_TEXTUAL = (
     "import importlib.util as u\nfound = u.find_spec\n"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.test_opentelemetry_sdk import PYTHON, WAYS, otlp_server
-from tests.processes import API
+from tests.support.processes import API
 
 SCRIPT = Path(__file__).parent / "sdk" / "otlp_traces.py"
 pytestmark = [

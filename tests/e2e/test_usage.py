@@ -17,9 +17,9 @@ import urllib3
 from jobmeter.cli.local import started_by
 from jobmeter.examples.server import stop
 from tests.e2e.conftest import start
-from tests.postgresql import fresh_database, own_server
-from tests.terminal import Terminal
-from tests.waiting import wait_until
+from tests.support.postgresql import fresh_database, own_server
+from tests.support.terminal import Terminal
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 THREADS, CALLS = 6, 40

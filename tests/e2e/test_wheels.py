@@ -10,7 +10,7 @@ from socket import gethostname
 
 import pytest
 
-from tests.processes import running
+from tests.support.processes import running
 
 ROOT = Path(__file__).parents[2]
 UV = Path(sys.executable).with_name("uv")

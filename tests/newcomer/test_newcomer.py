@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.documents import PROGRAM, ROOT, blocks, commands, end_server, environment, type_in
+from tests.support.documents import PROGRAM, ROOT, blocks, commands, end_server, environment, type_in
 
 PAGES = ("README", *(f"docs/how-to/{name}" for name in ("quickstart", "install", "run", "page", "terminal", "python")))
 PAGES += tuple(f"docs/how-to/{name}" for name in ("import", "diagnose", "agent", "serve", "keys"))

@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from tests.fakes import WRITER, FakeRegistry, SetClock
-from tests.memory_store import MemoryStore
 from tests.oracle import expected, samples
+from tests.support.fakes import WRITER, FakeRegistry, SetClock
+from tests.support.memory_store import MemoryStore
 
 from jobmeter.access.principal import Scope
 from jobmeter.ingest.pipeline import IngestPipeline

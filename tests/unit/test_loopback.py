@@ -3,7 +3,7 @@
 import socket
 
 import pytest
-from tests.loopback import Guard, NetworkError, is_local
+from tests.support.loopback import Guard, NetworkError, is_local
 
 
 @pytest.fixture

@@ -93,9 +93,9 @@ handler = logging.Handler()
 handler.emit = lambda record: logged.append(record.getMessage())
 logging.getLogger("jobmeter.plugins").addHandler(handler)
 from pathlib import Path
-from tests.diagnosed import Sampled
-from tests.fakes import NOW
-from tests.serving import serving
+from tests.support.diagnosed import Sampled
+from tests.support.fakes import NOW
+from tests.support.serving import serving
 from jobmeter.collect.base import NodeIdentity
 from jobmeter.collect.accelerators.names import DeviceNames
 from jobmeter.collect.accelerators.registry import device_variables, vendor_of_resource, vendors

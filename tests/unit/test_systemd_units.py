@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 import pytest
-from tests.needs import needing
+from tests.support.needs import needing
 
 from jobmeter.cli.main import cli
 from jobmeter.collect.doctor.rights import CAPABILITIES

@@ -7,8 +7,8 @@ import tempfile
 from pathlib import Path
 
 from tests.e2e.recorded.facts import ENVIRONMENT, JOB, LATE, LINES, csv, facts
-from tests.processes import ServerProcess, run_cli
-from tests.waiting import wait_until
+from tests.support.processes import ServerProcess, run_cli
+from tests.support.waiting import wait_until
 
 
 def write(server: ServerProcess, text: str) -> None:

@@ -1,7 +1,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.fakes import SetClock
+from tests.support.fakes import SetClock
 
 from jobmeter.access.limit import Allowance, Budget, parse_budget
 from jobmeter.errors import ConfigurationError, ThrottledError

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.needs import needs
+from tests.support.needs import needs
 
 from jobmeter.alerts.go_text import humanize, humanize_1024, humanize_duration, humanize_percentage, humanize_timestamp
 from jobmeter.alerts.template import MOST_RENDERED, TemplateError, parse_template

@@ -8,7 +8,7 @@ import textwrap
 import threading
 
 import pytest
-from tests import certificates
+from tests.support import certificates
 
 from jobmeter.cli import local
 from jobmeter.collect.spool import Spool

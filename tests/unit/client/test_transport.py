@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from types import MappingProxyType
 
 import pytest
-from tests import certificates
+from tests.support import certificates
 
 from jobmeter.client.transport import Transport
 from jobmeter.errors import (

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.nvml import FakeNvml
+from tests.support.nvml import FakeNvml
 
 
 @pytest.fixture

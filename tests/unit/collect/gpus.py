@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.nvml import Call, FakeNvml
-from tests.waiting import wait_until
+from tests.support.nvml import Call, FakeNvml
+from tests.support.waiting import wait_until
 
 from jobmeter.collect.accelerators.collector import AcceleratorCollector
 from jobmeter.collect.accelerators.names import DeviceNames

@@ -4,9 +4,9 @@ import json
 import time
 
 import pytest
+from tests.support.waiting import wait_until
 from tests.unit.collect.test_spool import frame
 from tests.unit.wire.straight_reader import read_body
-from tests.waiting import wait_until
 
 from jobmeter.client.transport import FRAMES, Response
 from jobmeter.collect.deliver import Delivery

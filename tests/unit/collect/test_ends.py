@@ -4,9 +4,9 @@ import subprocess
 from dataclasses import replace
 
 import pytest
+from tests.support.waiting import wait_until
 from tests.unit.collect.test_jobs import SLURM, Recorded
 from tests.unit.collect.trees import V1
-from tests.waiting import wait_until
 
 from jobmeter.collect.base import Owner
 from jobmeter.collect.cgroup.reader import GroupReader

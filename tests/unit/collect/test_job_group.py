@@ -3,10 +3,10 @@
 import subprocess
 
 import pytest
+from tests.support.waiting import wait_until
 from tests.unit.collect.test_ends import Reader, process
 from tests.unit.collect.test_jobs import PLACE
 from tests.unit.collect.trees import HOST, V1, end_process, plant, plant_process
-from tests.waiting import wait_until
 
 from jobmeter.collect.base import Owner
 from jobmeter.collect.cgroup.job_group import JobGroupCounters, JobGroupReader, JobUsage

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import ClassVar
 
 import pytest
+from tests.support.waiting import pause
 from tests.unit.collect.trees import HOST, V1, V2, end_process, plant, plant_process
-from tests.waiting import pause
 
 from jobmeter.collect.base import NodeIdentity, Owner
 from jobmeter.collect.cgroup.outside import CgroupPlace

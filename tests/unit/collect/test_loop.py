@@ -6,8 +6,8 @@ import time
 from typing import Any
 
 import pytest
+from tests.support.waiting import wait_until
 from tests.unit.wire.straight_reader import read_body
-from tests.waiting import wait_until
 
 from jobmeter.collect.agent_metrics import AgentMetrics
 from jobmeter.collect.base import NodeIdentity

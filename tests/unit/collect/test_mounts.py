@@ -4,8 +4,8 @@ import subprocess
 import sys
 
 import pytest
+from tests.support.waiting import wait_until
 from tests.unit.collect.trees import HOST, plant, plant_process
-from tests.waiting import wait_until
 
 from jobmeter.collect import mounts
 from jobmeter.collect.base import NodeIdentity, Owner

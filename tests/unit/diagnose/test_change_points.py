@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 from benchmarks.faults.build import START, STEP, batch
-from tests.frames import records
-from tests.serving import serving
+from tests.support.frames import records
+from tests.support.serving import serving
 
 from jobmeter.diagnose.change_points import WINDOW, log_peaks, metric_changes
 from jobmeter.model.event import Level

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.simulated_runs import NAMES, Plan, changed, make, measured
+from tests.support.simulated_runs import NAMES, Plan, changed, make, measured
 
 from jobmeter.diagnose.difference import explain_difference
 from jobmeter.model.job import Job, JobState

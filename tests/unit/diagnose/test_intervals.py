@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.diagnosed import Sampled, found
-from tests.fakes import NOW
+from tests.support.diagnosed import Sampled, found
+from tests.support.fakes import NOW
 
 from jobmeter.model.job import JobState
 from jobmeter.model.time import HOUR, MINUTE, SECOND

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.diagnosed import found
-from tests.training import LEVELS, Training
+from tests.support.diagnosed import found
+from tests.support.training import LEVELS, Training
 
 from jobmeter.diagnose.registry import rules
 from jobmeter.model.job import JobState

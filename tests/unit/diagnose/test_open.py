@@ -6,7 +6,7 @@ import numpy as np
 from benchmarks.faults.generated import FAULTS
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.fakes import NOW
+from tests.support.fakes import NOW
 
 from jobmeter.diagnose.examine import examine
 from jobmeter.diagnose.finding_events import ending, opening, reported_findings, with_reported

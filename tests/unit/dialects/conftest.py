@@ -1,7 +1,7 @@
 """Golden cases are run as if the answers came from another process: questions and results are encoded."""
 
 import pytest
-from tests.encoding import drive_encoded
+from tests.support.encoding import drive_encoded
 
 from jobmeter.testing import dialect
 

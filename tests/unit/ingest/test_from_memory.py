@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Awaitable, Sequence
 
 import pytest
-from tests import frames as write
-from tests.fakes import NOW, WRITER, FakeRegistry, SetClock
-from tests.memory_store import MemoryStore
-from tests.waiting import turn
+from tests.support import frames as write
+from tests.support.fakes import NOW, WRITER, FakeRegistry, SetClock
+from tests.support.memory_store import MemoryStore
+from tests.support.waiting import turn
 
 from jobmeter.errors import InvalidRequestError, ThrottledError, UnavailableError
 from jobmeter.ingest.pipeline import IngestPipeline

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.fakes import NOW, FakeRegistry, SetClock
+from tests.support.fakes import NOW, FakeRegistry, SetClock
 
 from jobmeter.errors import UnavailableError
 from jobmeter.ingest.observe import NOTICEABLE_MS, Observer

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests import frames as write
-from tests.fakes import NOW, WRITER, FakeRegistry, SetClock
-from tests.memory_store import MemoryLogs, MemoryStore
+from tests.support import frames as write
+from tests.support.fakes import NOW, WRITER, FakeRegistry, SetClock
+from tests.support.memory_store import MemoryLogs, MemoryStore
 
 from jobmeter.access.principal import Principal, Role
 from jobmeter.errors import (

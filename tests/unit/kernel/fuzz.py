@@ -10,8 +10,8 @@ import sys
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from tests.otlp import DELTA, add, metric, request
-from tests.prometheus import request_1, request_2
+from tests.support.otlp import DELTA, add, metric, request
+from tests.support.prometheus import request_1, request_2
 
 from jobmeter.kernel import json as json_kernel
 from jobmeter.kernel.otlp import scan

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.prometheus import label, part, request_1, request_2, sample, varint
+from tests.support.prometheus import label, part, request_1, request_2, sample, varint
 
 from jobmeter.errors import JobmeterError
 from jobmeter.kernel import remote_write

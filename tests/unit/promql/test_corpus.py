@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.promql_corpus import cases, problem
+from tests.support.promql_corpus import cases, problem
 
 FOLDER = os.environ.get("JOBMETER_PROMQL_CORPUS", "")
 EXPERIMENTAL = {

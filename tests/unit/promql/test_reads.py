@@ -5,8 +5,8 @@ import random
 
 import numpy as np
 import pytest
-from tests.promql_corpus import Memory, Series
-from tests.promql_random import LENGTH_MS, START_MS, Queries, difference, ours, random_series
+from tests.support.promql_corpus import Memory, Series
+from tests.support.promql_random import LENGTH_MS, START_MS, Queries, difference, ours, random_series
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.promql.evaluate import evaluate

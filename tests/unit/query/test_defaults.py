@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.fakes import NOW
+from tests.support.fakes import NOW
 
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.job import Job, JobState

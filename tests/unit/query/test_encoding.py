@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.encoding import Border, question_types, result_type, same
+from tests.support.encoding import Border, question_types, result_type, same
 
 from jobmeter.model.batch import SampleBatch
 from jobmeter.model.series import Series

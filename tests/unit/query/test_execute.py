@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.fakes import NOW, FakeRegistry, SetClock, running_job
-from tests.memory_store import MemoryStore
+from tests.support.fakes import NOW, FakeRegistry, SetClock, running_job
+from tests.support.memory_store import MemoryStore
 
 from jobmeter.access.principal import Scope
 from jobmeter.errors import InvalidRequestError, LimitExceededError, NotFoundError, QueryTimeoutError

@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from tests.fakes import NOW, FakeRegistry, SetClock
-from tests.memory_store import MemoryStore
+from tests.support.fakes import NOW, FakeRegistry, SetClock
+from tests.support.memory_store import MemoryStore
 
 from jobmeter.access.principal import Scope
 from jobmeter.model.batch import SampleBatch

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.fakes import NOW, SetClock
-from tests.groups import ALL, GIB, RG, SPAN, House, Registry, had, new_house, replica
-from tests.memory_store import MemoryStore
+from tests.support.fakes import NOW, SetClock
+from tests.support.groups import ALL, GIB, RG, SPAN, House, Registry, had, new_house, replica
+from tests.support.memory_store import MemoryStore
 
 from jobmeter.access.principal import Scope
 from jobmeter.errors import InvalidRequestError, NotFoundError

@@ -3,9 +3,9 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.fakes import NOW, SetClock
-from tests.groups import GIB, House, Registry, had, new_house, replica
-from tests.memory_store import MemoryStore
+from tests.support.fakes import NOW, SetClock
+from tests.support.groups import GIB, House, Registry, had, new_house, replica
+from tests.support.memory_store import MemoryStore
 
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.job import InstanceType, JobState, Node

@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from tests.encoding import question_types, same
-from tests.fakes import NOW, SetClock
-from tests.memory_store import MemoryStore
+from tests.support.encoding import question_types, same
+from tests.support.fakes import NOW, SetClock
+from tests.support.memory_store import MemoryStore
 
 from jobmeter.access.policy import Policies, read_document
 from jobmeter.access.principal import Scope

@@ -2,7 +2,7 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.memory_store import MemoryStore
+from tests.support.memory_store import MemoryStore
 
 from jobmeter.model.job import Node
 from jobmeter.model.log import LogLine

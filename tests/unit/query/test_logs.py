@@ -4,8 +4,8 @@ import random
 
 import pytest
 from msgspec.structs import replace
-from tests.fakes import NOW, FakeRegistry, SetClock, running_job
-from tests.memory_store import MemoryStore
+from tests.support.fakes import NOW, FakeRegistry, SetClock, running_job
+from tests.support.memory_store import MemoryStore
 
 from jobmeter.access.principal import Scope
 from jobmeter.errors import InvalidRequestError, LimitExceededError, NotFoundError

@@ -1,8 +1,8 @@
 """Machines as they are now: one for each name in a cluster, in the state that its silence gives it."""
 
 import pytest
-from tests.fakes import NOW, FakeRegistry, SetClock
-from tests.memory_store import MemoryStore
+from tests.support.fakes import NOW, FakeRegistry, SetClock
+from tests.support.memory_store import MemoryStore
 
 from jobmeter.access.policy import compiled
 from jobmeter.access.principal import Scope

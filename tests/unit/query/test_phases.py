@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.simulated_runs import CREATED, NAMES, Plan, facts, make, view
+from tests.support.simulated_runs import CREATED, NAMES, Plan, facts, make, view
 
 from jobmeter.model.event import Event
 from jobmeter.model.job import Job, JobState, JobView, Replica

@@ -17,9 +17,9 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from tests.fakes import NOW, FakeRegistry, SetClock, running_job
-from tests.memory_store import MemoryStore
 from tests.store_contract.samples import FOREVER, batch_of
+from tests.support.fakes import NOW, FakeRegistry, SetClock, running_job
+from tests.support.memory_store import MemoryStore
 
 from jobmeter.access.principal import Scope
 from jobmeter.model.batch import BucketColumns, SampleColumns

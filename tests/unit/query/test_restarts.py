@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.fakes import NOW, FakeRegistry, SetClock, running_job
-from tests.frames import samples
-from tests.memory_store import MemoryStore
-from tests.serving import serving
+from tests.support.fakes import NOW, FakeRegistry, SetClock, running_job
+from tests.support.frames import samples
+from tests.support.memory_store import MemoryStore
+from tests.support.serving import serving
 
 from jobmeter.access.principal import Scope
 from jobmeter.model.batch import SampleBatch

@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
-from tests.encoding import question_types
-from tests.fakes import WRITER, FakeRegistry, SetClock
-from tests.memory_store import MemoryStore
+from tests.support.encoding import question_types
+from tests.support.fakes import WRITER, FakeRegistry, SetClock
+from tests.support.memory_store import MemoryStore
 
 from jobmeter.access.policy import Grant
 from jobmeter.access.principal import Scope

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from msgspec.structs import replace as replace_parts
-from tests.fakes import NOW, FakeRegistry, SetClock
-from tests.memory_store import MemoryStore
+from tests.support.fakes import NOW, FakeRegistry, SetClock
+from tests.support.memory_store import MemoryStore
 
 from jobmeter.access.policy import Grant
 from jobmeter.access.principal import Scope

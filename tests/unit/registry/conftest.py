@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.postgresql import fresh_database, own_server
+from tests.support.postgresql import fresh_database, own_server
 
 from jobmeter.model.retention import Retention
 from jobmeter.registry.base import Registry

@@ -3,7 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from tests.fakes import NOW
+from tests.support.fakes import NOW
 
 from jobmeter.errors import LimitExceededError, NotFoundError
 from jobmeter.model.annotation import MOST_NOTES, MOST_TAGS, JobNote, JobTag

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 from sqlalchemy import exc
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 from jobmeter.errors import UnavailableError
 from jobmeter.registry import breaker

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from tests.registries import observation
+from tests.support.registries import observation
 
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.event import Event, EventFilter, EventSource, Level

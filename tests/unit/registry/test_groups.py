@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from tests.registries import observation
+from tests.support.registries import observation
 
 from jobmeter.model.job import JobState
 from jobmeter.model.record import AllocationRecord, JobRecord, Records, ReplicaRecord

@@ -1,7 +1,7 @@
 """Leases of runs, jobs that are lost, and jobs that are started again. On both databases."""
 
 import pytest
-from tests.registries import observation
+from tests.support.registries import observation
 
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.event import EventFilter, EventSource

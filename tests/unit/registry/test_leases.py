@@ -4,7 +4,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from tests.fakes import SetClock
+from tests.support.fakes import SetClock
 
 from jobmeter.model.retention import Retention
 from jobmeter.model.time import HOUR, MINUTE

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 from msgspec.structs import replace
-from tests.registries import observation
+from tests.support.registries import observation
 
 from jobmeter.errors import UnavailableError
 from jobmeter.model.job import JobState, JobView

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.registries import observation
+from tests.support.registries import observation
 
 from jobmeter.model.event import EventFilter
 from jobmeter.model.job import AllocationSource, JobFilter, JobState

@@ -4,8 +4,8 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from tests.postgresql import PostgreSQL, own_server
-from tests.registries import observation
+from tests.support.postgresql import PostgreSQL, own_server
+from tests.support.registries import observation
 
 from jobmeter.errors import UnavailableError
 from jobmeter.model.job import JobFilter

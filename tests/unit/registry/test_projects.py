@@ -1,6 +1,6 @@
 """Which projects there are, on both databases."""
 
-from tests.registries import observation
+from tests.support.registries import observation
 
 from jobmeter.model.job import JobSize
 from jobmeter.model.record import JobRecord, NodeRecord, Records, ReplicaRecord

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 from msgspec.structs import replace
-from tests.registries import observation
+from tests.support.registries import observation
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.job import AllocationSource, Checkpoint, Job, JobState, JobView

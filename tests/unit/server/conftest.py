@@ -1,6 +1,6 @@
 import pytest
-from tests.encoding import EncodingExecutor, perform_encoded
-from tests.serving import serving
+from tests.support.encoding import EncodingExecutor, perform_encoded
+from tests.support.serving import serving
 
 from jobmeter.server import app, dialect_router
 from jobmeter.server.native import endpoint

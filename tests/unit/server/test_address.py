@@ -1,7 +1,7 @@
 """Files of TLS: a wrong one is named with its problem."""
 
 import pytest
-from tests import certificates
+from tests.support import certificates
 
 from jobmeter.errors import ConfigurationError
 from jobmeter.server.address import tls_files

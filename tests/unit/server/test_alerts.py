@@ -5,8 +5,8 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
-from tests import frames
-from tests.serving import serving
+from tests.support import frames
+from tests.support.serving import serving
 from tests.unit.server.test_key_policies import made, own
 
 from jobmeter.alerts.config import load_config

@@ -12,9 +12,9 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.fakes import NOW
-from tests.frames import records, samples
-from tests.serving import BASE, Serving, serving
+from tests.support.fakes import NOW
+from tests.support.frames import records, samples
+from tests.support.serving import BASE, Serving, serving
 
 from jobmeter.model.time import MINUTE, SECOND
 

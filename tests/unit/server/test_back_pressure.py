@@ -5,11 +5,11 @@ import threading
 
 import numpy as np
 import pytest
-from tests.fakes import WRITER
-from tests.frames import frame, payload
-from tests.memory_store import MemoryStore
-from tests.prometheus import HEADERS_1, request_1, snappy
-from tests.serving import serving
+from tests.support.fakes import WRITER
+from tests.support.frames import frame, payload
+from tests.support.memory_store import MemoryStore
+from tests.support.prometheus import HEADERS_1, request_1, snappy
+from tests.support.serving import serving
 
 from jobmeter.model.batch import SampleBatch
 from jobmeter.model.retention import Retention

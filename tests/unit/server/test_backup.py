@@ -4,10 +4,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.fakes import NOW
-from tests.frames import samples
-from tests.memory_store import MemoryStore
-from tests.serving import Serving
+from tests.support.fakes import NOW
+from tests.support.frames import samples
+from tests.support.memory_store import MemoryStore
+from tests.support.serving import Serving
 
 from jobmeter.errors import ConfigurationError, ConflictError
 from jobmeter.model.job import JobFilter

@@ -6,8 +6,8 @@ from functools import partial
 from types import SimpleNamespace
 
 import pytest
-from tests.asgi import call, send
-from tests.waiting import never, until
+from tests.support.asgi import call, send
+from tests.support.waiting import never, until
 
 from jobmeter.access.limit import Budget
 from jobmeter.access.memory import MemoryBudget

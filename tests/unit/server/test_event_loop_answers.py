@@ -1,8 +1,8 @@
 """What memory knows is answered on the event loop; what it does not know, and what changes more, takes a thread."""
 
 import pytest
-from tests.fakes import NOW
-from tests.frames import records, samples
+from tests.support.fakes import NOW
+from tests.support.frames import records, samples
 
 from jobmeter.server.admission import Lane
 
@@ -101,7 +101,7 @@ def test_refusals_are_the_same_at_once_as_on_a_thread(stored):
 
 
 def test_a_question_of_a_rate_is_counted_once(tmp_path):
-    from tests.serving import serving
+    from tests.support.serving import serving
 
     server = serving(tmp_path / "limited", rate_limits="getJobMetrics=1:3")
     series = {"metric": "gpu.utilization", "job": "j1", "replica": "worker-0", "node": "n1", "device": "gpu0"}
@@ -110,7 +110,7 @@ def test_a_question_of_a_rate_is_counted_once(tmp_path):
 
 
 def test_what_is_answered_at_once_is_on_the_budget_of_its_key(tmp_path):
-    from tests.serving import serving
+    from tests.support.serving import serving
 
     server = serving(tmp_path / "limited", query_budgets="rows=3")
     series = {"metric": "gpu.utilization", "job": "j1", "replica": "worker-0", "node": "n1", "device": "gpu0"}

@@ -1,7 +1,7 @@
 """Whose work is next: that of the key which used least lately."""
 
 import pytest
-from tests.fakes import SetClock
+from tests.support.fakes import SetClock
 
 from jobmeter.errors import ThrottledError
 from jobmeter.server import fair

@@ -9,12 +9,12 @@ from unittest import mock
 
 import pytest
 from msgspec.structs import replace
-from tests.asgi import send
-from tests.fakes import NOW, SetClock
-from tests.frames import row, samples
-from tests.memory_store import MemoryStore
-from tests.serving import BASE, serving
-from tests.waiting import turn, until
+from tests.support.asgi import send
+from tests.support.fakes import NOW, SetClock
+from tests.support.frames import row, samples
+from tests.support.memory_store import MemoryStore
+from tests.support.serving import BASE, serving
+from tests.support.waiting import turn, until
 
 from jobmeter.access.limit import Budget
 from jobmeter.access.memory import MemoryBudget

@@ -1,8 +1,8 @@
 """After a start the window is filled quickly, and an engine that fails is left alone for a while."""
 
 import pytest
-from tests.fakes import SetClock
-from tests.memory_store import MemoryStore
+from tests.support.fakes import SetClock
+from tests.support.memory_store import MemoryStore
 
 from jobmeter.errors import UnavailableError
 from jobmeter.server.background import Filling

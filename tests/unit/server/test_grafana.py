@@ -9,8 +9,8 @@ import math
 from urllib.parse import urlencode
 
 import pytest
-from tests.prometheus import HEADERS_1, request_1, snappy
-from tests.serving import serving
+from tests.support.prometheus import HEADERS_1, request_1, snappy
+from tests.support.serving import serving
 
 from jobmeter.model.time import SECOND
 

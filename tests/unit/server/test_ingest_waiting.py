@@ -5,12 +5,12 @@ import threading
 from uuid import uuid4
 
 import pytest
-from tests.asgi import Reply
-from tests.asgi import send as ask
-from tests.frames import FRAMES, frame, payload
-from tests.memory_store import MemoryStore
-from tests.serving import BASE, Serving, serving
-from tests.waiting import until, wait_until
+from tests.support.asgi import Reply
+from tests.support.asgi import send as ask
+from tests.support.frames import FRAMES, frame, payload
+from tests.support.memory_store import MemoryStore
+from tests.support.serving import BASE, Serving, serving
+from tests.support.waiting import until, wait_until
 
 from jobmeter.errors import UnavailableError
 from jobmeter.model.retention import Retention

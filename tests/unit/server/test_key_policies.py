@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from tests.serving import BASE
+from tests.support.serving import BASE
 
 from jobmeter.access.policy import MOST_POLICIES
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from tests.fakes import SetClock
-from tests.memory_store import MemoryStore
+from tests.support.fakes import SetClock
+from tests.support.memory_store import MemoryStore
 
 from jobmeter.errors import UnavailableError
 from jobmeter.model.retention import Retention

@@ -5,10 +5,10 @@ import gzip
 import json
 
 import pytest
-from tests.asgi import send
-from tests.frames import samples
+from tests.support.asgi import send
+from tests.support.frames import samples
+from tests.support.waiting import until
 from tests.unit.server.test_session import cookie_of, sign_in
-from tests.waiting import until
 
 from jobmeter.access.call import Call
 from jobmeter.access.principal import Scope

@@ -5,7 +5,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 import pytest
-from tests.fakes import NOW
+from tests.support.fakes import NOW
 
 from jobmeter.model.log import LogLine
 from jobmeter.wire.native.logs import logs_frame

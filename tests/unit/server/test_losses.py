@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, cast
 
 import pytest
-from tests.fakes import NOW, SetClock
+from tests.support.fakes import NOW, SetClock
 
 from jobmeter.errors import UnavailableError
 from jobmeter.server.background import losses as losses_of

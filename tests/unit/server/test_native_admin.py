@@ -6,10 +6,10 @@ import subprocess
 
 import msgspec
 import pytest
-from tests.fakes import NOW
-from tests.frames import FRAMES, samples
-from tests.memory_store import MemoryStore
-from tests.serving import BASE, serving
+from tests.support.fakes import NOW
+from tests.support.frames import FRAMES, samples
+from tests.support.memory_store import MemoryStore
+from tests.support.serving import BASE, serving
 
 from jobmeter.errors import UnavailableError
 from jobmeter.model.move import MoveLine, MoveStep

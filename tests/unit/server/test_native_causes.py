@@ -1,8 +1,8 @@
 """Why one job took longer than another, over HTTP, from samples of jobs that differ in known ways."""
 
 import pytest
-from tests.fakes import NOW
-from tests.frames import samples
+from tests.support.fakes import NOW
+from tests.support.frames import samples
 
 from jobmeter.model.time import MINUTE, SECOND
 

@@ -2,8 +2,8 @@
 
 import pandas as pd
 import pytest
-from tests.fakes import NOW
-from tests.frames import records, samples
+from tests.support.fakes import NOW
+from tests.support.frames import records, samples
 
 STARTS = {"a": NOW - 7_200_000 + 7_000, "b": NOW - 3_600_000}
 LENGTHS = {"a": 600, "b": 1200}

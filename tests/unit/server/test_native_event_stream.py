@@ -1,8 +1,8 @@
 """``/events``: one stream, with filters, stable pages and ids; keys are for administrators."""
 
 import pytest
-from tests.frames import records
-from tests.serving import serving
+from tests.support.frames import records
+from tests.support.serving import serving
 
 NOW = 1_767_225_600_000
 

@@ -4,8 +4,8 @@ import math
 from contextlib import suppress
 
 import pytest
-from tests.fakes import NOW
-from tests.frames import samples
+from tests.support.fakes import NOW
+from tests.support.frames import samples
 
 from jobmeter.errors import UnavailableError
 from jobmeter.model.finding import Finding

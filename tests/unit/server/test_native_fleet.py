@@ -1,7 +1,7 @@
 import pytest
-from tests.fakes import NOW
-from tests.frames import samples
-from tests.serving import serving
+from tests.support.fakes import NOW
+from tests.support.frames import samples
+from tests.support.serving import serving
 
 from jobmeter.model.time import MINUTE
 

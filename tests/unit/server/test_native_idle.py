@@ -3,9 +3,9 @@
 from urllib.parse import urlencode
 
 import pytest
-from tests.fakes import NOW
-from tests.frames import samples
-from tests.serving import serving
+from tests.support.fakes import NOW
+from tests.support.frames import samples
+from tests.support.serving import serving
 
 from jobmeter.diagnose.thresholds import load
 from jobmeter.model.time import DAY, HOUR, MINUTE

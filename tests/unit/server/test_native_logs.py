@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.fakes import NOW
+from tests.support.fakes import NOW
 
 from jobmeter.model.log import LogLine
 from jobmeter.wire.native.logs import logs_frame

@@ -1,8 +1,8 @@
 """The phases of a job over HTTP, against a course of events that is written down beside them."""
 
 import pytest
-from tests.fakes import NOW
-from tests.frames import samples
+from tests.support.fakes import NOW
+from tests.support.frames import samples
 
 from jobmeter.model.event import ALERT_FIRING, Event, EventSource
 from jobmeter.model.time import MINUTE, SECOND

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from tests.fakes import NOW
-from tests.frames import row, samples
+from tests.support.fakes import NOW
+from tests.support.frames import row, samples
 
 from jobmeter.access.principal import Scope
 from jobmeter.model.series import Series

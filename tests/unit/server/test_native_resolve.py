@@ -1,7 +1,7 @@
 """A job is named by its id, a unique beginning of it, its name (then the newest) or ``last``."""
 
 import pytest
-from tests.fakes import NOW
+from tests.support.fakes import NOW
 
 JOBS = [
     {"job_id": "resnet-1-aa", "name": "resnet", "created": NOW - 5000},

@@ -1,7 +1,7 @@
 """Lines of a node's system log that a program pushes, for a node that no agent reads."""
 
 import pytest
-from tests.fakes import NOW
+from tests.support.fakes import NOW
 
 XID = "NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus."
 LINES = [

@@ -1,8 +1,8 @@
 """``GET /nodes/{node}/pods``: which replicas pods are, by what the watcher of their cluster told, and who may ask."""
 
 import pytest
-from tests.frames import records
-from tests.serving import serving
+from tests.support.frames import records
+from tests.support.serving import serving
 
 from jobmeter.model.pod import MOST_PODS
 

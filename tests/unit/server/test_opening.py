@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
-from tests.memory_store import MemoryStore
+from tests.support.memory_store import MemoryStore
 
 import jobmeter.server.run
 import jobmeter.store.registry

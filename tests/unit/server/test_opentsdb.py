@@ -6,8 +6,8 @@ from base64 import b64encode
 from urllib.parse import urlencode
 
 import pytest
-from tests.fakes import NOW
-from tests.serving import serving
+from tests.support.fakes import NOW
+from tests.support.serving import serving
 
 from jobmeter.model.time import DAY, HOUR
 

@@ -4,7 +4,7 @@ import gzip
 import json
 
 import pytest
-from tests.otlp import JSON, PROTOBUF, Response, add, as_json, metric, request
+from tests.support.otlp import JSON, PROTOBUF, Response, add, as_json, metric, request
 
 PATH = "/v1/metrics"
 BOTH = pytest.mark.parametrize("headers", [PROTOBUF, JSON], ids=["protobuf", "json"])
@@ -95,7 +95,7 @@ def test_very_many_samples_are_413(server):
 
 
 def test_a_key_that_sends_too_often_learns_when_to_come_again(tmp_path):
-    from tests.serving import serving
+    from tests.support.serving import serving
 
     limited = serving(tmp_path / "data", rate_limits="ExportMetrics=1:1")
     headers = {**JSON, **bearer(limited.admin)}

@@ -7,12 +7,12 @@ from contextlib import closing
 import grpc
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2_grpc import MetricsServiceStub
-from tests import certificates
-from tests.fakes import NOW
-from tests.memory_store import MemoryStore
-from tests.otlp import Request, add, metric, request
-from tests.serving import serving
 from tests.store_contract.samples import FOREVER
+from tests.support import certificates
+from tests.support.fakes import NOW
+from tests.support.memory_store import MemoryStore
+from tests.support.otlp import Request, add, metric, request
+from tests.support.serving import serving
 
 from jobmeter.dialects.otlp import OTLP
 from jobmeter.dialects.otlp.forms import BODY_BYTES

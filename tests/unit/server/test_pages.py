@@ -4,7 +4,7 @@ import gzip
 import re
 
 import pytest
-from tests.asgi import call
+from tests.support.asgi import call
 
 from jobmeter.access.call import Call
 from jobmeter.errors import NotFoundError

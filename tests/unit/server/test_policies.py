@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.serving import Serving
+from tests.support.serving import Serving
 
 from jobmeter.access.call import Call
 from jobmeter.access.decide import authorize

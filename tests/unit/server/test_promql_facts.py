@@ -4,7 +4,7 @@ import json
 from urllib.parse import urlencode
 
 import pytest
-from tests import frames
+from tests.support import frames
 from tests.unit.server.test_key_policies import made, own
 
 from jobmeter.dialects.prometheus.facts import DISK_FREE, FACTS, STEP_MS, FactSpan, role_of, samples_of

@@ -1,8 +1,8 @@
 """Every place where an answer has an address of the server: behind a proxy it is the proxy's."""
 
 import pytest
-from tests.frames import records
-from tests.serving import serving
+from tests.support.frames import records
+from tests.support.serving import serving
 
 PROXIED = {"X-Forwarded-Proto": "https", "X-Forwarded-Host": "meter.example", "X-Forwarded-For": "203.0.113.9"}
 

@@ -1,7 +1,7 @@
 """Remote read through the whole server, without a socket."""
 
 import pytest
-from tests.prometheus import HEADERS_1, request_1, snappy
+from tests.support.prometheus import HEADERS_1, request_1, snappy
 
 from jobmeter.dialects.prometheus.operations import read
 from jobmeter.wire.remote_read import message_part, number_part

@@ -4,7 +4,7 @@ import base64
 import gzip
 
 import pytest
-from tests.prometheus import HEADERS_1, HEADERS_2, request_1, request_2, snappy
+from tests.support.prometheus import HEADERS_1, HEADERS_2, request_1, request_2, snappy
 
 PATH = "/api/v1/write"
 

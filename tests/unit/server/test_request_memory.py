@@ -14,8 +14,8 @@ import zlib
 from typing import Any
 
 import pytest
-from tests.frames import FRAMES
-from tests.serving import BASE, serving
+from tests.support.frames import FRAMES
+from tests.support.serving import BASE, serving
 
 from jobmeter.access.call import Call
 from jobmeter.access.memory import MemoryBudget, drop_frames

@@ -4,8 +4,8 @@ import math
 from typing import Any
 
 import pytest
-from tests.fakes import NOW
-from tests.frames import samples
+from tests.support.fakes import NOW
+from tests.support.frames import samples
 
 from jobmeter.errors import QueryTimeoutError, UnavailableError
 from jobmeter.model.job import JobState

@@ -4,8 +4,8 @@ import json
 
 import msgspec
 import pytest
-from tests.frames import records
-from tests.serving import serving
+from tests.support.frames import records
+from tests.support.serving import serving
 
 from jobmeter.cli.status import _facts
 from jobmeter.ingest.schedulers import MOST, MOST_OF_PROJECT

@@ -8,8 +8,8 @@ from urllib.parse import urlencode
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.prometheus import HEADERS_1, request_1, snappy
-from tests.serving import serving
+from tests.support.prometheus import HEADERS_1, request_1, snappy
+from tests.support.serving import serving
 
 from jobmeter.ingest.exporters import RULES
 from jobmeter.ingest.exporters.resolve import resolve

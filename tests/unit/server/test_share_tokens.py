@@ -4,8 +4,8 @@ import json
 from urllib.parse import urlencode
 
 import pytest
-from tests.fakes import NOW
-from tests.frames import records, samples
+from tests.support.fakes import NOW
+from tests.support.frames import records, samples
 
 from jobmeter.access.decide import SHARED
 from jobmeter.access.signatures import SHARE

@@ -1,8 +1,8 @@
 """Requests for the evidence of a job's ranks: who may make them, who answers, how often, and what comes of it."""
 
 import pytest
-from tests.frames import records
-from tests.serving import serving
+from tests.support.frames import records
+from tests.support.serving import serving
 
 from jobmeter.access.share import issue
 from jobmeter.model.event import STACK_EVIDENCE

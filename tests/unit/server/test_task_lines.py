@@ -1,8 +1,8 @@
 """Diagnostic tasks of nodes find their evidence in the stored lines of the kernels of these nodes, and in no others."""
 
 import pytest
-from tests.frames import records
-from tests.serving import serving
+from tests.support.frames import records
+from tests.support.serving import serving
 
 from jobmeter.diagnose import kernel
 from jobmeter.errors import LimitExceededError

@@ -2,8 +2,8 @@
 
 import pytest
 from msgspec.structs import replace
-from tests.frames import records
-from tests.serving import serving
+from tests.support.frames import records
+from tests.support.serving import serving
 
 from jobmeter.access.policy import Grant
 from jobmeter.access.principal import Scope

@@ -5,11 +5,11 @@ import threading
 from contextlib import closing
 
 import pytest
-from tests.fakes import NOW
-from tests.memory_store import MemoryStore
-from tests.serving import serving
 from tests.store_contract.samples import FOREVER
-from tests.waiting import wait_until
+from tests.support.fakes import NOW
+from tests.support.memory_store import MemoryStore
+from tests.support.serving import serving
+from tests.support.waiting import wait_until
 
 from jobmeter.errors import UnavailableError
 from jobmeter.model.series import Series
@@ -130,7 +130,7 @@ def test_a_reader_may_not_write(telnet):
 
 
 def test_a_key_of_the_settings_is_every_connection_s(tmp_path):
-    from tests.fakes import SetClock
+    from tests.support.fakes import SetClock
 
     from jobmeter.access.keys import create_key
     from jobmeter.access.vault import Vault

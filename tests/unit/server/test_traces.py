@@ -8,7 +8,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
 )
-from tests.otlp import JSON, PROTOBUF, as_ids, fill
+from tests.support.otlp import JSON, PROTOBUF, as_ids, fill
 
 from jobmeter.access.trace import LIFE_MS
 from jobmeter.cli.traces import tree

@@ -4,7 +4,7 @@ import json
 from collections import Counter
 
 import pytest
-from tests.serving import Serving, serving
+from tests.support.serving import Serving, serving
 
 from jobmeter.access.keys import CreatedKey
 from jobmeter.errors import ConfigurationError

@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from tests.fakes import NOW
-from tests.frames import records
-from tests.serving import serving
+from tests.support.fakes import NOW
+from tests.support.frames import records
+from tests.support.serving import serving
 
 WORDS = {
     "/api/eflo-controller/2022-12-15/DescribeNode?NodeId=n1": ("Using", "Stopped"),

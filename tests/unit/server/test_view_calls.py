@@ -5,8 +5,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from tests.fakes import NOW
-from tests.frames import records, samples
+from tests.support.fakes import NOW
+from tests.support.frames import records, samples
 
 from jobmeter import dialects
 from jobmeter.dialects.base.view import KEY

@@ -2,9 +2,9 @@
 
 import msgspec
 import pytest
-from tests.fakes import NOW, SetClock
-from tests.memory_store import MemoryStore
-from tests.waiting import wait_until
+from tests.support.fakes import NOW, SetClock
+from tests.support.memory_store import MemoryStore
+from tests.support.waiting import wait_until
 
 from jobmeter.errors import ConflictError, LimitExceededError, NotFoundError
 from jobmeter.model.job import JobState

@@ -1,8 +1,8 @@
 """The store contract on the store that forgets."""
 
 import pytest
-from tests.memory_store import MemoryStore
 from tests.store_contract.store import StoreTests
+from tests.support.memory_store import MemoryStore
 
 from jobmeter.store.base import Store
 

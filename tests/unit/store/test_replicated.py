@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.needs import needs
-from tests.waiting import wait_until
+from tests.support.needs import needs
+from tests.support.waiting import wait_until
 
 JARS = Path("/usr/share/java")
 CHILD = """

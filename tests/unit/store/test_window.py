@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from tests.memory_store import MemoryStore
 from tests.store_contract.samples import FOREVER, batch_of, read_all
 from tests.store_contract.store import StoreTests
+from tests.support.memory_store import MemoryStore
 
 from jobmeter.errors import LimitExceededError, QueryTimeoutError, UnavailableError
 from jobmeter.model.batch import SampleBatch, SampleColumns, SeriesKeys

@@ -5,8 +5,8 @@ import time
 from contextlib import asynccontextmanager
 
 import pytest
-from tests.fakes import SetClock
-from tests.waiting import SECONDS
+from tests.support.fakes import SetClock
+from tests.support.waiting import SECONDS
 from textual.widgets import Static
 
 from jobmeter.cli.screens.app import TopApp

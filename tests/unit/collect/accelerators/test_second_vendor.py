@@ -10,11 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.nvml import FakeNvml
+from tests.support.nvml import FakeNvml
+from tests.support.waiting import wait_until
 from tests.unit.collect.accelerators.acme.vendor import CLASS, VENDOR
 from tests.unit.collect.fake_kubelet import Kubelet, response
 from tests.unit.collect.trees import plant, plant_process
-from tests.waiting import wait_until
 
 from jobmeter.collect.accelerators import registry
 from jobmeter.collect.accelerators.names import DeviceNames

@@ -6,10 +6,10 @@ from functools import partial
 from typing import Any
 
 import pytest
+from tests.support.waiting import wait_until
 from tests.unit.collect.accelerators.amd.test_amd import card, process
 from tests.unit.collect.gpus import ManualClock
 from tests.unit.collect.trees import plant, plant_process
-from tests.waiting import wait_until
 
 from jobmeter.collect.accelerators import registry
 from jobmeter.collect.accelerators.names import DeviceNames

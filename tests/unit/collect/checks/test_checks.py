@@ -3,7 +3,7 @@
 import os
 from threading import Event
 
-from tests.nvml import Call
+from tests.support.nvml import Call
 from tests.unit.collect.gpus import Bench, ManualClock
 
 from jobmeter.collect.accelerators.checks import check_accelerators

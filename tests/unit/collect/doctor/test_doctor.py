@@ -7,9 +7,9 @@ from pathlib import Path
 from threading import Event
 
 import pytest
-from tests.fakes import SetClock
-from tests.nvml import Call
-from tests.waiting import wait_until
+from tests.support.fakes import SetClock
+from tests.support.nvml import Call
+from tests.support.waiting import wait_until
 
 from jobmeter.client.transport import Response, Transport
 from jobmeter.collect.accelerators.nvidia.binding import PynvmlLibrary

@@ -10,9 +10,9 @@ import traceback
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.certificates import make
+from tests.support.certificates import make
+from tests.support.waiting import SECONDS
 from tests.unit.collect.trees import plant
-from tests.waiting import SECONDS
 
 from jobmeter.collect.base import NodeIdentity
 from jobmeter.collect.energy.idle import IdlePower

@@ -7,10 +7,10 @@ import subprocess
 import urllib.request
 
 import pytest
-from tests.clusters import free_port
-from tests.needs import needing
+from tests.support.clusters import free_port
+from tests.support.needs import needing
+from tests.support.waiting import wait_until
 from tests.unit.collect.trees import HOST, plant
-from tests.waiting import wait_until
 
 from jobmeter.collect.base import NodeIdentity
 from jobmeter.collect.host.disk import DiskCollector

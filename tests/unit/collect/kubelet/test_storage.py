@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.certificates import make
+from tests.support.certificates import make
 
 from jobmeter.collect.base import NodeIdentity, Owner
 from jobmeter.collect.discover.member import Member, MembershipSource

@@ -2,7 +2,7 @@
 
 import json
 
-from tests.fakes import SetClock
+from tests.support.fakes import SetClock
 from tests.unit.wire.straight_reader import read_body
 
 from jobmeter.client.transport import Response

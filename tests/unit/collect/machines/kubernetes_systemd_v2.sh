@@ -1,5 +1,5 @@
 #!/bin/bash
-# In the virtual machine of tests/machine.py, where control groups are of version 2 alone: groups with the names that a
+# In the virtual machine of tests/support/machine.py, where control groups are of version 2 alone: groups with the names that a
 # kubelet with the driver systemd gives to pods, and containerd, CRI-O and Docker to their containers. Each holds a
 # process. No kubelet runs: it wants systemd. The machine is /vmout/NAME.json. kubernetes_systemd_v2.sh NAME PYTHON
 set -eu

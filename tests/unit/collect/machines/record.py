@@ -1,8 +1,8 @@
 """Records the machines of this folder: ``python -m tests.unit.collect.machines.record slurm|slurm-v2|kubernetes``.
 
-``slurm`` and ``kubernetes`` start a real cluster (see ``tests.slurm``, ``tests.kubernetes``) with jobs that wait, and
-record this machine; ``slurm-v2 NAME [ROOT]`` does it in a virtual machine, with the Slurm of the Debian in ``ROOT``,
-and ``kubernetes-systemd`` records groups that are made there.
+``slurm`` and ``kubernetes`` start a real cluster (see ``tests.support``) with jobs that wait, and record this machine.
+``slurm-v2 NAME [ROOT]`` records a virtual machine with the Slurm of the Debian in ``ROOT``, and
+``kubernetes-systemd`` records groups that are made there.
 ``running NAME PATTERN ABOUT`` records what runs already. ``expect`` writes for each machine what the agent makes of it:
 to be read before it is committed.
 """
@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests import kubernetes, slurm
-from tests.machine import Machine as Guest
+from tests.support import kubernetes, slurm
+from tests.support.machine import Machine as Guest
+from tests.support.waiting import wait_until
 from tests.unit.collect.machines.machine import load, observed, plant, read, save
-from tests.waiting import wait_until
 
 from jobmeter.collect import files
 from jobmeter.collect.cgroup.paths import groups_of

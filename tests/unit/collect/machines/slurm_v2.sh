@@ -1,5 +1,5 @@
 #!/bin/bash
-# In the virtual machine of tests/machine.py, where control groups are of version 2 alone: a Slurm of two slurmd without
+# In the virtual machine of tests/support/machine.py, where control groups are of version 2 alone: a Slurm of two slurmd without
 # systemd, and a job of three tasks. What the scheduler says is /vmout/job, the machine is /vmout/NAME.json.
 # slurm_v2.sh NAME PYTHON [ROOT]: ROOT holds another Debian with another Slurm.
 set -eu

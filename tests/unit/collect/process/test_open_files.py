@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 from jobmeter.collect.process.open_files import OpenFiles
 from jobmeter.collect.process.stat import all_pids, parse_io, parse_stat, read_io, read_stat

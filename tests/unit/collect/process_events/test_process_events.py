@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.waiting import wait_until
 from tests.unit.collect.trees import HOST, end_process, plant, plant_process
-from tests.waiting import wait_until
 
 from jobmeter.collect.base import NodeIdentity, Owner
 from jobmeter.collect.budget import MeasuringBudget

@@ -8,9 +8,9 @@ import socket
 import sys
 
 import pytest
-from tests.otlp import add, as_json, metric, request
+from tests.support.otlp import add, as_json, metric, request
+from tests.support.waiting import wait_until
 from tests.unit.collect.reports.test_receiver import PID, make, values
-from tests.waiting import wait_until
 
 from jobmeter.collect.budget import MeasuringBudget
 from jobmeter.collect.clock import SampleClock

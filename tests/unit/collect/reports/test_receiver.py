@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 from jobmeter.collect.base import NodeIdentity, Owner
 from jobmeter.collect.budget import MeasuringBudget

@@ -6,7 +6,7 @@ import threading
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.fakes import NOW, SetClock
+from tests.support.fakes import NOW, SetClock
 
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.scheduler.base import Scheduler

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 from jobmeter.client.transport import Response
 from jobmeter.collect.base import NodeIdentity, Owner

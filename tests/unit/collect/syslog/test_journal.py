@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.support.waiting import wait_until
 from tests.unit.collect.log_node import Node, lines_in
-from tests.waiting import wait_until
 
 from jobmeter.client.transport import Transport
 from jobmeter.collect.agent import Agent

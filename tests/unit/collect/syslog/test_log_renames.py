@@ -9,8 +9,8 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.waiting import wait_until
 from tests.unit.collect.log_node import Node, append, lines_in
-from tests.waiting import wait_until
 
 from jobmeter.collect.syslog import watch
 from jobmeter.collect.syslog.successors import MOST_WAITING

@@ -6,10 +6,10 @@ from benchmarks.faults.build import START, draw_shape
 from benchmarks.faults.gpu_faults import GPU_CLEAN, GPU_FAULTS
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.diagnosed import Sampled, found
-from tests.fakes import NOW, FakeRegistry, SetClock
-from tests.memory_store import MemoryStore
-from tests.training import LEVELS, NVML, Training
+from tests.support.diagnosed import Sampled, found
+from tests.support.fakes import NOW, FakeRegistry, SetClock
+from tests.support.memory_store import MemoryStore
+from tests.support.training import LEVELS, NVML, Training
 
 from jobmeter.diagnose.examine import examine
 from jobmeter.diagnose.stored import evaluate_nodes

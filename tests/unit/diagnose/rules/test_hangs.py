@@ -7,9 +7,9 @@ from benchmarks.faults.generated import FAULTS
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from tests.diagnosed import THRESHOLDS, found
-from tests.fakes import NOW
-from tests.training import Training
+from tests.support.diagnosed import THRESHOLDS, found
+from tests.support.fakes import NOW
+from tests.support.training import Training
 
 from jobmeter.diagnose.examine import examine
 from jobmeter.diagnose.registry import rules

@@ -7,8 +7,8 @@ from benchmarks.faults.shortages import NEAR_MISSES, NO_DEVICE, RDMA_LINES, SHOR
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from tests.diagnosed import Sampled
-from tests.fakes import NOW
+from tests.support.diagnosed import Sampled
+from tests.support.fakes import NOW
 
 from jobmeter.diagnose.examine import examine
 from jobmeter.diagnose.registry import rules

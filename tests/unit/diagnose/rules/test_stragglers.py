@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.diagnosed import Sampled, found
-from tests.fakes import NOW
-from tests.training import NVML, Training
+from tests.support.diagnosed import Sampled, found
+from tests.support.fakes import NOW
+from tests.support.training import NVML, Training
 
 from jobmeter.model.finding import Severity
 from jobmeter.model.job import JobState

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.fakes import FakeRegistry, SetClock
-from tests.memory_store import MemoryStore
+from tests.support.fakes import FakeRegistry, SetClock
+from tests.support.memory_store import MemoryStore
 
 from jobmeter.access.call import Call
 from jobmeter.access.principal import Scope

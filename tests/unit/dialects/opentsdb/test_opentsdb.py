@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from tests.stored_series import columns_of, series_of
+from tests.support.stored_series import columns_of, series_of
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Context, ServerQuestion, WriteSamples

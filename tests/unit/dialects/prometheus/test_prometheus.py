@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.stored_series import stored_result
+from tests.support.stored_series import stored_result
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Context, Dialect, drive

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.fakes import NOW, FakeRegistry, SetClock
-from tests.memory_store import MemoryStore
+from tests.support.fakes import NOW, FakeRegistry, SetClock
+from tests.support.memory_store import MemoryStore
 
 from jobmeter.access.principal import Scope
 from jobmeter.dialects.base import OperationRun, drive

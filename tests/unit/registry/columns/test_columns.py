@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 from jobmeter.errors import UnavailableError
 from jobmeter.model.job import Condition, JobFilter, JobState, Operator

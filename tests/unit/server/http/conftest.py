@@ -1,7 +1,7 @@
 """Each test of HTTP runs twice: with the application in the process, and behind a worker's border."""
 
 import pytest
-from tests import http_wire
+from tests.support import http_wire
 
 
 @pytest.fixture(autouse=True, params=["one-process", "worker"])

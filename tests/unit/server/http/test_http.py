@@ -3,8 +3,8 @@
 import asyncio
 
 import pytest
-from tests.http_wire import GET, Application, answer, connected, run
-from tests.waiting import turn, until
+from tests.support.http_wire import GET, Application, answer, connected, run
+from tests.support.waiting import turn, until
 
 from jobmeter.server.exchange import Reply
 from jobmeter.server.http import limits

@@ -5,7 +5,7 @@ import string
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.http_wire import GET, Application, connected, run
+from tests.support.http_wire import GET, Application, connected, run
 
 from jobmeter.server.http.validity import is_host
 

@@ -3,8 +3,8 @@
 import gc
 import weakref
 
-from tests.http_wire import GET, Application, answer, connected, run
-from tests.waiting import until
+from tests.support.http_wire import GET, Application, answer, connected, run
+from tests.support.waiting import until
 
 from jobmeter.server.http import limits
 

@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from tests import frames
-from tests.serving import BASE
+from tests.support import frames
+from tests.support.serving import BASE
 from tests.unit.server.test_alerts import alerts, forward, load, start
 from tests.unit.server.test_policies import allow, key
 

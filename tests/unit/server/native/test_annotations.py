@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from tests.fakes import NOW
-from tests.frames import records
+from tests.support.fakes import NOW
+from tests.support.frames import records
 
 from jobmeter.model.annotation import LONGEST_NOTE, MOST_TAGS
 from jobmeter.server.native.router import BASE

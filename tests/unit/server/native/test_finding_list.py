@@ -1,8 +1,8 @@
 """``GET /findings``: the stored findings of all jobs that a caller may see."""
 
 import pytest
-from tests.fakes import NOW
-from tests.serving import Serving
+from tests.support.fakes import NOW
+from tests.support.serving import Serving
 
 XID = "xid (device n1/gpu0): worker-0 (n1, gpu0): XID 79 (since 2026-11-20T15:33:20Z)"
 

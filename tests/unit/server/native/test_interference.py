@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 import pytest
-from tests.asgi import HangupError, send
-from tests.fakes import NOW
-from tests.frames import records, samples
-from tests.otlp import JSON as OTLP_JSON
-from tests.serving import BASE, Serving, serving
+from tests.support.asgi import HangupError, send
+from tests.support.fakes import NOW
+from tests.support.frames import records, samples
+from tests.support.otlp import JSON as OTLP_JSON
+from tests.support.serving import BASE, Serving, serving
 
 from jobmeter.access.decide import writes
 from jobmeter.access.keys import CreatedKey, create_key

@@ -1,8 +1,8 @@
 """Links that open the page of one job: what they open, what they do not, and how they end."""
 
 import pytest
-from tests.fakes import NOW
-from tests.frames import records, samples
+from tests.support.fakes import NOW
+from tests.support.frames import records, samples
 
 from jobmeter.access.decide import ACTIONS, LINKED, authorize
 from jobmeter.access.links import MOST_LINKS

@@ -1,6 +1,6 @@
 import msgspec
 import pytest
-from tests.fakes import NOW
+from tests.support.fakes import NOW
 
 from jobmeter.model.event import Event
 from jobmeter.server.native.bodies import EventBody

@@ -3,8 +3,8 @@ import json
 
 import pyarrow.parquet as pq
 import pytest
-from tests.fakes import NOW
-from tests.frames import records, samples
+from tests.support.fakes import NOW
+from tests.support.frames import records, samples
 
 from jobmeter.model.catalog import METRICS
 from jobmeter.model.job import Allocation, Job, Node, Replica

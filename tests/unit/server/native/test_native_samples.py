@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from tests.asgi import send
-from tests.fakes import NOW
-from tests.frames import records, row, samples
-from tests.memory_store import MemoryStore
 from tests.oracle.kernel import ArrowLines
-from tests.serving import BASE, serving
-from tests.waiting import never, until, wait_until
+from tests.support.asgi import send
+from tests.support.fakes import NOW
+from tests.support.frames import records, row, samples
+from tests.support.memory_store import MemoryStore
+from tests.support.serving import BASE, serving
+from tests.support.waiting import never, until, wait_until
 
 from jobmeter.errors import JobmeterError, ThrottledError, UnavailableError
 from jobmeter.kernel import rows

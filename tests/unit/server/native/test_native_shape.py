@@ -8,8 +8,8 @@ from html import escape
 from html.parser import HTMLParser
 
 import pytest
-from tests.frames import FRAMES, samples
-from tests.serving import serving
+from tests.support.frames import FRAMES, samples
+from tests.support.serving import serving
 
 from jobmeter.server.native import router
 from jobmeter.server.native.api_page import api_page

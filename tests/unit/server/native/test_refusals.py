@@ -1,7 +1,7 @@
 """A request that cannot be read is refused in the words of the door that it came to."""
 
 import pytest
-from tests.asgi import call
+from tests.support.asgi import call
 
 from jobmeter.dialects.registry import dialects
 from jobmeter.server.native.router import BASE, ENDPOINTS

@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from tests.asgi import Reply, send
-from tests.frames import records, samples
-from tests.serving import BASE, Serving
+from tests.support.asgi import Reply, send
+from tests.support.frames import records, samples
+from tests.support.serving import BASE, Serving
+from tests.support.waiting import until
 from tests.unit.server.test_session import PAGE, cookie_of, sign_in
-from tests.waiting import until
 
 from jobmeter.access.keys import CreatedKey, create_key
 from jobmeter.access.policy import attached

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.http_wire import run
-from tests.serving import BASE
-from tests.waiting import until
-from tests.workplace import point, working
+from tests.support.http_wire import run
+from tests.support.serving import BASE
+from tests.support.waiting import until
+from tests.support.workplace import point, working
 
 from jobmeter.model.job import JobState
 from jobmeter.model.record import AllocationRecord, JobRecord, NodeRecord, Records, ReplicaRecord

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.waiting import until
+from tests.support.waiting import until
 
 from jobmeter.server.exchange import Reply
 from jobmeter.server.workers.frames import (

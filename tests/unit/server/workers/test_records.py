@@ -4,8 +4,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.fakes import SetClock
-from tests.http_wire import run
+from tests.support.fakes import SetClock
+from tests.support.http_wire import run
 
 from jobmeter.server.workers.frames import PIECE_BYTES, JobLookup, LookupResult, NodesLookup, encoded
 from jobmeter.server.workers.records import REFUSED_SECONDS, OwnerNeededError, RecordSearch, WorkerRegistry

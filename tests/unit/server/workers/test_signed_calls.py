@@ -14,8 +14,8 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.http_wire import run
-from tests.workplace import point, working
+from tests.support.http_wire import run
+from tests.support.workplace import point, working
 
 from jobmeter.examples.acs3 import KeyPair, sign
 from jobmeter.model.time import MINUTE, SECOND, iso

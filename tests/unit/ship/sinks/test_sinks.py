@@ -18,9 +18,9 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import (
     ExportLogsServiceRequest,
     ExportLogsServiceResponse,
 )
-from tests.fakes import NOW
-from tests.receivers import receiving
-from tests.waiting import wait_until
+from tests.support.fakes import NOW
+from tests.support.receivers import receiving
+from tests.support.waiting import wait_until
 
 from jobmeter.errors import ConfigurationError, InvalidRequestError
 from jobmeter.model.event import Level

@@ -11,11 +11,11 @@ from typing import cast
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.clickhouse import CLUSTER, Node, each_node, node, shards
 from tests.store_contract.logs import line_of, read_lines
 from tests.store_contract.samples import FOREVER, Samples, batch_of, read_all, stored_buckets
 from tests.store_contract.slot import Slot
 from tests.store_contract.spans import read_spans, span_of, trace_id
+from tests.support.clickhouse import CLUSTER, Node, each_node, node, shards
 
 from jobmeter.errors import ConfigurationError, ConflictError, InvalidRequestError, UnavailableError
 from jobmeter.model.move import MoveLine, MoveOrder, MoveReport

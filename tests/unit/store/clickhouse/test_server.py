@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from tests.clickhouse import CLUSTER, each_node, node, shards
 from tests.store_contract.samples import FOREVER, batch_of
 from tests.store_contract.slot import Slot
 from tests.store_contract.store import StoreTests
+from tests.support.clickhouse import CLUSTER, each_node, node, shards
 
 from jobmeter.errors import UnavailableError
 from jobmeter.model.series import Series

@@ -3,8 +3,8 @@
 from contextlib import contextmanager
 
 import pytest
-from tests.clickhouse import CLUSTER, Node, each_node, node, shards
 from tests.store_contract.samples import FOREVER, batch_of, brute_buckets, read_all, stored_buckets
+from tests.support.clickhouse import CLUSTER, Node, each_node, node, shards
 
 from jobmeter.model.series import Series
 from jobmeter.model.time import HOUR, MINUTE, SystemClock, TimeRange, parse_time

@@ -3,8 +3,8 @@
 import random
 
 import pytest
-from tests.memory_store import MemoryStore
 from tests.store_contract.samples import FOREVER, batch_of
+from tests.support.memory_store import MemoryStore
 
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.series import NO_JOB, Series, job_key

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests import shared_window
-from tests.waiting import SECONDS, wait_until
+from tests.support import shared_window
+from tests.support.waiting import SECONDS, wait_until
 
 from jobmeter.kernel.window import MAX, MEAN, WindowGrid
 from jobmeter.model.batch import References, SampleBatch, SampleColumns, SeriesKeys

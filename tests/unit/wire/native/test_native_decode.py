@@ -9,7 +9,7 @@ import pytest
 import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests import frames as write
+from tests.support import frames as write
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.sample import Sample

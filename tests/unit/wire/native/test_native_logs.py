@@ -5,7 +5,7 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests import frames as write
+from tests.support import frames as write
 from tests.unit.wire.straight_reader import read_body
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError

@@ -14,7 +14,7 @@ import pytest
 from google.protobuf.message import DecodeError
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.otlp import CUMULATIVE, DELTA, Request, add, as_json, fill, metric, points_of, request
+from tests.support.otlp import CUMULATIVE, DELTA, Request, add, as_json, fill, metric, points_of, request
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.kernel.otlp import scan
@@ -527,7 +527,7 @@ def test_json_as_it_is_written_by_hand():
 @pytest.mark.parametrize(("rejected", "message"), [(0, ""), (3, "why"), (2**40, "ü"), (0, "a warning")])
 def test_a_response_is_what_the_schema_reads(rejected, message):
     from google.protobuf import json_format
-    from tests.otlp import Response
+    from tests.support.otlp import Response
 
     for found in (
         Response.FromString(response(rejected, message, json=False)),

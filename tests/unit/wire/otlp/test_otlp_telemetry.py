@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from tests.otlp import as_ids, fill, fill_value
+from tests.support.otlp import as_ids, fill, fill_value
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.span import KINDS, MOST_BYTES, MOST_PARTS, STATUSES

@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.otlp import DELTA, add, as_json, metric, request
+from tests.support.otlp import DELTA, add, as_json, metric, request
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.wire.otlp.points import MOST_POINTS, MetricNumber, decode

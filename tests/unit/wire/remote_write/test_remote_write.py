@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.prometheus import label, part, request_1, request_2, sample, series_1, snappy, varint
+from tests.support.prometheus import label, part, request_1, request_2, sample, series_1, snappy, varint
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.memory import unlimited

@@ -7,9 +7,9 @@ import tracemalloc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.dcmi import FakeDcmi
+from tests.support.dcmi import FakeDcmi
+from tests.support.waiting import SECONDS, wait_until
 from tests.unit.collect.gpus import DeviceNode, Gpu, member
-from tests.waiting import SECONDS, wait_until
 
 from jobmeter.collect.accelerators.ascend.driver import AscendDriver
 from jobmeter.collect.accelerators.ascend.network import NetworkReader, parse

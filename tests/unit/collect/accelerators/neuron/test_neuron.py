@@ -12,9 +12,9 @@ import threading
 from pathlib import Path
 
 import pytest
+from tests.support.waiting import wait_until
 from tests.unit.collect.gpus import DeviceNode, member
 from tests.unit.collect.trees import plant
-from tests.waiting import wait_until
 
 from jobmeter.collect.accelerators.checks import check_accelerators
 from jobmeter.collect.accelerators.collector import RELEASE_MS

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.nvml import VERSION, Call, LibraryCall
+from tests.support.nvml import VERSION, Call, LibraryCall
 from tests.unit.collect.gpus import ALL, HEALTHY, OPENING, Bench, member, plant_kernel_list
 
 from jobmeter.model.device import DeviceState

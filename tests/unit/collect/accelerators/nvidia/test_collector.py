@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pynvml
 import pytest
-from tests.nvml import Call
+from tests.support.nvml import Call
+from tests.support.waiting import wait_until
 from tests.unit.collect.gpus import Bench, member
-from tests.waiting import wait_until
 
 from jobmeter.collect.accelerators.nvidia import device
 from jobmeter.collect.accelerators.nvidia.api import ALL_LINKS

@@ -3,9 +3,9 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.nvml import NO_INSTANCE, XID_EVENT, Call, LibraryCall
+from tests.support.nvml import NO_INSTANCE, XID_EVENT, Call, LibraryCall
+from tests.support.waiting import wait_until
 from tests.unit.collect.gpus import PLACE, Bench, member
-from tests.waiting import wait_until
 
 from jobmeter.collect.kernel import event_of_line
 from jobmeter.collect.xids import SAME_MS, XidReports

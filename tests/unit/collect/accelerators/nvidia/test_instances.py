@@ -1,9 +1,9 @@
 """MIG instances: each is a device with its own memory, processes and activity; all else is the GPU's."""
 
 import pytest
-from tests.nvml import Call
+from tests.support.nvml import Call
+from tests.support.waiting import wait_until
 from tests.unit.collect.gpus import PLACE, Bench, member
-from tests.waiting import wait_until
 
 from jobmeter.collect.accelerators.nvidia.vendor import VENDOR
 from jobmeter.collect.discover.prolog import PrologAllocations

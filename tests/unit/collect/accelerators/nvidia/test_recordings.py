@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.gpu_check import FIELDS
-from tests.nvml import Call, FakeNvml
+from tests.support.nvml import Call, FakeNvml
 from tests.unit.collect.gpus import Bench
 
 FOLDER = Path(__file__).parents[2] / "recorded"

@@ -5,9 +5,9 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-from tests.nvml import Call, LibraryCall
+from tests.support.nvml import Call, LibraryCall
+from tests.support.waiting import wait_until
 from tests.unit.collect.gpus import TICK_MS, Bench, member
-from tests.waiting import wait_until
 
 from jobmeter.collect.accelerators.checks import check_accelerators
 from jobmeter.collect.accelerators.collector import RELEASE_MS

@@ -1,9 +1,9 @@
 """Events about the states of GPUs, and the jobs that they name."""
 
 import pytest
-from tests.nvml import Call
+from tests.support.nvml import Call
+from tests.support.waiting import SECONDS, wait_until
 from tests.unit.collect.gpus import ALL, TICK_MS, Bench, member
-from tests.waiting import SECONDS, wait_until
 
 from jobmeter.testing.collector import NOW_MS
 

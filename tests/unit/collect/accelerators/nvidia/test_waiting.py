@@ -3,9 +3,9 @@
 from threading import Thread
 
 import pytest
-from tests.nvml import Call, LibraryCall
+from tests.support.nvml import Call, LibraryCall
+from tests.support.waiting import SECONDS, wait_until
 from tests.unit.collect.gpus import ALL, HEALTHY, OPENING, Bench, member, plant_kernel_list
-from tests.waiting import SECONDS, wait_until
 
 from jobmeter.collect.accelerators.nvidia.api import Reading
 from jobmeter.model.device import DeviceState

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.fakes import SetClock
-from tests.waiting import wait_until
+from tests.support.fakes import SetClock
+from tests.support.waiting import wait_until
 
 from jobmeter.collect.scheduler.kubernetes.api import AbsentError, DeniedError, GoneError, HttpApi
 from jobmeter.collect.scheduler.kubernetes.informer import Informer

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.support.waiting import wait_until
 from tests.unit.collect.scheduler.kubernetes.replay import PATHS, Replay, recorded, replaying
-from tests.waiting import wait_until
 
 from jobmeter.collect.scheduler.kubernetes import informer
 from jobmeter.collect.scheduler.kubernetes.api import HttpApi

@@ -5,10 +5,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.needs import needs
 from tests.programs import find
+from tests.support.needs import needs
 
-AXE = Path(__file__).parents[1] / "web" / "node_modules" / "axe-core" / "axe.min.js"
+AXE = Path(__file__).parents[2] / "web" / "node_modules" / "axe-core" / "axe.min.js"
 """The checker of accessibility; see https://github.com/dequelabs/axe-core."""
 
 

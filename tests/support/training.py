@@ -8,8 +8,8 @@ import numpy as np
 from jobmeter.model.catalog import CATALOG, Kind
 from jobmeter.model.job import JobState
 from jobmeter.model.time import MAX_TIME_MS, MINUTE, SECOND
-from tests.diagnosed import Sampled
-from tests.fakes import NOW
+from tests.support.diagnosed import Sampled
+from tests.support.fakes import NOW
 
 LEVELS = {
     "gpu.utilization": 0.93,

@@ -21,8 +21,8 @@ from jobmeter.query.group import (
 )
 from jobmeter.query.request import GroupRef
 from jobmeter.settings import Limits
-from tests.fakes import NOW, FakeRegistry, SetClock
-from tests.memory_store import MemoryStore
+from tests.support.fakes import NOW, FakeRegistry, SetClock
+from tests.support.memory_store import MemoryStore
 
 ALL = Scope(None)
 SPAN = TimeRange(NOW - 5 * MINUTE, NOW)

@@ -20,8 +20,8 @@ from jobmeter.model.time import HOUR
 from jobmeter.query.execute import Executor
 from jobmeter.query.request import JobRef
 from jobmeter.settings import Limits
-from tests.fakes import NOW, FakeRegistry, SetClock
-from tests.memory_store import MemoryStore
+from tests.support.fakes import NOW, FakeRegistry, SetClock
+from tests.support.memory_store import MemoryStore
 
 ALL = Scope(None)
 THRESHOLDS = load()

@@ -15,8 +15,8 @@ from typing import Any
 from urllib.parse import urlencode
 
 from jobmeter.client.transport import Transport
-from tests.frames import FRAMES
-from tests.waiting import SECONDS, wait_until
+from tests.support.frames import FRAMES
+from tests.support.waiting import SECONDS, wait_until
 
 API = "/api/jobmeter/v1"
 

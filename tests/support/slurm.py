@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.clusters import free_ports, running
-from tests.needs import needs
 from tests.programs import find
-from tests.waiting import wait_until
+from tests.support.clusters import free_ports, running
+from tests.support.needs import needs
+from tests.support.waiting import wait_until
 
 PROGRAMS = ("slurmctld", "slurmd", "slurmdbd", "munged", "mariadbd", "setpriv", "squeue")
 V1 = Path("/sys/fs/cgroup/freezer").is_dir()

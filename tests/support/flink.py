@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 import urllib3
 
-from tests.clusters import free_ports, running
-from tests.waiting import wait_until
+from tests.support.clusters import free_ports, running
+from tests.support.waiting import wait_until
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 HOME = Path(os.environ.get("JOBMETER_FLINK") or ROOT / ".venvs" / "flink")
 """An environment of Python with ``apache-flink`` in it: ``make flink``."""
-JOBS = Path(__file__).parent / "e2e" / "sdk" / "flink_jobs.py"
+JOBS = Path(__file__).parents[1] / "e2e" / "sdk" / "flink_jobs.py"
 _JAVA = ("/usr/lib/jvm/java-17-openjdk-amd64", "/usr/lib/jvm/default-java")
 _READY_SECONDS = 90.0
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 
 import pyte
 
-from tests.waiting import SECONDS
+from tests.support.waiting import SECONDS
 
 
 class Terminal:

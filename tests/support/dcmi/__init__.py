@@ -6,8 +6,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from tests.needs import needs
 from tests.programs import find
+from tests.support.needs import needs
 
 SOURCE = Path(__file__).parent / "library.c"
 _FLAGS = ("-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-shared", "-fPIC", "-fvisibility=hidden")

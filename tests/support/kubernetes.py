@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
-from tests.clusters import free_ports, running
-from tests.waiting import wait_until
+from tests.support.clusters import free_ports, running
+from tests.support.waiting import wait_until
 
 SERVERS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet")
 PROGRAMS = ("etcd", "containerd", "ctr", "runc", "busybox", "openssl")
@@ -33,7 +33,7 @@ def needs_kubernetes(*names: str) -> None:
     """Skip the test that asks, where these programs (by default all of a cluster with a node) are not there."""
     missing = [name for name in names or (*SERVERS, *PROGRAMS) if shutil.which(name, path=_PATH) is None]
     if missing:
-        pytest.skip(f"{', '.join(missing)} not found: build Debian's source of kubernetes, see tests/kubernetes.py")
+        pytest.skip(f"{', '.join(missing)} not found: build Debian's source of kubernetes, as {__name__} says")
     if os.geteuid():
         pytest.skip("a Kubernetes node is started by root alone")
 

@@ -16,12 +16,12 @@ from typing import Any
 
 from jobmeter.collect.accelerators.nvidia.api import ALL_LINKS
 from jobmeter.collect.accelerators.nvidia.loader import LIBRARY
-from tests.needs import needs
 from tests.programs import find
+from tests.support.needs import needs
 
 SOURCE = Path(__file__).parent / "library.c"
 VERSION = "570.86.15"
-_MADE = Path(__file__).parents[2] / ".cache" / "fake-nvml"
+_MADE = Path(__file__).parents[3] / ".cache" / "fake-nvml"
 _FLAGS = ("-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-shared", "-fPIC", "-fvisibility=hidden")
 _DEVICES, _PROCESSES, _FIELDS, _METRICS, _INSTANCES, _EVENTS = 16, 16, 128, 64, 8, 64
 NO_INSTANCE = 0xFFFFFFFF

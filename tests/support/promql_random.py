@@ -1,6 +1,6 @@
 """Random series and random queries of PromQL, answered by Prometheus itself and by our evaluator.
 
-``python -m tests.promql_random --queries 10000 --seed 7`` prints how many agree and each query that does not.
+``python -m tests.support.promql_random --queries 10000 --seed 7`` prints how many agree and each query that does not.
 """
 
 import argparse
@@ -28,10 +28,10 @@ from jobmeter.promql.evaluate import evaluate
 from jobmeter.promql.evaluation import Reader
 from jobmeter.promql.parse import parse
 from jobmeter.promql.values import Scalar, String
-from tests.clusters import free_port
-from tests.prometheus import HEADERS_1, request_1, snappy
-from tests.promql_corpus import Memory, Series, equal
-from tests.waiting import wait_until
+from tests.support.clusters import free_port
+from tests.support.prometheus import HEADERS_1, request_1, snappy
+from tests.support.promql_corpus import Memory, Series, equal
+from tests.support.waiting import wait_until
 
 START_MS = 1_700_000_000_000
 LENGTH_MS = 3 * 3_600_000

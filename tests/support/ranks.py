@@ -1,7 +1,7 @@
 """A program of several ranks that sum numbers over sockets in a loop, and the fault that one of them may have.
 
-``python -m tests.ranks PORT-FILE FAULT RANK STEPS`` with RANK and WORLD_SIZE in the environment, as `jobmeter run`
-sets them: rank RANK has its fault after so many steps, and writes that it has.
+``python -m tests.support.ranks PORT-FILE FAULT RANK STEPS`` with RANK and WORLD_SIZE in the environment, as
+`jobmeter run` sets them: rank RANK has its fault after STEPS steps, and prints that it has.
 """
 
 import os

@@ -1,8 +1,8 @@
 """Stress for torn reads: a writer at full speed, and readers in other processes that check every value.
 
-`python -m tests.shared_window --seconds 600` prints the counts; its status is 1 after a wrong value. A value names its
-series and its time, so that one sample proves where it comes from. A series has a sample at every step: an answer that
-lacks one is wrong, too.
+`python -m tests.support.shared_window --seconds 600` prints the counts; its status is 1 after a wrong value. A value
+names its series and its time, so that one sample proves where it comes from. A series has a sample at every step: an
+answer that lacks one is wrong, too.
 """
 
 import argparse
@@ -187,7 +187,7 @@ def stress(seconds, readers=2, seed=0, killed=0):
     passed = writer.window.descriptor, progress, sending
     poll = select.poll()  # select fails in a test process with more than 1,023 open files
     poll.register(receiving, select.POLLIN)
-    command = [sys.executable, "-m", "tests.shared_window", "--read", *map(str, passed), "--seed"]
+    command = [sys.executable, "-m", "tests.support.shared_window", "--read", *map(str, passed), "--seed"]
     running = [
         subprocess.Popen([*command, str(seed + at)], stdout=subprocess.PIPE, pass_fds=passed) for at in range(readers)
     ]
@@ -221,7 +221,7 @@ def stress(seconds, readers=2, seed=0, killed=0):
 
 def main():
     """Run the stress. Return 1 if a reader had a wrong answer, or no right answer."""
-    parser = argparse.ArgumentParser(prog="python -m tests.shared_window", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.support.shared_window", description=__doc__)
     parser.add_argument("--seconds", type=float, default=600.0)
     parser.add_argument("--readers", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)

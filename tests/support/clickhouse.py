@@ -21,8 +21,8 @@ from clickhouse_connect.driver.httpclient import HttpClient
 
 from jobmeter.store.clickhouse import parse_dsn
 from jobmeter.store.clickhouse.pool import connect
-from tests.clusters import free_ports
-from tests.waiting import wait_until
+from tests.support.clusters import free_ports
+from tests.support.waiting import wait_until
 
 CLUSTER = "main"
 _MEMORY = Path("/dev/shm")

@@ -9,8 +9,8 @@ from jobmeter.server.http.limits import Connections
 from jobmeter.server.workers.forward import Forwarder
 from jobmeter.server.workers.frames import READ_BY_WORKER, Channel
 from jobmeter.server.workers.gateway import WorkerGateway
-from tests.fakes import SetClock
-from tests.waiting import until
+from tests.support.fakes import SetClock
+from tests.support.waiting import until
 
 behind_worker = False
 """True while applications are called through a worker's connection with the storage process."""

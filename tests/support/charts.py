@@ -1,6 +1,6 @@
 """The Helm chart, rendered. Helm itself is in no package of Debian or PyPI: ``tests/helm`` stands in for its engine.
 
-``python -m tests.charts`` writes ``deploy/kubernetes/jobmeter.yaml``, which is the chart with its own values.
+``python -m tests.support.charts`` writes ``deploy/kubernetes/jobmeter.yaml``, which is the chart with its own values.
 """
 
 import json
@@ -16,10 +16,10 @@ from typing import Any
 
 import yaml
 
-from tests.needs import needs
 from tests.programs import find
+from tests.support.needs import needs
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "deploy/kubernetes/chart"
 PLAIN = ROOT / "deploy/kubernetes/jobmeter.yaml"
 NAMESPACE = "jobmeter"

@@ -16,8 +16,8 @@ import pytest
 import sqlalchemy as sa
 
 from tests import programs
-from tests.clusters import free_port
-from tests.waiting import wait_until
+from tests.support.clusters import free_port
+from tests.support.waiting import wait_until
 
 NEEDED = f"{programs.PROGRAMS['pg_ctl'].reason} (or set JOBMETER_TEST_POSTGRESQL to a server's URL)"
 _OPTIONS = "-c listen_addresses=127.0.0.1 -c fsync=off -c max_connections=200"

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tests.waiting import never
+from tests.support.waiting import never
 
 
 class HangupError(Exception):

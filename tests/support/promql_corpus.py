@@ -1,6 +1,6 @@
 """Runs files of Prometheus' own corpus of PromQL tests (``promql/promqltest/testdata``), as far as they have floats.
 
-``python -m tests.promql_corpus FOLDER`` prints the result of each file and every case that differs.
+``python -m tests.support.promql_corpus FOLDER`` prints the result of each file and every case that differs.
 """
 
 import math

@@ -13,10 +13,10 @@ from jobmeter.server.app import Application, assemble
 from jobmeter.settings import Settings
 from jobmeter.store.base import Store
 from jobmeter.store.window.store import WindowedStore
-from tests.asgi import Reply, call
-from tests.fakes import SetClock
-from tests.frames import FRAMES
-from tests.memory_store import MemoryStore
+from tests.support.asgi import Reply, call
+from tests.support.fakes import SetClock
+from tests.support.frames import FRAMES
+from tests.support.memory_store import MemoryStore
 
 BASE = "/api/jobmeter/v1"
 

@@ -14,10 +14,10 @@ from jobmeter.server.workers.frames import READ_BY_WORKER, AdmissionResult, Chan
 from jobmeter.server.workers.gateway import WorkerGateway
 from jobmeter.server.workers.owner import OwnedRecords
 from jobmeter.store.window.shared import SharedWindow
-from tests.asgi import send
-from tests.frames import FRAMES, row, samples
-from tests.serving import BASE, serving
-from tests.waiting import until
+from tests.support.asgi import send
+from tests.support.frames import FRAMES, row, samples
+from tests.support.serving import BASE, serving
+from tests.support.waiting import until
 
 _IDS = re.compile(rb'"request_?id":"[^"]*"', re.IGNORECASE)
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.slurm import Slurm
+from tests.support.slurm import Slurm
 
 STATES = {
     "COMPLETED": "Succeeded",

@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 HOME = Path(os.environ.get("JOBMETER_MACHINE") or ROOT / ".cache" / "machine")
 """Where Debian's kernel is: the files of a package ``linux-image-...``."""
 QEMU, BUSYBOX = "qemu-system-x86_64", "/bin/busybox"
