@@ -103,7 +103,6 @@ def test_the_list_has_sizes_and_what_the_whole_job_uses(viewer, server):
     # The terminal says the same of the whole job.
     shown = run_cli("jobs", "--state", "Running", "--name", "train", "--server", server.url, "--key", server.token)
     assert {"40.00", "160.0"} <= set(re.findall(r"[\d.]+", shown.stdout)), shown.stdout
-    wait_for_cell(page, "waits", "duration", " m ")
 
 
 def test_the_curve_is_drawn_on_the_scale_of_the_limit(viewer):
