@@ -88,7 +88,7 @@ _time = partial(_counter, unit="s", read_unit="1")
 
 
 def _rates(prefix: str, link: str) -> tuple[Metric, Metric]:
-    """Return the rates of a link that GPM measures. A MIG instance has its own, but no counters."""
+    """Return the rates of a link that GPM measures. MIG instances have no counters of links."""
     return (
         _metric(f"{prefix}.receive.rate", "By/s", f"Bytes a second received over {link}, as GPM measures."),
         _metric(f"{prefix}.transmit.rate", "By/s", f"Bytes a second sent over {link}, as GPM measures."),
