@@ -127,5 +127,5 @@ class Viewer:
 
     def close(self):
         self.context.close()
-        assert self.problems == []
+        assert self.problems == [], self.problems
         assert self.hosts <= {self.server.url.split("/")[2]}

@@ -105,6 +105,12 @@ def test_the_list_has_sizes_and_what_the_whole_job_uses(viewer, server):
     assert {"40.00", "160.0"} <= set(re.findall(r"[\d.]+", shown.stdout)), shown.stdout
 
 
+def test_the_list_says_how_long_a_queued_job_has_waited(viewer):
+    page = viewer.open("?columns=duration", ".rows .row[data-at]")
+    wait_until(lambda: re.fullmatch(r"\d+ m \d\d s", cell(page, "waits", "duration")), "the time since its creation")
+    assert row(page, "waits").locator(".c-duration [title='Waiting so long']").count() == 1
+
+
 def test_the_curve_is_drawn_on_the_scale_of_the_limit(viewer):
     page = viewer.open("?columns=cpu", ".rows .row[data-at]")
     wait_for_cell(page, "train", "cpu", "of 80")
@@ -215,6 +221,19 @@ def test_the_palette_takes_the_place_of_the_list_of_keys(viewer):
     page.wait_for_selector(".palette [aria-selected=true] b:has-text('tra')")
     page.keyboard.press("Enter")
     page.wait_for_selector("header.job h1:has-text('train')")
+
+
+def test_letters_typed_at_once_after_the_keys_of_the_palette_are_not_lost(viewer):
+    page = viewer.open("", ".rows .row[data-at]")
+    # A script that waits for nothing runs before any later task of the browser, such as the next key.
+    focused = page.evaluate("""async () => {
+        document.body.dispatchEvent(new KeyboardEvent("keydown", { key: "k", ctrlKey: true, bubbles: true }));
+        await null;
+        return document.activeElement.getAttribute("role");
+    }""")
+    assert focused == "combobox"
+    page.keyboard.type("maria")
+    assert page.input_value(".palette input") == "maria"
 
 
 def test_a_filter_chosen_while_typing_rests_stays(viewer):

@@ -1,5 +1,5 @@
 // The keys of the page: the list of them, steps from row to row from anywhere, and the palette.
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { go } from "../router";
 import { Palette } from "./palette";
 
@@ -72,7 +72,8 @@ function step(by: number): void {
 export function useDialog(close: () => void) {
   const ref = useRef<HTMLDialogElement>(null);
   const gone = useRef(false);
-  useEffect(() => {
+  // Before the browser takes the next key: an effect after the paint would lose letters that are typed at once.
+  useLayoutEffect(() => {
     const dialog = ref.current;
     const back = document.activeElement;
     dialog?.showModal();
