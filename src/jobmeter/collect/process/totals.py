@@ -181,16 +181,22 @@ class ProcessTotals(Generic[K, O]):
         final: Mapping[K, ProcessReading[K, O]],
     ) -> dict[K, _Missing[K, O]]:
         """Add counts of ended processes that no heir took over to their owners. Returns the undecided processes."""
-        together: defaultdict[tuple[K | None, int], list[K]] = defaultdict(list)
+        together: defaultdict[tuple[K | None, K | None, int], list[K]] = defaultdict(list)
         for key, missing in gone.items():
-            together[self._heir(missing, now), id(missing.base)].append(key)
+            heir = self._heir(missing, now)
+            together[heir, missing.heir if heir is None else None, id(missing.base)].append(key)
         waiting: dict[K, _Missing[K, O]] = {}
         self._undecided = {}
-        for (heir, _), keys in together.items():
-            if heir is None:
-                self._divide(keys, gone, None, self._zero)
-                continue
+        for (heir, ended, _), keys in together.items():
             base = gone[keys[0]].base
+            if heir is None:
+                # The heir of the last update ended, too: its last reading has a part of these counts.
+                if ended in gone and ended in base:
+                    last = gone[ended].reading
+                    self._divide(keys, gone, (ended, last.owner), _subtract(_waited(last), _waited(base[ended])))
+                else:
+                    self._divide(keys, gone, None, self._zero)
+                continue
             taken = _subtract(_waited(now[heir]), _waited(base[heir]) if heir in base else self._zero)
             lost = reduce(_add, (gone[key].reading.values for key in keys))
             nearest_named = all(gone[key].heir == heir for key in keys)

@@ -247,6 +247,12 @@ ORPHAN_BEFORE_ITS_END_IS_REPORTED = [*BEGUN, Step("torn", 2, 0), Step("end", 1, 
 """The orphan is read before it waits for its child; the next update comes before its final figures."""
 PASSED_ON = [*BEGUN, Step("move", 2, 1), Step("look", 0, 1), Step("end", 2, 0), Step("look", 0, 1), Step("end", 1, 2)]
 """The child has changed its owner before the orphan waits for it."""
+ENDED_UNDECIDED = [
+    *BEGUN[:2],
+    *(Step("spawn", 2, 1), Step("burn", 2, 36), Step("burn", 3, 18), Step("adopt", 1, 1), Step("look", 0, 1)),
+    *(Step("end", 2, 0), Step("hide", 2, 1), Step("look", 0, 1), Step("end", 1, 2)),
+]
+"""The orphan ends while it is unknown which of its descendants it has waited for."""
 
 
 @given(
@@ -267,6 +273,7 @@ PASSED_ON = [*BEGUN, Step("move", 2, 1), Step("look", 0, 1), Step("end", 2, 0), 
 @example(CONTAINER)
 @example(ORPHAN_BEFORE_ITS_END_IS_REPORTED)
 @example(PASSED_ON)
+@example(ENDED_UNDECIDED)
 def test_no_history_makes_the_sum_fall_or_exceed_what_was_used(steps):
     family = Adopting()
     for step in steps:
