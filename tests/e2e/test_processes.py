@@ -45,7 +45,7 @@ _EVALUATED = re.compile(rb'"health":"\w+"|"evaluationTime":[^,}]*|"lastEvaluatio
 """Facts of rules that depend on the moment of their last evaluation."""
 _MOMENTS = re.compile(
     rb"20\d\d-\d\d-\d\d[T ][\d:.]+(?:Z|[+-]\d\d:?\d\d)?|\d{8}T\d{6,9}|\d{8,}(?:\.\d+)?"
-    rb'|(?<="duration":)\d+'  # of jobs that still run
+    rb'|(?<="[dD]uration":)\d+'  # of jobs that still run
 )
 
 

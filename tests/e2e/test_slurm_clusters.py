@@ -72,5 +72,6 @@ def test_jobs_of_two_clusters_with_one_number_are_two_jobs(
     assert {name: job["job"]["name"] for name, job in found.items()} == {"alpha": "of-alpha", "beta": "of-beta"}
     assert {name: len(job["replicas"]) for name, job in found.items()} == {"alpha": 1, "beta": 1}
     measured = {name: cpu_seconds(server, quote(job)) for name, job in ids.items()}
-    assert measured == {name: pytest.approx(used, rel=0.2, abs=0.2) for name, used in seconds.items()}
+    # Besides its seconds a job uses the CPU of starting a shell and Python, which a crowded machine doubles.
+    assert measured == {name: pytest.approx(used, rel=0.2, abs=0.5) for name, used in seconds.items()}
     assert "jobs of Slurm's cluster beta go by NUMBER@beta: this node's own cluster is alpha" in log.read_text()

@@ -30,7 +30,6 @@ _Show = Callable[[MoveStep], None]
     epilog=examples(
         "jobmeter migrate-store /srv/jobmeter clickhousedb://jobmeter:PASSWORD@clickhouse:8123/jobmeter",
         "jobmeter migrate-store https://meter.example clickhousedb://... --dry-run",
-        "jobmeter migrate-store /srv/jobmeter --cancel",
     ),
 )
 @click.argument("source", metavar="FROM")

@@ -23,7 +23,7 @@ SOURCE = Path(__file__).parent / "library.c"
 VERSION = "570.86.15"
 _MADE = Path(__file__).parents[3] / ".cache" / "fake-nvml"
 _FLAGS = ("-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-shared", "-fPIC", "-fvisibility=hidden")
-_DEVICES, _PROCESSES, _FIELDS, _METRICS, _INSTANCES, _EVENTS = 16, 16, 128, 64, 8, 64
+_DEVICES, _PROCESSES, _FIELDS, _METRICS, _INSTANCES, _EVENTS = 16, 16, 128, 128, 8, 64
 NO_INSTANCE = 0xFFFFFFFF
 XID_EVENT = 0x8
 
@@ -72,6 +72,7 @@ class Call(IntEnum):
     LINK_STATE = 38
     EVENT_TYPES = 39
     REGISTER = 40
+    SPARE_ROWS = 41
 
 
 class LibraryCall(IntEnum):
@@ -147,6 +148,8 @@ class _Device(ctypes.Structure):
         *((name, ctypes.c_uint32) for name in ("fabric", "links_down")),
         ("sampled", (ctypes.c_uint32 * 8) * 2),
         *((name, ctypes.c_uint32) for name in ("sampled_at", "event_types")),
+        ("spare", ctypes.c_uint32 * 5),
+        ("gpm_end", ctypes.c_uint32),
         ("instance", _Instance * _INSTANCES),
         ("process", _Process * _PROCESSES),
         ("field", _Field * _FIELDS),
@@ -217,6 +220,7 @@ class FakeDevice:
             replays=3,
             margin=26,
             sram=(1, 2, 3, 0),
+            spare=(382, 1, 1, 0, 0),
             fabric=3,
             link=(5, 16),
             max_link=(5, 16),

@@ -17,7 +17,7 @@
 #define DEVICES 16
 #define PROCESSES 16
 #define FIELDS 128
-#define METRICS 64
+#define METRICS 128
 #define SAMPLES 256
 #define SESSIONS 64
 #define INSTANCES 8
@@ -30,7 +30,7 @@ enum { SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, 
 enum { EVERY, HANDLE, UUID, MINOR, NAME, UTILIZATION, MEMORY, MEMORY_V2, POWER, POWER_LIMIT, ENERGY, TEMPERATURE, FAN,
        CLOCK, MAX_CLOCK, P_STATE, ENCODER, DECODER, ECC, REMAPPED, REPLAYS, FIELD_VALUES, GPM_SUPPORT, GPM_SAMPLE,
        PROCESS_LIST, MPS_LIST, PROCESS_UTILIZATION, PROCESS_LIST_V2, MPS_LIST_V2, LINK, MAX_LINK, PCI, SERIAL, MIG, SAMPLED, MARGIN,
-       SRAM, FABRIC, LINK_STATE, EVENT_TYPES, REGISTER, CALLS };
+       SRAM, FABRIC, LINK_STATE, EVENT_TYPES, REGISTER, SPARE_ROWS, CALLS };
 /* Calls of the library itself. */
 enum { INIT, SHUTDOWN, COUNT, GPM_METRICS, EVENT_SET, EVENT_WAIT, LIBRARY_CALLS };
 
@@ -45,7 +45,7 @@ struct device {
     uint32_t minor, gpm_supported, utilization[2], power, power_limit, temperature, fan, clock[2], max_clock, p_state;
     uint32_t encoder, decoder, remapped[4], replays, processes, fields, pad, link[2], max_link[2];
     uint64_t used, total, reserved, energy, joules, ecc[2];
-    uint32_t mig, margin, sram[4], fabric, links_down, sampled[2][8], sampled_at, event_types;
+    uint32_t mig, margin, sram[4], fabric, links_down, sampled[2][8], sampled_at, event_types, spare[5], gpm_end;
     struct instance instance[INSTANCES];
     struct process process[PROCESSES];
     struct field field[FIELDS];
@@ -274,6 +274,11 @@ EXPORT int nvmlDeviceGetRemappedRows(struct handle *handle, unsigned *a, unsigne
     *a = device->remapped[0], *b = device->remapped[1], *c = device->remapped[2], *d = device->remapped[3];
     return SUCCESS;
 }
+EXPORT int nvmlDeviceGetRowRemapperHistogram(struct handle *handle, unsigned *value) {
+    ENTER(SPARE_ROWS);
+    memcpy(value, device->spare, sizeof device->spare);
+    return SUCCESS;
+}
 
 struct field_value { uint32_t id, scope; int64_t stamp, latency; int32_t type, code; uint64_t value; };
 EXPORT int nvmlDeviceGetFieldValues(struct handle *handle, int wanted, struct field_value *values) {
@@ -476,6 +481,7 @@ EXPORT int nvmlGpmMetricsGet(struct gpm_question *question) {
     struct device *device = &control->device[first->index];
     for (unsigned at = 0; at < question->wanted; at++) {
         struct gpm_metric *metric = &question->metrics[at];
+        if (device->gpm_end && metric->id >= device->gpm_end) return INVALID_ARGUMENT;
         metric->code = metric->id < METRICS ? device->metric[metric->id].code : NOT_SUPPORTED;
         metric->value = metric->id < METRICS ? device->metric[metric->id].value : 0;
         if (first->part) metric->value *= device->instance[first->part - 1].share;

@@ -15,10 +15,11 @@ from jobmeter.collect.cgroup.outside import CgroupPlace
 from jobmeter.collect.cgroup.paths import Hierarchies
 from jobmeter.collect.cgroup.reader import GroupReader
 from jobmeter.collect.discover.classify import NodeClassifier
+from jobmeter.collect.discover.member import Member, MembershipSource, Process
 from jobmeter.collect.discover.table import ProcessTable
 from jobmeter.collect.jobs import JobsCollector
 from jobmeter.collect.process.count import Ended, ProcessCounters
-from jobmeter.collect.process.stat import Key, ProcessIo
+from jobmeter.collect.process.stat import Key, ProcessIo, ProcessStat
 from jobmeter.testing.collector import NOW_MS, CollectorContract
 
 PLACE = NodeIdentity("n1")
@@ -479,3 +480,23 @@ def test_a_process_that_no_update_had_counts_at_the_place_of_its_end(tmp_path):
     assert counters.totals() == {owner: {"outside": 1.5}}
     counters.update([], [Ended(Key(6, 7), owner, 0.5, 0.0)])
     assert counters.totals() == {owner: {"outside": 1.5, "cpu": 0.5}}
+
+
+def test_late_final_figures_count_at_the_place_where_the_process_was(tmp_path):
+    owner, counters = Owner("j", "worker-0"), ProcessCounters(str(tmp_path), 100)
+    member = Member(owner=owner, source=MembershipSource.TAGS)
+    orphan, child = Key(5, 7), Key(6, 7)
+    living = [
+        Process(ProcessStat(orphan, 1, "S", 0, 0, 0), member),
+        Process(ProcessStat(child, 5, "R", 78, 0, 0), member),
+    ]
+    outside = dict.fromkeys((orphan, child), CgroupPlace.OUTSIDE)
+    counters.update(living[:1], [], places={orphan: CgroupPlace.OUTSIDE})
+    for _ in range(2):
+        counters.update(living, [], places=outside)
+    before = counters.totals()[owner]["outside"]
+    for _ in range(3):
+        counters.update([], [])
+    counters.update([], [Ended(orphan, owner, 0.8, 0.0, waited_seconds=0.8)])
+    assert before == 0.78
+    assert counters.totals()[owner] == {"cpu": 0.0, "outside": 0.8}

@@ -122,7 +122,10 @@ class ProcessCounters:
                 if one.io is not None and one.key not in self._accounts
             },
         )
-        self._places = places
+        # Final figures may come some updates after a process has vanished.
+        self._places = {
+            key: place for key, place in self._places.items() if key not in cpu and key in self._cpu
+        } | places
         self._accounts = {key: reading.owner for key, reading in cpu.items()}
 
     def totals(self) -> dict[Owner, dict[str, float]]:
@@ -159,14 +162,13 @@ class ProcessCounters:
 
     def _place(self, key: Key, parent: Key | None, found: Mapping[Key, ProcessReading[Key, Account]]) -> CgroupPlace:
         """Return the earlier place of a process that is outside: at the last update, or where the process began."""
-        if key in self._accounts:
+        if key in self._cpu:
             return self._places.get(key, CgroupPlace.INSIDE)
         return found[parent].owner.place if parent is not None and parent in found else CgroupPlace.INSIDE
 
     def _final(self, ended: Ended) -> ProcessReading[Key, Account]:
         waited = None if ended.waited_seconds is None else (ended.waited_seconds,)
-        before = self._accounts.get(ended.key)
-        place = self._places.get(ended.key, CgroupPlace.INSIDE if before else ended.place)
+        place = self._places.get(ended.key, CgroupPlace.INSIDE if ended.key in self._cpu else ended.place)
         return ProcessReading(Account(ended.owner, place), (ended.cpu_seconds,), waited=waited)
 
     def _departed(self, one: Departed, numbers: Mapping[int, Key]) -> ProcessReading[Key, Account]:

@@ -7,13 +7,14 @@ owner.
 
 Processes are read one after the other, so a parent may be read before it waits for a child, and the child after it.
 Usage that no living ancestor has taken over is therefore retained only at the second update. A process that was missing
-and is back, or whose final figures come late, is not counted twice.
+and is back, or whose final figures come late, is not counted twice. Neither are its descendants, for which it may have
+waited, and whose usage was retained in the meantime.
 
-A process may change its owner: its earlier usage stays with the previous owner.
+A process may change its owner: its earlier usage stays with the previous owner, also when its parent takes over both.
 """
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
@@ -44,18 +45,35 @@ class ProcessReading(Generic[K, O]):
 
 @dataclass(frozen=True, slots=True)
 class _Missing(Generic[K, O]):
-    """Process that is gone: its last counts, all readings of that time, and its heir."""
+    """Process that is gone: its last counts, all readings of that time, the first update without it, and its heir."""
 
     reading: ProcessReading[K, O]
     base: Mapping[K, ProcessReading[K, O]]
+    since: int
     heir: K | None = None
 
 
 @dataclass(slots=True)
-class _Retained:
-    """Retained counts of processes that went missing together."""
+class _Retained(Generic[O]):
+    """Retained counts of processes of one owner that went missing together."""
 
+    owner: O
     values: Values
+
+
+@dataclass(frozen=True, slots=True)
+class _Closed(Generic[K, O]):
+    """Process whose counts were divided at an update: its last reading and the part that belongs to other owners."""
+
+    reading: ProcessReading[K, O]
+    foreign: Values
+    retained: _Retained[O]
+    since: int
+    update: int
+
+    @property
+    def own(self) -> Values:
+        return _subtract(self.reading.values, self.foreign)
 
 
 class ProcessTotals(Generic[K, O]):
@@ -65,11 +83,17 @@ class ProcessTotals(Generic[K, O]):
         self._zero: Values = (0.0,) * width
         self._last: dict[K, ProcessReading[K, O]] = {}
         self._missing: dict[K, _Missing[K, O]] = {}
-        self._closed: dict[K, tuple[ProcessReading[K, O], _Retained]] = {}
+        self._closed: dict[K, _Closed[K, O]] = {}
         self._gone: dict[O, Values] = {}
         self._foreign: dict[K, Values] = {}
+        self._undecided: dict[K, Values] = {}
         self._highest: dict[O, Values] = {}
         self._floors: dict[O, Values] = {}
+        self._updates = 0
+
+    def __contains__(self, key: K) -> bool:
+        """Return True for a process that is read, and for a vanished one as long as it is remembered."""
+        return key in self._last or key in self._missing or key in self._closed
 
     def resume(self, floors: Mapping[O, Values]) -> None:
         """Set the sums of an earlier run: the difference belongs to processes that are gone."""
@@ -89,14 +113,14 @@ class ProcessTotals(Generic[K, O]):
         """
         final, last = ended or {}, left or {}
         now = {**live, **final}
-        for key, reading in (*last.items(), *now.items()):
+        self._updates += 1
+        for key, reading in {**last, **now}.items():
             self._begin_reading(key, reading)
         self._last.update((key, reading) for key, reading in last.items() if key not in now)
-        for key, reading in {**last, **now}.items():
-            if key in self._closed:
-                self._take_back(key, reading)
         gone = {key: missing for key, missing in self._missing.items() if key not in now}
-        gone |= {key: _Missing(reading, self._last) for key, reading in self._last.items() if key not in now}
+        gone |= {
+            key: _Missing(reading, self._last, self._updates) for key, reading in self._last.items() if key not in now
+        }
         self._missing = self._divide_missing(gone, now, final)
         for key, reading in final.items():
             self._add_to_owner(reading.owner, _subtract(reading.values, self._foreign.pop(key, self._zero)))
@@ -109,7 +133,8 @@ class ProcessTotals(Generic[K, O]):
         """The sums of every owner until it is forgotten. They never decrease."""
         sums = {**dict.fromkeys(self._highest, self._zero), **self._gone}
         for key, reading in self._last.items():
-            sums[reading.owner] = _add(sums.get(reading.owner, self._zero), self._own(key, reading))
+            own = _subtract(self._own(key, reading), self._undecided.get(key, self._zero))
+            sums[reading.owner] = _add(sums.get(reading.owner, self._zero), own)
         for owner in self._floors.keys() & sums.keys():
             missing = _subtract(self._floors.pop(owner), sums[owner])
             self._add_to_owner(owner, missing)
@@ -126,16 +151,27 @@ class ProcessTotals(Generic[K, O]):
             self._highest.pop(owner, None)
 
     def _begin_reading(self, key: K, reading: ProcessReading[K, O]) -> None:
-        """Assign earlier usage of a process that joins an owner to its previous owner, or to nobody."""
+        """Assign earlier usage of a process that joins an owner to its previous owner, or to nobody.
+
+        The counts of a process that is back include its retained counts, and those of children that it had waited for.
+        """
+        if closed := self._closed.pop(key, None):
+            self._foreign[key] = closed.foreign
+            self._take_back(key, reading.owner, closed.retained, closed.own)
+            self._take_back_below(key, reading, closed.reading, closed.since)
+            return
         missing = self._missing.get(key)
         before = missing.reading if missing else self._last.get(key)
         if before is None:
-            if reading.late and key not in self._closed:
+            if reading.late:
                 self._foreign[key] = reading.values
-        elif before.owner != reading.owner:
+            return
+        if before.owner != reading.owner:
             own = self._own(key, before)
             self._add_to_owner(before.owner, own)
-            self._foreign[key] = _add(self._foreign.get(key, self._zero), own)
+            self._add_foreign(key, own)
+        if missing:
+            self._take_back_below(key, reading, before, missing.since)
 
     def _divide_missing(
         self,
@@ -148,63 +184,78 @@ class ProcessTotals(Generic[K, O]):
         for key, missing in gone.items():
             together[self._heir(missing, now), id(missing.base)].append(key)
         waiting: dict[K, _Missing[K, O]] = {}
+        self._undecided = {}
         for (heir, _), keys in together.items():
             if heir is None:
                 self._divide(keys, gone, None, self._zero)
                 continue
             base = gone[keys[0]].base
             taken = _subtract(_waited(now[heir]), _waited(base[heir]) if heir in base else self._zero)
-            lost = self._sum_own(keys, gone)
+            lost = reduce(_add, (gone[key].reading.values for key in keys))
             nearest_named = all(gone[key].heir == heir for key in keys)
             if nearest_named or heir in final or _least(lost, taken) == lost:
                 self._divide(keys, gone, (heir, now[heir].owner), taken)
             else:
                 waiting.update((key, replace(gone[key], heir=heir)) for key in keys)
+                of_heir = (
+                    self._own(key, gone[key].reading) for key in keys if gone[key].reading.owner == now[heir].owner
+                )
+                others = _least(_subtract(lost, reduce(_add, of_heir, self._zero)), taken)
+                self._undecided[heir] = _add(self._undecided.get(heir, self._zero), others)
         return waiting
 
     def _divide(
         self, keys: Iterable[K], gone: Mapping[K, _Missing[K, O]], heir: tuple[K, O] | None, taken: Values
     ) -> None:
         by_owner: defaultdict[O, list[K]] = defaultdict(list)
-        for key in keys:
+        foreign = {key: self._foreign.pop(key, self._zero) for key in keys}
+        passed = _least(reduce(_add, foreign.values(), self._zero), taken)
+        taken = _subtract(taken, passed)
+        for key in foreign:
             by_owner[gone[key].reading.owner].append(key)
         for owner, own in by_owner.items():
-            lost = self._sum_own(own, gone)
-            for key in own:
-                self._foreign.pop(key, None)
+            lost = reduce(_add, (_subtract(gone[key].reading.values, foreign[key]) for key in own))
             found = _least(lost, taken)
             taken = _subtract(taken, found)
-            retained = _Retained(_subtract(lost, found))
+            retained = _Retained(owner, _subtract(lost, found))
             self._add_to_owner(owner, retained.values)
-            self._closed.update((key, (gone[key].reading, retained)) for key in own)
+            for key in own:
+                self._closed[key] = _Closed(gone[key].reading, foreign[key], retained, gone[key].since, self._updates)
             if heir is not None and owner != heir[1]:
                 self._add_to_owner(owner, found)
-                self._foreign[heir[0]] = _add(self._foreign.get(heir[0], self._zero), found)
+                passed = _add(passed, found)
+        if heir is not None and any(passed):
+            self._add_foreign(heir[0], passed)
         for key in list(self._closed)[: max(len(self._closed) - _REMEMBERED, 0)]:
             del self._closed[key]
 
-    def _take_back(self, key: K, now: ProcessReading[K, O]) -> None:
-        """Subtract the retained counts of a process that is back: its own counters include them.
-
-        They also include the counts of children that went missing with the process and that it had waited for.
-        """
-        reading, retained = self._closed.pop(key)
-        taken = _subtract(_waited(now), _waited(reading))
-        of_children = reduce(_add, self._closed_below(key, retained), self._zero)
-        back = _least(_add(reading.values, _least(taken, of_children)), retained.values)
+    def _take_back(self, key: K, owner: O, retained: _Retained[O], most: Values) -> Values:
+        """Exclude retained counts from the owner, or from a process of another owner. Return their amount."""
+        back = _least(most, retained.values)
         retained.values = _subtract(retained.values, back)
-        self._gone[reading.owner] = _subtract(self._gone.get(reading.owner, self._zero), back)
+        if owner == retained.owner:
+            self._gone[owner] = _subtract(self._gone.get(owner, self._zero), back)
+        else:
+            self._add_foreign(key, back)
+        return back
 
-    def _closed_below(self, key: K, retained: _Retained) -> Iterator[Values]:
-        """Yield the last counts of the descendants of a process that went missing with it."""
-        found = {child: reading for child, (reading, other) in self._closed.items() if other is retained}
+    def _take_back_below(self, key: K, now: ProcessReading[K, O], before: ProcessReading[K, O], since: int) -> None:
+        """Take back what was retained of a process's descendants while it was missing, if it has waited for them."""
+        taken = _subtract(_waited(now), _waited(before))
+        if not any(taken):
+            return
+        found = {child: closed for child, closed in self._closed.items() if closed.update >= since}
         parents = {key}
-        while parents := {child for child, reading in found.items() if reading.parent in parents}:
-            yield from (found.pop(child).values for child in parents)
+        while parents := {child for child, closed in found.items() if closed.reading.parent in parents}:
+            for closed in map(found.pop, parents):
+                taken = _subtract(taken, self._take_back(key, now.owner, closed.retained, _least(taken, closed.own)))
+                passed_on = _least(closed.foreign, taken)
+                taken = _subtract(taken, passed_on)
+                self._add_foreign(key, passed_on)
 
     def _heir(self, missing: _Missing[K, O], now: Mapping[K, ProcessReading[K, O]]) -> K | None:
         """Return the nearest living ancestor; None without one."""
-        parent = missing.reading.parent if missing.heir is None else missing.heir
+        parent = missing.reading.parent
         steps = len(missing.base) + len(self._last)
         while parent is not None and parent not in now and steps:
             last = missing.base.get(parent) or self._last.get(parent)
@@ -216,8 +267,8 @@ class ProcessTotals(Generic[K, O]):
         foreign = self._foreign.get(key)
         return reading.values if foreign is None else _subtract(reading.values, foreign)
 
-    def _sum_own(self, keys: Iterable[K], gone: Mapping[K, _Missing[K, O]]) -> Values:
-        return reduce(_add, (self._own(key, gone[key].reading) for key in keys), self._zero)
+    def _add_foreign(self, key: K, values: Values) -> None:
+        self._foreign[key] = _add(self._foreign.get(key, self._zero), values)
 
     def _add_to_owner(self, owner: O, values: Values) -> None:
         self._gone[owner] = _add(self._gone.get(owner, self._zero), values)

@@ -19,7 +19,7 @@ from jobmeter.model.catalog.metric import (
 )
 from jobmeter.model.device import STATES
 
-_AMOUNTS = frozenset({"By", "W", "J", "{error}", "{row}", "{process}"})
+_AMOUNTS = frozenset({"By", "By/s", "W", "J", "{error}", "{row}", "{process}"})
 """Units of metrics that are summed over the devices of a node; shares of time, temperatures and clocks have a mean."""
 _NAMES: Mapping[str, Mapping[str, str]] = {
     "gpu.utilization": {
@@ -85,6 +85,14 @@ _STATES = ", ".join(f"{one.code} {one}" for one in STATES)
 _ratio = partial(_metric, unit="1", maximum=1.5)
 _counter = partial(_metric, kind=Kind.COUNTER)
 _time = partial(_counter, unit="s", read_unit="1")
+
+
+def _rates(prefix: str, link: str) -> tuple[Metric, Metric]:
+    """Return the rates of a link that GPM measures. MIG instances have no counters of links."""
+    return (
+        _metric(f"{prefix}.receive.rate", "By/s", f"Bytes a second received over {link}, as GPM measures."),
+        _metric(f"{prefix}.transmit.rate", "By/s", f"Bytes a second sent over {link}, as GPM measures."),
+    )
 
 
 def _titled(prefix: str, title: str) -> str:
@@ -212,8 +220,12 @@ METRICS: tuple[Metric, ...] = (
     _ratio("gpu.fp16.active", text="Share of time in which the FP16 pipe worked."),
     _ratio("gpu.encoder.utilization", text="Share of time in which the video encoder worked."),
     _ratio("gpu.decoder.utilization", text="Share of time in which the video decoder worked."),
+    _ratio("gpu.decoder.active", text="Share of time in which the video decoders worked, mean of all (GPM)."),
+    _ratio("gpu.jpeg.active", text="Share of time in which the JPEG decoders worked, mean of all (GPM)."),
     _ratio("gpu.fan", text="Fan speed over its maximum."),
     _metric("gpu.power.limit", "W", "Power that the device may draw.", views=Display.HIDDEN),
+    _metric("gpu.power.smoothing", "", "1 while power smoothing is on."),
+    _ratio("gpu.power.smoothing.lifetime", text="Remaining share of the lifetime of the power smoothing circuit."),
     _metric("gpu.temperature.memory", "Cel", "Memory temperature.", minimum=-60.0),
     _metric("gpu.temperature.hotspot", "Cel", "Temperature of the hottest place of the chip (AMD).", minimum=-60.0),
     _metric("gpu.temperature.margin", "Cel", "Degrees to the temperature at which the device slows.", minimum=-100.0),
@@ -240,8 +252,17 @@ METRICS: tuple[Metric, ...] = (
     _metric("gpu.remapped.rows.uncorrectable", "{row}", "Memory rows remapped for uncorrectable errors."),
     _metric("gpu.remapped.rows.pending", "", "1 while a remapping waits for a reset."),
     _metric("gpu.remapped.rows.failed", "", "1 after a remapping failed."),
+    _metric("gpu.remapped.spare.all", "{bank}", "Memory banks with all their spare rows."),
+    _metric("gpu.remapped.spare.most", "{bank}", "Memory banks with most of their spare rows."),
+    _metric("gpu.remapped.spare.part", "{bank}", "Memory banks with part of their spare rows."),
+    _metric("gpu.remapped.spare.few", "{bank}", "Memory banks with few spare rows left."),
+    _metric("gpu.remapped.spare.none", "{bank}", "Memory banks without a spare row."),
+    _metric("gpu.retired.pages.correctable", "{page}", "Memory pages retired for repeated correctable errors."),
+    _metric("gpu.retired.pages.uncorrectable", "{page}", "Memory pages retired for uncorrectable errors."),
+    _metric("gpu.retired.pages.pending", "", "1 while the retirement of a page waits for a reset."),
     _counter("gpu.pcie.receive", "By", "Bytes received over PCIe.", title="PCIe traffic received"),
     _counter("gpu.pcie.transmit", "By", "Bytes sent over PCIe.", title="PCIe traffic sent"),
+    *_rates("gpu.pcie", "PCIe"),
     _counter("gpu.pcie.replay", "{error}", "PCIe replays."),
     _counter("gpu.pcie.errors.corrected", "{error}", "PCIe errors that were corrected."),
     _counter("gpu.pcie.errors.uncorrected", "{error}", "PCIe errors that were not corrected, fatal or not."),
@@ -256,11 +277,13 @@ METRICS: tuple[Metric, ...] = (
     _metric("gpu.pcie.width.limit", "{lane}", "Most lanes that the device and its slot allow.", views=Display.HIDDEN),
     _counter("gpu.nvlink.receive", "By", "Bytes received over NVLink.", title="NVLink traffic received"),
     _counter("gpu.nvlink.transmit", "By", "Bytes sent over NVLink.", title="NVLink traffic sent"),
+    *_rates("gpu.nvlink", "NVLink"),
     _metric("gpu.nvlink.links", "{link}", "NVLinks that the device has.", views=Display.HIDDEN),
     _metric("gpu.nvlink.links.down", "{link}", "NVLinks that are down."),
     _counter("gpu.nvlink.errors", "{error}", "Errors of NVLink, all links together."),
     _counter("gpu.nvlink.replays", "{error}", "Replays of NVLink, all links together."),
     _counter("gpu.nvlink.recoveries", "{error}", "Times that an NVLink recovered from an error."),
+    *_rates("gpu.c2c", "the link between chips of a module"),
     _counter("gpu.c2c.errors", "{error}", "Errors of the link between chips of a module."),
     replace(
         _metric(

@@ -4,6 +4,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -149,11 +150,15 @@ class Step(NamedTuple):
 
 
 class Adopting:
-    """A kernel whose orphans come to us: we wait for them, and hear of it late. It is read one process at a time."""
+    """A kernel whose orphans come to us: we wait for them, and hear of it late. It is read one process at a time.
+
+    A process may move to another owner.
+    """
 
     def __init__(self):
         self.parent: dict[int, int | None] = {0: None}
         self.own = {0: 0.0}
+        self.owner = {0: "a"}
         self.waited = {0: 0.0}
         self.used = 0.0
         self.next = 1
@@ -168,6 +173,7 @@ class Adopting:
         self.parents.add(parent)
         self.parent[self.next] = parent
         self.own[self.next] = self.waited[self.next] = 0.0
+        self.owner[self.next] = self.owner[parent]
         self.next += 1
 
     def burn(self, process, amount):
@@ -187,20 +193,24 @@ class Adopting:
 
     def read(self, processes):
         return {
-            one: ProcessReading("a", (self.own[one] + self.waited[one],), self.parent[one], (self.waited[one],))
+            one: ProcessReading(
+                self.owner[one], (self.own[one] + self.waited[one],), self.parent[one], (self.waited[one],)
+            )
             for one in processes
-            if one in self.own and one not in self.hidden
+            if one in self.own and one not in self.hidden - self.parents
         }
 
     def look(self, first=()):
         live = {**dict(first), **self.read(sorted(set(self.own) - {one for one, _ in first}))}
         due: dict[int, ProcessReading[int, str]] = {
-            one: ProcessReading("a", (counted,), waited=(own,)) for late, one, counted, own in self.late if late <= 0
+            one: ProcessReading(self.owner[one], (counted,), waited=(own,))
+            for late, one, counted, own in self.late
+            if late <= 0
         }
         self.late = [(late - 1, one, counted, own) for late, one, counted, own in self.late if late > 0]
         self.totals.update(live, due)
         self.was_hidden, self.hidden = self.hidden, set()
-        self.recorded_sums.append((self.totals.totals().get("a", (0.0,))[0], self.used))
+        self.recorded_sums.append((sum(values[0] for values in self.totals.totals().values()), self.used))
 
     def play(self, step):
         alive = sorted(self.own)
@@ -213,6 +223,10 @@ class Adopting:
             self.end(process, ignored=step.action == "ignored", late=step.amount % 4)
         elif step.action == "adopt" and process != 0:
             self.parent[process] = None
+        elif step.action == "move" and process != 0:
+            self.owner[process] = "b" if self.owner[process] == "a" else "a"
+        elif step.action == "moved" and (ended := sorted({one for _, one, _, _ in self.late})):
+            self.owner[ended[step.number % len(ended)]] = "b"  # known only when its end is reported
         elif step.action == "hide" and process not in self.was_hidden | self.parents:
             self.hidden.add(process)  # a parent that cannot be read is not distinguishable from one that ended
         elif step.action == "look":
@@ -225,11 +239,23 @@ class Adopting:
             self.look([(one, reading) for one, reading in first if one != process])
 
 
+BEGUN = [Step("spawn", 0, 1), Step("spawn", 1, 1), Step("burn", 2, 40), Step("adopt", 1, 1), Step("look", 0, 1)]
+"""An orphan, process 1, whose child, process 2, has used 40."""
+CONTAINER = [*BEGUN, Step("end", 2, 0), Step("end", 1, 1), Step("look", 0, 1), Step("moved", 0, 1)]
+"""An update comes between the end of the orphan and its final figures, which name another owner."""
+ORPHAN_BEFORE_ITS_END_IS_REPORTED = [*BEGUN, Step("torn", 2, 0), Step("end", 1, 2)]
+"""The orphan is read before it waits for its child; the next update comes before its final figures."""
+PASSED_ON = [*BEGUN, Step("move", 2, 1), Step("look", 0, 1), Step("end", 2, 0), Step("look", 0, 1), Step("end", 1, 2)]
+"""The child has changed its owner before the orphan waits for it."""
+
+
 @given(
     st.lists(
         st.builds(
             Step,
-            st.sampled_from(["spawn", "burn", "burn", "end", "ignored", "adopt", "hide", "look", "look", "torn"]),
+            st.sampled_from(
+                ["spawn", "burn", "burn", "end", "ignored", "adopt", "hide", "look", "look", "torn", "move", "moved"]
+            ),
             st.integers(0, 10**6),
             st.integers(1, 50),
         ),
@@ -238,6 +264,9 @@ class Adopting:
 )
 @settings(max_examples=400)
 @example([Step("spawn", 0, 1), Step("burn", 1, 16), Step("look", 0, 1), Step("burn", 1, 6), Step("torn", 1, 2)])
+@example(CONTAINER)
+@example(ORPHAN_BEFORE_ITS_END_IS_REPORTED)
+@example(PASSED_ON)
 def test_no_history_makes_the_sum_fall_or_exceed_what_was_used(steps):
     family = Adopting()
     for step in steps:
@@ -316,6 +345,38 @@ def test_when_every_end_is_reported_each_owner_has_what_its_processes_used(steps
         assert all(before[owner] <= after[owner] for owner in "ab")
     for found, truth in zip(kernel.sums, kernel.truths, strict=True):
         assert all(found[owner] <= truth[owner] for owner in "ab")
+
+
+def test_a_parent_does_not_count_what_its_child_used_for_an_earlier_owner():
+    totals: ProcessTotals[int, str] = ProcessTotals(1)
+    for owner, used in (("a", 5.0), ("b", 5.0), ("b", 8.0)):
+        totals.update({0: ProcessReading("a", (1.0,)), 1: ProcessReading(owner, (used,), 0)})
+    totals.update({0: ProcessReading("a", (9.0,))})
+    assert totals.totals() == {"a": (6.0,), "b": (3.0,)}
+
+
+@pytest.mark.parametrize("owner", ["a", "b"])
+@pytest.mark.parametrize("torn", [False, True])
+@given(late=st.integers(0, 3), used=st.integers(1, 40), more=st.integers(0, 9))
+@settings(max_examples=25)
+def test_an_orphan_whose_end_is_reported_late_by_another_owner_counts_its_child_once(owner, torn, late, used, more):
+    family = Adopting()
+    for step in BEGUN[:2]:
+        family.play(step)
+    family.parent[1] = None
+    family.burn(2, float(used))
+    family.look()
+    family.burn(2, float(more))
+    if torn:
+        family.play(Step("torn", 2, 0))
+    else:
+        family.end(2, ignored=False, late=0)
+    family.end(1, ignored=False, late=late)
+    family.owner[1] = owner
+    for _ in range(late + 3):
+        family.look()
+    assert family.recorded_sums[-1][0] == family.used
+    assert all(total <= used for total, used in family.recorded_sums)
 
 
 def test_what_a_process_used_before_it_joined_is_nobodys():

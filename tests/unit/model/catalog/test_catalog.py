@@ -119,7 +119,9 @@ def test_a_metric_of_a_program_is_titled_by_its_name(prefix, name):
     assert found.title.casefold() == name.replace(".", " ").replace("_", " ")
 
 
-AMOUNTS = {"By", "{core}", "W", "J", "{process}", "{thread}", "{error}", "{row}", "{file}", "{event}", "{operation}"}
+AMOUNTS = {
+    "By", "By/s", "{core}", "W", "J", "{process}", "{thread}", "{error}", "{row}", "{file}", "{event}", "{operation}",
+}  # fmt: skip
 
 
 @metrics

@@ -40,6 +40,7 @@ class Reading(StrEnum):
     ECC_ERRORS = "ecc_errors"  # corrected and uncorrected memory errors since the driver was loaded
     # Rows remapped for correctable and for uncorrectable errors, whether one is pending, whether one failed.
     REMAPPED_ROWS = "remapped_rows"
+    SPARE_ROWS = "spare_rows"  # memory banks with all, most, part, few and none of their spare rows
     MARGIN = "margin"  # degrees Celsius until the device slows down
     PCIE_REPLAYS = "pcie_replays"  # PCIe replays so far
     # Generation and lanes of the PCIe link now, then the highest that device and slot allow.

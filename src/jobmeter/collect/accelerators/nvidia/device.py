@@ -26,6 +26,8 @@ _MPS_SERVER = b"nvidia-cuda-mps-server"[:15]
 """The kernel's form of the name, truncated to 15 letters."""
 _MOST_INSTANCES = 64
 _MEBI = 2**20
+_FIRST_GPM_END, _GPM_END = 98, 2**16
+"""Limits above the numbers of GPM metrics: of the first drivers with GPM, and of all."""
 _VALUES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 
 
@@ -92,6 +94,8 @@ class PynvmlDevice(ThreadedDevice):
         self._baseline = False
         self._averaged_us: dict[int, int] = {}
         self._links: Sequence[int] | None = None
+        self._lacking: set[Reading] = set()
+        self._gpm_end = _GPM_END
         self.partitioned = False
         """True for a device with MIG: its instances compute."""
 
@@ -132,7 +136,8 @@ class PynvmlDevice(ThreadedDevice):
             _free(self._session, sample)
         self._session = self._handle = None
         self._profiled, self._sampled_us, self._baseline = None, 0, False
-        self._averaged_us, self._links = {}, None
+        self._averaged_us, self._links, self._lacking = {}, None, set()
+        self._gpm_end = _GPM_END
         self.partitioned = False
 
     def read(self, reading: Reading) -> Sequence[float]:
@@ -141,7 +146,14 @@ class PynvmlDevice(ThreadedDevice):
             raise NvmlError("its MIG instances have its memory")
         if reading is Reading.UTILIZATION:
             return self._utilization()
-        return [int(number) for number in _READINGS[reading](self._module, self._call)]
+        if reading in self._lacking:
+            raise NvmlError("the device does not give it")
+        try:
+            return [int(number) for number in _READINGS[reading](self._module, self._call)]
+        except NvmlError as error:
+            if error.lasting and reading in _OF_HARDWARE:
+                self._lacking.add(reading)
+            raise
 
     def fields(self, requested: Sequence[Field]) -> Mapping[Field, float]:
         """Return the values of the fields that the device has."""
@@ -217,7 +229,12 @@ class PynvmlDevice(ThreadedDevice):
         if last is None:
             return {}
         try:
-            return self._profiled_since(last, fresh, requested)
+            return self._profiled_since(last, fresh, [one for one in requested if one < self._gpm_end])
+        except NvmlError as error:
+            if not error.lasting or self._gpm_end == _FIRST_GPM_END:
+                raise
+            self._gpm_end = _FIRST_GPM_END  # an old driver may refuse numbers that it does not know
+            return self._profiled_since(last, fresh, [one for one in requested if one < self._gpm_end])
         finally:
             _free(session, last)
 
@@ -430,6 +447,11 @@ def _ecc_errors(nvml: Any, call: _Call) -> Sequence[int]:  # noqa: ANN401
     return [call(nvml.nvmlDeviceGetTotalEccErrors, kind, nvml.NVML_VOLATILE_ECC) for kind in kinds]
 
 
+def _spare_rows(nvml: Any, call: _Call) -> Sequence[int]:  # noqa: ANN401
+    found = call(nvml.nvmlDeviceGetRowRemapperHistogram)
+    return found.max, found.high, found.partial, found.low, found.none
+
+
 _READINGS: Mapping[Reading, Callable[[Any, _Call], Sequence[int]]] = {
     Reading.MEMORY: _memory,
     Reading.POWER: lambda nvml, call: [call(nvml.nvmlDeviceGetPowerUsage)],
@@ -446,6 +468,7 @@ _READINGS: Mapping[Reading, Callable[[Any, _Call], Sequence[int]]] = {
     Reading.DECODER: lambda nvml, call: call(nvml.nvmlDeviceGetDecoderUtilization)[:1],
     Reading.ECC_ERRORS: _ecc_errors,
     Reading.REMAPPED_ROWS: lambda nvml, call: call(nvml.nvmlDeviceGetRemappedRows),
+    Reading.SPARE_ROWS: _spare_rows,
     Reading.MARGIN: lambda nvml, call: [call(nvml.nvmlDeviceGetMarginTemperature)],
     Reading.PCIE_REPLAYS: lambda nvml, call: [call(nvml.nvmlDeviceGetPcieReplayCounter)],
     Reading.PCIE_LINK: lambda nvml, call: [
@@ -458,6 +481,10 @@ _READINGS: Mapping[Reading, Callable[[Any, _Call], Sequence[int]]] = {
         )
     ],
 }
+
+
+_OF_HARDWARE = frozenset({Reading.SPARE_ROWS})
+"""Readings that no setting changes: a device that lacks one is not asked again in a session."""
 
 
 def _is_mps_server(pid: int) -> bool:

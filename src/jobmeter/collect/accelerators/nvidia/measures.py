@@ -10,6 +10,7 @@ _MILLI = 1e-3
 _MEGA = 1e6
 _NANO = 1e-9
 _KIBI = 1024.0
+_MEBI = 2.0**20
 _MOST_FIELDS = 64
 
 _FIELDS: Mapping[Field, tuple[str, float]] = {
@@ -34,6 +35,7 @@ _LINK_ERRORS: Mapping[str, tuple[Sequence[int], Sequence[int]]] = {
     "gpu.nvlink.recoveries": ((215,), (59,)),
 }
 """Errors of NVLink: fields of each link (NVLink 5), and fields with the sum over all links of the device."""
+_SMOOTHING_LIFETIME = "gpu.power.smoothing.lifetime"
 _HEALTH: Mapping[str, Sequence[int]] = {
     "gpu.recovery.action": (230,),
     "gpu.pcie.errors.corrected": (173,),
@@ -41,20 +43,33 @@ _HEALTH: Mapping[str, Sequence[int]] = {
     "gpu.c2c.errors": (231, 232),
     "gpu.remapped.banks": (303, 304),
     "gpu.remapped.banks.pending": (307,),
+    "gpu.retired.pages.correctable": (29,),
+    "gpu.retired.pages.uncorrectable": (30,),
+    "gpu.retired.pages.pending": (31,),
+    "gpu.power.smoothing": (251,),
+    _SMOOTHING_LIFETIME: (258,),
 }
-"""Fields of the device whose sum is a metric."""
+"""Fields of the device whose sum is a metric. Retired pages are given by GPUs before Ampere."""
 
-_PROFILE: Mapping[int, str] = {
-    1: "gpu.graphics.active",
-    2: "gpu.sm.active",
-    3: "gpu.sm.occupancy",
-    5: "gpu.tensor.active",
-    10: "gpu.dram.active",
-    11: "gpu.fp64.active",
-    12: "gpu.fp32.active",
-    13: "gpu.fp16.active",
+_PROFILE: Mapping[str, tuple[Sequence[int], float]] = {
+    "gpu.graphics.active": ((1,), _PERCENT),
+    "gpu.sm.active": ((2,), _PERCENT),
+    "gpu.sm.occupancy": ((3,), _PERCENT),
+    "gpu.tensor.active": ((5,), _PERCENT),
+    "gpu.dram.active": ((10,), _PERCENT),
+    "gpu.fp64.active": ((11,), _PERCENT),
+    "gpu.fp32.active": ((12,), _PERCENT),
+    "gpu.fp16.active": ((13,), _PERCENT),
+    "gpu.decoder.active": (range(30, 38), _PERCENT),
+    "gpu.jpeg.active": (range(40, 48), _PERCENT),
+    "gpu.pcie.transmit.rate": ((20,), _MEBI),
+    "gpu.pcie.receive.rate": ((21,), _MEBI),
+    "gpu.nvlink.receive.rate": ((60,), _MEBI),
+    "gpu.nvlink.transmit.rate": ((61,), _MEBI),
+    "gpu.c2c.transmit.rate": ((100,), _MEBI),
+    "gpu.c2c.receive.rate": ((101,), _MEBI),
 }
-"""Numbers as in nvml.h (NVML_GPM_METRIC_*), all in percent."""
+"""GPM metrics whose mean is a metric, and its scale. Numbers as in nvml.h (NVML_GPM_METRIC_*): percent and MiB/s."""
 
 
 def _of(reading: Reading, scale: float, *metrics: str) -> Measure[NvmlDevice]:
@@ -85,6 +100,8 @@ def _health(device: NvmlDevice) -> Mapping[str, float]:
     for start in range(0, len(of_links), _MOST_FIELDS):
         found = {**found, **device.fields(of_links[start : start + _MOST_FIELDS])}
     values = {metric: _sum(found, [(number, 0) for number in numbers]) for metric, numbers in _HEALTH.items()}
+    if (lifetime := values[_SMOOTHING_LIFETIME]) is not None:
+        values[_SMOOTHING_LIFETIME] = lifetime * _PERCENT
     for metric, (each, added) in _LINK_ERRORS.items():
         by_link = _sum(found, [(number, link) for number in each for link in links])
         values[metric] = _sum(found, [(number, 0) for number in added]) if by_link is None else by_link
@@ -111,11 +128,17 @@ def _fabric(device: NvmlDevice) -> Mapping[str, float]:
 
 
 def _profile(device: NvmlDevice) -> Mapping[str, float]:
-    return {_PROFILE[metric]: value * _PERCENT for metric, value in device.profile(tuple(_PROFILE)).items()}
+    found = device.profile([number for numbers, _ in _PROFILE.values() for number in numbers])
+    values = {}
+    for metric, (numbers, scale) in _PROFILE.items():
+        if given := [found[number] for number in numbers if number in found]:
+            values[metric] = sum(given) / len(given) * scale
+    return values
 
 
 _LINK = tuple(f"gpu.pcie.{name}" for name in ("generation", "width", "generation.limit", "width.limit"))
 _REMAPPED = tuple(f"gpu.remapped.rows.{name}" for name in ("correctable", "uncorrectable", "pending", "failed"))
+_SPARE = tuple(f"gpu.remapped.spare.{name}" for name in ("all", "most", "part", "few", "none"))
 _SRAM = ("gpu.ecc.sram.corrected", "gpu.ecc.sram.uncorrected", "gpu.ecc.sram.exceeded")
 _HEALTH_METRICS = (*_HEALTH, *_LINK_ERRORS, "gpu.nvlink.links", "gpu.nvlink.links.down")
 
@@ -130,7 +153,7 @@ MEASURES = (
     _of(Reading.ENCODER, _PERCENT, "gpu.encoder.utilization"),
     _of(Reading.DECODER, _PERCENT, "gpu.decoder.utilization"),
     Measure(tuple(metric for metric, _ in _FIELDS.values()), _fields),
-    Measure(tuple(_PROFILE.values()), _profile),
+    Measure(tuple(_PROFILE), _profile),
 )
 """Measures read at every collection."""
 
@@ -140,6 +163,7 @@ SLOW_MEASURES = (
     _of(Reading.FAN, _PERCENT, "gpu.fan"),
     _of(Reading.ECC_ERRORS, 1.0, "gpu.ecc.corrected", "gpu.ecc.uncorrected"),
     _of(Reading.REMAPPED_ROWS, 1.0, *_REMAPPED),
+    _of(Reading.SPARE_ROWS, 1.0, *_SPARE),
     _of(Reading.PCIE_REPLAYS, 1.0, "gpu.pcie.replay"),
     _of(Reading.PCIE_LINK, 1.0, *_LINK),
     _of(Reading.MARGIN, 1.0, "gpu.temperature.margin"),

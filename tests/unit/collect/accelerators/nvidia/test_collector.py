@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pynvml
 import pytest
-from tests.support.nvml import Call
+from tests.support.nvml import Call, LibraryCall
 from tests.support.waiting import wait_until
 from tests.unit.collect.gpus import Bench, member
 
@@ -370,3 +370,73 @@ def test_margin_sram_and_fabric_are_read_once_a_minute(bench):
         bench.devices[0].fail(3, call)
     later = {key[0] for key in bench.look(bench.now_ms + 60_000) if key[1] == "gpu0"}
     assert not {"gpu.temperature.margin", "gpu.ecc.sram.corrected", "gpu.fabric.state"} & later
+
+
+def values_of(look, device="gpu0"):
+    """Values of a device by metric."""
+    return {metric: value for (metric, name, *_), value in look.items() if name == device}
+
+
+def test_health_of_memory_and_of_power_smoothing(bench):
+    first, second = bench.devices[:2]
+    first.set(spare=(600, 30, 8, 1, 1))
+    first.set_fields({(29, 0): 0, (30, 0): 3, (31, 0): 1, (251, 0): 1, (258, 0): 97})
+    second.set_fields({})
+    found = bench.look()
+    new = ("gpu.remapped.spare.", "gpu.retired.", "gpu.power.smoothing")
+    assert {metric: value for metric, value in values_of(found).items() if metric.startswith(new)} == {
+        "gpu.remapped.spare.all": 600,
+        "gpu.remapped.spare.most": 30,
+        "gpu.remapped.spare.part": 8,
+        "gpu.remapped.spare.few": 1,
+        "gpu.remapped.spare.none": 1,
+        "gpu.retired.pages.correctable": 0,
+        "gpu.retired.pages.uncorrectable": 3,
+        "gpu.retired.pages.pending": 1,
+        "gpu.power.smoothing": 1,
+        "gpu.power.smoothing.lifetime": pytest.approx(0.97),
+    }
+    assert not [name for name in values_of(found, "gpu1") if name.startswith(new[1:])]
+
+
+@pytest.mark.parametrize(("code", "calls"), [(3, 1), (13, 1), (10, 2)])
+def test_spare_rows_that_a_device_never_gives_cost_one_call(bench, code, calls):
+    gpu = bench.devices[0]
+    gpu.fail(code, Call.SPARE_ROWS)
+    for now_ms in (NOW_MS, NOW_MS + 60_000):
+        assert "gpu.remapped.spare.none" not in values_of(bench.look(now_ms))
+    assert gpu.calls(Call.SPARE_ROWS) == calls
+    gpu.answer()
+    assert ("gpu.remapped.spare.none" in values_of(bench.look(NOW_MS + 120_000))) == (code == 10)
+
+
+def test_gpm_measures_decoders_and_links(bench):
+    gpu = bench.devices[0]
+    bench.look()
+    assert not [name for name in values_of(bench.look()) if name.endswith(".rate")], "the device has none"
+    rates = {20: 5.0, 21: 6.0, 60: 7.0, 61: 8.0, 100: 9.0, 101: 0.0}
+    gpu.set_profile({1: 90.0, 30: 100.0, 31: 50.0, 37: 0.0, 40: 20.0, **rates})
+    found = values_of(bench.look())
+    assert found["gpu.decoder.active"] == pytest.approx(0.5)
+    assert found["gpu.jpeg.active"] == pytest.approx(0.2)
+    assert {name: value / 2**20 for name, value in found.items() if name.endswith(".rate")} == {
+        "gpu.pcie.transmit.rate": 5,
+        "gpu.pcie.receive.rate": 6,
+        "gpu.nvlink.receive.rate": 7,
+        "gpu.nvlink.transmit.rate": 8,
+        "gpu.c2c.transmit.rate": 9,
+        "gpu.c2c.receive.rate": 0,
+    }
+
+
+def test_an_old_driver_that_refuses_new_gpm_metrics_gives_the_others(bench):
+    for one in bench.devices:
+        one.set(gpm_end=98)
+    bench.look()
+    calls = []
+    for _ in range(2):
+        before = bench.driver.calls(LibraryCall.GPM_METRICS)
+        assert values_of(bench.look())["gpu.sm.active"] == pytest.approx(0.715)
+        calls.append(bench.driver.calls(LibraryCall.GPM_METRICS) - before)
+    assert calls == [2 * len(bench.devices), len(bench.devices)]
+    assert bench.driver.samples == len(bench.devices)

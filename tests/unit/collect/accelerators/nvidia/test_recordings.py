@@ -61,7 +61,7 @@ FIELD_NUMBERS = {
     271: "clocks_event_reasons_counters.hw_power_brake_slowdown",
     82: "temperature.memory",
 }
-NOT_RECORDED = (Call.ENERGY, Call.REPLAYS, Call.SAMPLED, Call.LINK_STATE, Call.PROCESS_UTILIZATION)
+NOT_RECORDED = (Call.ENERGY, Call.REPLAYS, Call.SAMPLED, Call.LINK_STATE, Call.PROCESS_UTILIZATION, Call.SPARE_ROWS)
 
 
 def number(row, column):
