@@ -208,8 +208,7 @@ def test_without_reports_nothing_is_said_of_numbers(server, run):
 
 
 def test_a_queued_job_says_how_long_it_waits(server, run):
-    job = {**DETAIL["job"], "state": "Queued"}
-    server.on("/jobs/b", {**DETAIL, "job": job})
+    server.on("/jobs/b", {**DETAIL, "job": {"id": "b", "state": "Queued"}})
     text = run("show", "b").stdout
     assert "waiting        1m 05s" in text
     assert "duration       " not in text
