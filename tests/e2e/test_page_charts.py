@@ -56,7 +56,8 @@ def server(tmp_path_factory):
         records, lines = phased(now)
         job, more = starved(now)
         ended = {"job_id": "ended-1", "state": "Failed", "start": now - 9 * HOUR, "end": now - 8 * HOUR}
-        waits = {"job_id": "waits", "state": "Queued", "created": now - 35 * MINUTE}
+        limits = {"cpu.limit": 16, "memory.limit": GIB}
+        waits = {"job_id": "waits", "state": "Queued", "created": now - 35 * MINUTE, "limits": limits}
         records["jobs"] += [job, ended, waits]
         assert made.request("POST", "/jobs", records).status == 200
         rows = ["job_id,replica,node,device,metric,time,value", *lines, *more, *slower(now)]
@@ -155,6 +156,8 @@ def test_the_header_says_how_much_is_idle_and_how_long_a_queued_job_waits(viewer
     page = viewer.open("jobs/waits", ".facts div:has-text('Waiting')")
     facts = page.inner_text(".facts")
     assert re.search(r"Waiting\s+\d+ m \d\d s", facts)
+    assert re.search(r"CPU limit\s+16.0 cores", facts)
+    assert re.search(r"Memory limit\s+1.00 GiB", facts)
     assert "Started" not in facts
 
 

@@ -10,7 +10,7 @@ from jobmeter.cli import completion, local
 from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.options import choice, examples, since_option
-from jobmeter.cli.output import cell, console, moment, print_json
+from jobmeter.cli.output import cell, console, moment, print_hanging, print_json
 from jobmeter.client.searches import FindingSearch
 from jobmeter.model.answers import FindingEntry
 from jobmeter.model.finding import Finding, FindingSummary, Severity
@@ -65,9 +65,9 @@ def details(one: Finding) -> list[tuple[str, str]]:
 
 def print_finding(out: Console, one: Finding) -> None:
     """Print a finding with its evidence and advice."""
-    out.print(headline(one))
+    print_hanging(out, "", headline(one), 2)
     for name, text in (*details(one), ("rule from", one.source)):
-        out.print(f"  {cell(name):<12}{cell(text)}")
+        print_hanging(out, f"  {cell(name):<12}", cell(text), 14)
     out.print()
 
 

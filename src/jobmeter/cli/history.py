@@ -56,7 +56,7 @@ def _course(out: Console, api: Api, job: Job) -> None:
     """Print the changes of a job: nodes, peaks of warnings, change points of its metrics."""
     moments = api.timeline(job.id, ("node", "peak", "metric"), EVENTS, job.project)
     if moments:
-        out.print("\nwhat changed beside", markup=False, style="bold")
+        out.print("\nwhat changed on its nodes and in its metrics", markup=False, style="bold")
         rows = [(moment(one.time), one.node or one.replica, one.name, one.text) for one in moments]
         show_listing(out, ("time", "where", "what", "text"), rows, spare=("where",), folded="text")
 

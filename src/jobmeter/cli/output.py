@@ -17,6 +17,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
 from rich.segment import Segment
 from rich.table import Table
+from rich.text import Text
 
 from jobmeter.cli.terminal import printable, printable_json, printable_text, unguarded
 from jobmeter.model.quantity import quantity
@@ -106,6 +107,15 @@ def state_cell(state: str) -> str:
     """Format a state as markup, in its colour. Only for a state: a job may have the name ``Failed``."""
     style = _STATE_STYLES.get(state)
     return f"[{style}]{state}[/]" if style else cell(state)
+
+
+def print_hanging(out: Console, label: str, text: str, indent: int) -> None:
+    """Print a label and a text, both markup, on one line; a terminal indents the further lines of a long text."""
+    if out.soft_wrap:
+        out.print(f"{label}{text}")
+        return
+    lines = Text.from_markup(text).wrap(out, max(out.width - indent, 1))
+    out.print(Text.from_markup(label), Text("\n" + " " * indent).join(lines), sep="")
 
 
 def counted(number: int, what: str) -> str:

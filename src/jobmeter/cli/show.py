@@ -21,6 +21,7 @@ from jobmeter.cli.output import (
     course_width,
     duration,
     moment,
+    print_hanging,
     print_json,
     sparkline,
     state_cell,
@@ -121,7 +122,7 @@ def _findings(out: Console, api: Api, job: Job) -> None:
             return
         out.print(f"\n[bold]findings[/] (jobmeter diagnose {cell(job.id)})")
         for one in found:
-            out.print(f"  {headline(one)}")
+            print_hanging(out, "  ", headline(one), 4)
 
 
 def _document(detail: JobDetail, quality: JobQuality | None, phases: JobPhases | None) -> dict[str, object]:
@@ -139,6 +140,7 @@ def _document(detail: JobDetail, quality: JobQuality | None, phases: JobPhases |
 
 def _head(out: Console, job: Job, summary: JobSummary) -> None:
     out.print(f"[bold]{cell(job.id)}[/]  {state_cell(str(job.state))}")
+    length = "waiting" if job.state is JobState.QUEUED else "duration"
     facts = {
         "name": job.name,
         "type": job.type,
@@ -149,7 +151,7 @@ def _head(out: Console, job: Job, summary: JobSummary) -> None:
         "created": _time(job.created),
         "started": _time(began(job)),
         "ended": _time(ended(job) if job.state.finished else None),
-        "duration": "" if summary.duration_ms is None else duration(summary.duration_ms),
+        length: "" if summary.duration_ms is None else duration(summary.duration_ms),
         "command": job.command,
         "exit status": "" if job.exit_code is None else str(job.exit_code),
         "error": job.error,

@@ -46,6 +46,7 @@ def test_faults_say_which_since_when_and_whom_they_hit(server, run):
     server.on("/nodes", {"nodes": nodes, "faults": faults})
     shown = " ".join(run("nodes").stdout.split())
     assert "gpu2: XID 79: the GPU has fallen off the bus, since 2026-09-21 14:13:20 UTC, hit train" in shown
+    assert shown.endswith("1 of 2 nodes with faults")
     first, second = json.loads(run("nodes", "--json").stdout)
     assert first["faults"] == []
     assert [one["jobs"][0]["id"] for one in second["faults"]] == ["train"]

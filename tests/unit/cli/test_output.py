@@ -8,7 +8,18 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from jobmeter.cli.listing import show_listing
-from jobmeter.cli.output import BARS, TrendColumn, cell, chart, console, duration, moment, sparkline, table
+from jobmeter.cli.output import (
+    BARS,
+    TrendColumn,
+    cell,
+    chart,
+    console,
+    duration,
+    moment,
+    print_hanging,
+    sparkline,
+    table,
+)
 from jobmeter.model.quantity import quantity
 
 
@@ -179,3 +190,20 @@ def test_states_have_colours_on_a_terminal_only():
     coloured = Console(file=io.StringIO(), force_terminal=True, color_system="standard")
     coloured.print(table(("state",), rows))
     assert "\x1b[1;31mFailed" in coloured.file.getvalue()  # type: ignore[attr-defined]
+
+
+@given(st.lists(st.text("ab[", min_size=1, max_size=60), min_size=1, max_size=12), st.integers(40, 90))
+def test_further_lines_of_a_long_text_are_indented_and_nothing_is_lost(parts, width):
+    shown = io.StringIO()
+    print_hanging(Console(file=shown, width=width, highlight=False), "  ", cell(" ".join(parts)), 4)
+    first, *further = shown.getvalue().splitlines()
+    assert first.startswith("  ")
+    assert all(line.startswith("    ") and line[4:].strip() for line in further)
+    assert all(len(line) <= width for line in (first, *further))
+    assert "".join([first, *further]).replace(" ", "") == "".join(parts)
+
+
+def test_a_long_text_stays_one_line_outside_a_terminal():
+    shown = io.StringIO()
+    print_hanging(console(shown), "  ", "word " * 500 + "end", 4)
+    assert shown.getvalue() == "  " + "word " * 500 + "end\n"

@@ -205,3 +205,10 @@ def test_without_reports_nothing_is_said_of_numbers(server, run):
     server.on("/jobs/b", DETAIL)
     server.on("/jobs/b/metrics/names", {"metrics": ["cpu.usage"]})
     assert "numbers of the program" not in run("show", "b").stdout
+
+
+def test_a_queued_job_says_how_long_it_waits(server, run):
+    server.on("/jobs/b", {**DETAIL, "job": {"id": "b", "state": "Queued"}})
+    text = run("show", "b").stdout
+    assert "waiting        1m 05s" in text
+    assert "duration       " not in text

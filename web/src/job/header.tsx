@@ -1,5 +1,6 @@
 import type { ComponentChildren } from "preact";
 import type { Job, JobDetail } from "../api/client";
+import { title } from "../catalog";
 import { duration, quantity } from "../format";
 import { memo } from "../parts/memo";
 import { Moment, State } from "../parts/small";
@@ -65,7 +66,7 @@ export const Header = memo(function Header({ job, detail, idle, guest }: { job: 
           </Fact>
         )}
         {Object.entries(job.limits).map(([name, value]) => (
-          <Fact name={`${name.replace(/\.limit$/, "")} limit`} key={name}>
+          <Fact name={title(name)} key={name}>
             {quantity(value, name.startsWith("cpu") ? "{core}" : "By")}
           </Fact>
         ))}
