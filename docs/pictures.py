@@ -1,7 +1,7 @@
 """Takes the pictures of the page that the documentation shows: ``python docs/pictures.py``.
 
-Real Chromium on a real server with forty made-up nodes, and jobs of which one has a slow rank, one a broken device,
-one is idle and two failed. Takes a minute; ``python docs/pictures.py job jobs`` takes only these.
+A real Chromium shows a real server. The data are made up: forty nodes, and jobs. One job has a slow rank, one has a
+broken device, one is idle and two failed. Takes a minute; ``python docs/pictures.py job jobs`` takes only these.
 """
 
 import json

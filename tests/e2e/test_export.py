@@ -28,7 +28,7 @@ VALUES = np.round(np.random.default_rng(4).random((SERIES, EACH)), 6)
 
 
 def _many() -> bytes:
-    """A payload of 960,000 samples; those of ``tests.support.frames`` are written value by value."""
+    """Build a payload of 960,000 samples. ``tests.support.frames`` would take long: it writes value by value."""
     out = struct.pack("<II", SERIES, SERIES * EACH)
     for at in range(SERIES):
         texts = ("gpu.utilization", "", "", "n1", f"gpu{at}", "big", "worker-0", "0")

@@ -223,7 +223,7 @@ def test_the_palette_takes_the_place_of_the_list_of_keys(viewer):
     page.wait_for_selector("header.job h1:has-text('train')")
 
 
-def test_letters_typed_at_once_after_the_keys_of_the_palette_are_not_lost(viewer):
+def test_the_palette_receives_letters_typed_immediately_after_its_shortcut(viewer):
     page = viewer.open("", ".rows .row[data-at]")
     # A script that waits for nothing runs before any later task of the browser, such as the next key.
     focused = page.evaluate("""async () => {

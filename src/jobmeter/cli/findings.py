@@ -37,7 +37,7 @@ def named_replicas(findings: Sequence[Finding]) -> dict[str, int]:
 
 
 def has_passed(one: FindingSummary, state: JobState) -> bool:
-    """Return True for findings of a running job of which none is open now."""
+    """Return True if the job still runs and all its findings are closed."""
     return state is JobState.RUNNING and not one.open
 
 

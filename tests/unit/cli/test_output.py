@@ -193,7 +193,7 @@ def test_states_have_colours_on_a_terminal_only():
 
 
 @given(st.lists(st.text("ab[", min_size=1, max_size=60), min_size=1, max_size=12), st.integers(40, 90))
-def test_further_lines_of_a_long_text_are_indented_and_nothing_is_lost(parts, width):
+def test_a_wrapped_text_is_indented_and_complete(parts, width):
     shown = io.StringIO()
     print_hanging(Console(file=shown, width=width, highlight=False), "  ", cell(" ".join(parts)), 4)
     first, *further = shown.getvalue().splitlines()

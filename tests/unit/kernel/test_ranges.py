@@ -1,4 +1,4 @@
-"""Windows are what a search in each series finds, and sums are those of exact arithmetic."""
+"""The kernel's windows beside a search in each series, and the kernel's sums beside exact arithmetic."""
 
 import math
 

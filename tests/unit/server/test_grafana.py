@@ -1,6 +1,6 @@
 """Requests as Grafana's data source for Prometheus sends them, and the answers that it reads.
 
-Methods, parameters and their forms are those of ``pkg/promlib`` and ``packages/grafana-prometheus`` of
+The requests have the methods and parameters of ``pkg/promlib`` and ``packages/grafana-prometheus`` in
 https://github.com/grafana/grafana: queries and searches are posted forms, or in the address where the data source is
 set to GET; values of a label, metadata, rules and the version are always in the address.
 """
@@ -80,7 +80,7 @@ def is_range(server, data):
     assert row["values"][-1][0] == pytest.approx(server.clock.now_ms() / 1000, abs=STEP)
 
 
-def is_nothing(server, data):
+def is_empty(server, data):
     assert data == []
 
 
@@ -138,7 +138,7 @@ REQUESTS = {
         {"query": f"max({SELECTOR}) by (Hostname)", "start": "", "end": "", "step": str(STEP), "timeout": "60s"},
         is_range,
     ),
-    "exemplars": (BOTH, "query_exemplars", {"query": SELECTOR, "start": "", "end": ""}, is_nothing),
+    "exemplars": (BOTH, "query_exemplars", {"query": SELECTOR, "start": "", "end": ""}, is_empty),
     "series": (BOTH, "series", {"match[]": SELECTOR, "start": "", "end": "", "limit": "40000"}, are_series),
     "labels of a metric": (BOTH, "labels", {"match[]": SELECTOR, "start": "", "end": "", "limit": "40000"}, are_names),
     "labels": (BOTH, "labels", {"start": "", "end": "", "limit": "40000"}, are_all_names),

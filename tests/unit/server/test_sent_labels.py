@@ -76,7 +76,7 @@ def shared(tmp_path_factory):
 @given(drawn=st.lists(_SERIES, min_size=1, max_size=6))
 def test_any_labels_are_answered_as_they_were_sent(shared, drawn):
     run = str(next(_NUMBERS))
-    # Each machine of this example is another one than those of earlier examples.
+    # No machine of this example occurs in an earlier example.
     machines = {"Hostname": f"gpu-{run}", "instance": f"gpu-{run}:9400", "node": f"gpu-{run}"}
     named = [(name, {**labels, **machines, "run": run}, float(value)) for name, labels, value in drawn]
     by_series: dict[tuple[Any, str], list[tuple[dict[str, str], float]]] = {}

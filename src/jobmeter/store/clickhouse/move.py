@@ -57,7 +57,7 @@ class _EqualPartition(NamedTuple):
 
 
 class StoreMove:
-    """Move of one engine's data to another, of which only this process writes to the second one."""
+    """Move of one engine's data to another engine. Only this process writes to the second engine."""
 
     def __init__(
         self,

@@ -94,7 +94,7 @@ class EngineTables:
         return found
 
     def partitions(self, table: TableSlices) -> Mapping[str, tuple[int, int]]:
-        """Return for each partition two numbers, at least one of which grows with each insert and each deletion."""
+        """Return the state of each partition: two numbers. Each insert and each deletion raises one of the numbers."""
         parts, mutations = ("parts", "mutations")
         if self.target.cluster:
             parts, mutations = (

@@ -182,7 +182,7 @@ def test_a_pod_belongs_to_its_only_replica_in_the_latest_attempt(kubelet):
     assert collector.collect(NOW_MS) == []
 
 
-def test_without_pods_of_jobs_nothing_is_requested(kubelet):
+def test_the_kubelet_is_not_asked_without_pods_of_jobs(kubelet):
     kubelet.give(summary(**{"ephemeral-storage": usage(5)}))
     before = len(kubelet.tokens)
     assert collected(kubelet, member(measured=True)) == {}

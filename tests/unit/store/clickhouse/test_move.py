@@ -142,7 +142,7 @@ class Traffic:
 
 @settings(max_examples=2, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32))
-def test_a_move_between_writes_and_ends_at_any_step_loses_and_doubles_nothing(server: Node, tmp_path: Path, seed: int):
+def test_an_interrupted_move_beside_writes_copies_each_row_once(server: Node, tmp_path: Path, seed: int):
     generator, to = random.Random(seed), address(server)
     with opened(address(server), tmp_path / secrets.token_hex(4)) as store:
         traffic = Traffic(store, [Slot(), Slot()], generator)
@@ -181,7 +181,7 @@ def stopped_move(traffic: Traffic, to: str, steps: int | None) -> MoveReport | N
     return None
 
 
-def test_a_comparison_writes_nothing_and_counts_what_differs(source: ClickHouseStore, dsn: str, slot: Slot):
+def test_a_comparison_counts_differing_rows_and_writes_nothing(source: ClickHouseStore, dsn: str, slot: Slot):
     source.append(batch_of({(slot.gauge(), slot.start + at * HOUR): 1.0 for at in range(5)}), FOREVER)
     tables, again = ({one.table: one for one in moved(source, dsn, compare=True).tables} for _ in range(2))
     assert tables == again

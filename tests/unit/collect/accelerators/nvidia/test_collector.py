@@ -377,7 +377,7 @@ def values_of(look, device="gpu0"):
     return {metric: value for (metric, name, *_), value in look.items() if name == device}
 
 
-def test_health_of_memory_and_of_power_smoothing(bench):
+def test_retired_pages_spare_rows_and_power_smoothing_are_measured(bench):
     first, second = bench.devices[:2]
     first.set(spare=(600, 30, 8, 1, 1))
     first.set_fields({(29, 0): 0, (30, 0): 3, (31, 0): 1, (251, 0): 1, (258, 0): 97})
