@@ -182,7 +182,7 @@ def test_a_pod_belongs_to_its_only_replica_in_the_latest_attempt(kubelet):
     assert collector.collect(NOW_MS) == []
 
 
-def test_the_kubelet_is_not_asked_without_pods_of_jobs(kubelet):
+def test_a_node_without_pods_of_jobs_sends_the_kubelet_no_request(kubelet):
     kubelet.give(summary(**{"ephemeral-storage": usage(5)}))
     before = len(kubelet.tokens)
     assert collected(kubelet, member(measured=True)) == {}
