@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from jobmeter.errors import InvalidRequestError
 from jobmeter.ingest.exporters import RULES
-from jobmeter.ingest.rule import RuleTarget, TranslationRule
+from jobmeter.ingest.rule import ANY, Bounds, RuleTarget, TranslationRule
 from jobmeter.model.catalog import find
 from jobmeter.model.series import Series, check_job_id, check_series, is_name
 from jobmeter.model.special import is_special, plain_of, special_of
@@ -55,6 +55,7 @@ _JOB = re.compile(f"(?:{_SCRAPE})*job")
 class ResolvedSeries:
     """A series, the factor of its values, and their bounds after the multiplication.
 
+    ``measured``: values outside stand for no measurement, after the multiplication too.
     ``sent`` is the series whose labels are the sent labels, if ``series`` is a metric of the catalogue; see
     ``read_sent``.
     """
@@ -64,6 +65,7 @@ class ResolvedSeries:
     lowest: float
     highest: float
     sent: Series | None = None
+    measured: Bounds = ANY
 
 
 def resolve(labels: Sequence[tuple[str, str]], project: str) -> ResolvedSeries:
@@ -78,7 +80,8 @@ def resolve(labels: Sequence[tuple[str, str]], project: str) -> ResolvedSeries:
         rule, mapped = None, _external(name, named, project)
     if rule is None:
         return bounded(mapped, name)
-    return replace(bounded(mapped, name, rule.factor), sent=_sent(name, named, mapped))
+    measured = rule.measured[0] * rule.factor, rule.measured[1] * rule.factor
+    return replace(bounded(mapped, name, rule.factor), sent=_sent(name, named, mapped), measured=measured)
 
 
 def resolve_special(labels: Sequence[tuple[str, str]], project: str) -> ResolvedSeries:

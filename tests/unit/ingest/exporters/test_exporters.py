@@ -291,6 +291,39 @@ def test_what_cannot_be_stored_is_counted_and_the_rest_is_stored():
     assert refused == {"name": 1, "labels": 1, "time": 2, "value": 2}
 
 
+@pytest.mark.parametrize(
+    ("name", "labels", "values", "stored", "refused"),
+    [
+        (
+            "node_network_speed_bytes",
+            {"device": "eth0", "instance": "n:9100"},
+            (-125000.0, -0.125, 0.0, 1.25e9),
+            [0.0, 1.25e9],
+            {"absent": 2},
+        ),
+        # A bridge has its own name and no bounds.
+        ("node_network_speed_bytes", {"device": "docker0", "instance": "n:9100"}, (-125000.0,), [-125000.0], {}),
+        ("DCGM_FI_DEV_POWER_USAGE", {"gpu": "0", "Hostname": "n"}, (2.0**47, 700.0), [700.0], {"absent": 1}),
+        (
+            "DCGM_FI_DEV_GPU_UTIL",
+            {"gpu": "0", "Hostname": "n"},
+            (2.0**63 - 16, -1.0, 100.0, 5000.0),
+            [1.0],
+            {"absent": 1, "value": 2},
+        ),
+        ("flink_jobmanager_job_lastCheckpointSize", {"job_name": "j"}, (-1.0, 7.0), [7.0], {"absent": 1}),
+        ("flink_taskmanager_job_task_operator_watermarkLatency", {"job_name": "j"}, (-1.0,), [-1.0], {}),
+        ("node_memory_MemFree_bytes", {"instance": "n:9100"}, (-1.0, 1.0), [1.0], {"value": 1}),
+    ],
+)
+def test_values_for_no_measurement_are_absent_and_others_out_of_bounds_are_errors(
+    name, labels, values, stored, refused
+):
+    rows = [([("__name__", name), *labels.items()], value, T + at) for at, value in enumerate(values)]
+    found, counted, _ = batch(LabelResolver(), rows)
+    assert (found.value.tolist(), counted) == (stored, refused)
+
+
 def test_projects_do_not_meet():
     resolver = LabelResolver()
     one, _, _ = batch(resolver, [(UP, 1.0, T)], "one")
