@@ -29,6 +29,10 @@ class RuleTarget(Enum):
     GPU = auto()
     FLINK = auto()
     """A job of Flink."""
+    SLURM = auto()
+    """The processes of a job of Slurm on one machine."""
+    SLURM_GPU = auto()
+    """A GPU of a job of Slurm."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

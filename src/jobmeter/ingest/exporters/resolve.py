@@ -39,8 +39,13 @@ _NODES = {  # an exporter that reports on other machines or pods has an ``instan
     RuleTarget.REPORTED_NODE: ("node",),
     RuleTarget.GPU: ("Hostname", "hostname", "node", "instance"),
     RuleTarget.FLINK: ("host", "instance"),
+    RuleTarget.SLURM: ("nodename", "instance"),
+    RuleTarget.SLURM_GPU: ("nodename", "instance"),
 }
-_OF_NODES = {RuleTarget.NODE, RuleTarget.REPORTED_NODE, RuleTarget.GPU}
+_GPUS = {RuleTarget.GPU, RuleTarget.SLURM_GPU}
+_SLURM = {RuleTarget.SLURM, RuleTarget.SLURM_GPU}
+"""Subjects of which each machine is a replica of the job."""
+_OF_NODES = {RuleTarget.NODE, RuleTarget.REPORTED_NODE, RuleTarget.GPU, *_SLURM}
 """Subjects whose series are ambiguous without a machine."""
 _WORKER = re.compile(
     r"(?P<job>.+)-(?P<role>master|worker|launcher|chief|ps|evaluator|scheduler|server|head)-(?P<index>\d+)"
@@ -179,15 +184,16 @@ def _mapped(rule: TranslationRule, named: Mapping[str, str], project: str) -> Se
     alike = _alike(named)
     labels = {ours: alike[theirs] for theirs, ours in rule.keep.items() if theirs in alike}
     job, replica = _owner(rule.subject, named)
+    node = _host(_first(named, _NODES[rule.subject]))
     if not job and rule.subject in {RuleTarget.POD, RuleTarget.REPORTED_POD}:
         labels |= {"pod": pod} if (pod := _first(named, _PODS)) else {}
     return Series(
         metric=rule.metric,
         project=project,
-        node=_host(_first(named, _NODES[rule.subject])),
-        device=f"gpu{named.get('gpu', '')}" if rule.subject is RuleTarget.GPU else "",
+        node=node,
+        device=f"gpu{named.get('gpu', '')}" if rule.subject in _GPUS else "",
         job=job,
-        replica=replica,
+        replica=node if rule.subject in _SLURM else replica,
         labels=tuple(sorted((*labels.items(), *rule.fixed))),
     )
 
@@ -200,6 +206,8 @@ def _owner(subject: RuleTarget, named: Mapping[str, str]) -> tuple[str, str]:
         # By its id, as the collector of a job manager does: names are reused, and a job must keep one identity.
         job = next((name for key in ("job_id", "job_name") if _is_job(name := named.get(key, ""))), "")
         return job, _replica(named.get("tm_id", "") or "jobmanager")
+    if subject in _SLURM:
+        return named["slurmjobid"], ""
     pod = _first(named, _PODS)
     return owner_of(pod, _first(named, _JOB_LABELS)) if pod else ("", "")
 
