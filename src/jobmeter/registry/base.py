@@ -42,6 +42,7 @@ from jobmeter.registry.memory import CachedAnswers, Expiring
 from jobmeter.registry.migrate import migrate
 from jobmeter.registry.pods import PodTable
 from jobmeter.registry.shippers import Shippers
+from jobmeter.registry.signatures import SignatureTable
 from jobmeter.registry.statements import chunks
 from jobmeter.registry.stored import Observation
 from jobmeter.registry.tasks import TaskTable
@@ -68,6 +69,7 @@ class Registry:
         self._events_dropped = 0
         self.keys = KeyTable(database)
         self.leases = LeaseTable(database)
+        self.signatures = SignatureTable(database)
         self.usage = UsageTable(database)
         self.shippers = Shippers(database)
         self.tasks = TaskTable(database)

@@ -16,6 +16,7 @@ from jobmeter.access.months import Calendar
 from jobmeter.access.nonces import NonceMemory
 from jobmeter.access.prices import load_prices
 from jobmeter.access.session import LIFE_MS, MOST_ENDED, Sessions
+from jobmeter.access.shared_nonces import SharedNonces
 from jobmeter.access.usage import UsageMeter
 from jobmeter.access.vault import Vault
 from jobmeter.alerts.config import load_config
@@ -28,6 +29,7 @@ from jobmeter.ingest.sender_cache import SenderCache
 from jobmeter.model.time import SECOND, Clock, SystemClock
 from jobmeter.query.execute import Executor
 from jobmeter.registry.base import Registry
+from jobmeter.registry.database import POSTGRESQL
 from jobmeter.registry.open import open_registry
 from jobmeter.server.admission import Admission, ConcurrencyLimiter, Lane
 from jobmeter.server.alert_delivery import AlertDelivery
@@ -99,9 +101,9 @@ class Application(msgspec.Struct, frozen=True):
             lane.close()
         with ExitStack() as stack:
             stack.callback(self.services.registry.close)
-            stack.callback(self.services.nonces.close)
             stack.callback(self.services.sessions.close)
             stack.callback(self.services.store.close)
+            stack.callback(self.services.nonces.close)  # first: afterwards another server may be alone
             stack.callback(self.services.pipeline.close)
             stack.callback(self._count_the_last)
 
@@ -156,7 +158,7 @@ def assemble(
     telemetry = Telemetry(clock)
     outbox = ShippingOutbox(store, registry, clock)
     shipping = Shipping(store, registry, clock, load_sinks(settings.sinks), outbox)
-    nonces = NonceMemory(clock, settings.data / NONCES)
+    nonces = _nonces(settings, clock, registry, store, shared=shared)
     ended = NonceMemory(clock, settings.data / ENDED_SESSIONS, window_ms=LIFE_MS, most=MOST_ENDED)
     sessions = Sessions(vault, clock, nonces, ended)
     lanes = _lanes()
@@ -199,6 +201,18 @@ def assemble(
         services,
         background,
     )
+
+
+def _nonces(settings: Settings, clock: Clock, registry: Registry, store: Store, *, shared: bool) -> NonceMemory:
+    """Remember nonces in memory, or with ``shared`` in the registry while other servers use the engine."""
+    file = settings.data / NONCES
+    if not shared or registry.database.kind != POSTGRESQL:
+        return NonceMemory(clock, file)
+    use = store.engine_use
+    nonces = SharedNonces(clock, file, registry.signatures, (lambda: None) if use is None else use.check)
+    if use is not None:
+        use.watch(nonces.use_alone)
+    return nonces
 
 
 def _alerting(

@@ -252,7 +252,7 @@ def check_headers(
         return True
     authenticator = services.authenticator
     credential = _authenticated(services, request, from_memory=from_memory)
-    if credential is None or (from_memory and not credential.signed and authenticator.use_is_due(credential)):
+    if credential is None or (from_memory and not credential.signed and authenticator.must_wait(credential)):
         return False
     try:
         authenticator.check_headers(request.call, credential)
@@ -277,7 +277,7 @@ def enter(
         return True
     if request.rule.action is not None:
         request.credential = request.credential or _authenticated(services, request, from_memory=from_memory)
-        if request.credential is None or (from_memory and services.authenticator.use_is_due(request.credential)):
+        if request.credential is None or (from_memory and services.authenticator.must_wait(request.credential)):
             return False
     _enter(services, request, project)
     return True
