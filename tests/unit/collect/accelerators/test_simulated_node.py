@@ -78,12 +78,14 @@ class AgentProcess:
 
     def begin(self, passed_ms=10_000):
         """Let the process begin a collection."""
+        assert self._process.stdin
         self._process.stdin.write(f"{passed_ms}\n")
         self._process.stdin.flush()
 
     def look(self, passed_ms=10_000):
         """The values of a collection by metric, device and job."""
         self.begin(passed_ms)
+        assert self._process.stdout
         values = [(tuple(key), value) for *key, value in json.loads(self._process.stdout.readline())]
         assert len(dict(values)) == len(values)
         return dict(values)
@@ -227,6 +229,7 @@ def test_every_owner_and_every_sum_also_after_a_kill(node, agent):
     check(node, first.look())
     node.driver.devices[LOST].fail(15)
     node.driver.devices[HUNG].block(1)
+    found = {}
     for _ in range(3):
         found = first.look()
         check(node, found, (f"gpu{LOST}", f"gpu{HUNG}"))
