@@ -25,7 +25,7 @@ from jobmeter.collect.machine import Machine
 from jobmeter.model.time import SystemClock
 
 _SECONDS = 60.0
-_WORDS = {
+WORDS = {
     "No": 0.0,
     "Yes": 1.0,
     "Not Started": 1.0,
@@ -39,7 +39,7 @@ _WORDS = {
     **{f"P{number}": float(number) for number in range(16)},
 }
 """Numbers of the words of nvidia-smi: flags, states of the fabric, recovery actions, and P-states."""
-_PROCESSES = "compute-apps"
+PROCESSES = "compute-apps"
 """Field that this module adds: the number of processes that nvidia-smi lists on the GPU."""
 
 
@@ -107,7 +107,7 @@ FIELDS = (
             ("hw_power_brake_slowdown", "power.brake"),
         )
     ),
-    Compared(_PROCESSES, "gpu.processes"),
+    Compared(PROCESSES, "gpu.processes"),
 )
 """Readings that both give."""
 
@@ -143,13 +143,13 @@ def read_tool(tool: str) -> list[dict[str, str]]:
     form = "--format=csv,noheader,nounits"
     rows = _ask(tool, f"--query-gpu={','.join(['uuid', *fields])}", form)
     users = [row[0] for row in _ask(tool, "--query-compute-apps=gpu_uuid,pid", form)]
-    return [{**dict(zip(fields, row[1:], strict=True)), _PROCESSES: str(users.count(row[0]))} for row in rows]
+    return [{**dict(zip(fields, row[1:], strict=True)), PROCESSES: str(users.count(row[0]))} for row in rows]
 
 
 def number_of(text: str) -> float | None:
     """Return the number of a cell; None if nvidia-smi does not know the value."""
-    if text in _WORDS:
-        return _WORDS[text]
+    if text in WORDS:
+        return WORDS[text]
     try:
         return float(text)
     except ValueError:
