@@ -41,6 +41,7 @@ from jobmeter.registry.leases import LeaseTable
 from jobmeter.registry.memory import CachedAnswers, Expiring
 from jobmeter.registry.migrate import migrate
 from jobmeter.registry.pods import PodTable
+from jobmeter.registry.rates import RateTable
 from jobmeter.registry.shippers import Shippers
 from jobmeter.registry.signatures import SignatureTable
 from jobmeter.registry.statements import chunks
@@ -69,6 +70,7 @@ class Registry:
         self._events_dropped = 0
         self.keys = KeyTable(database)
         self.leases = LeaseTable(database)
+        self.rates = RateTable(database)
         self.signatures = SignatureTable(database)
         self.usage = UsageTable(database)
         self.shippers = Shippers(database)
