@@ -230,9 +230,11 @@ def _admitted(
     use = store.engine_use
     nonces = SharedNonces(clock, file, registry.signatures, (lambda: None) if use is None else use.check)
     rates = SharedRates(clock, registry.rates)
-    if use is not None:
-        use.watch(rates.use_alone)
-        use.watch(nonces.use_alone)
+    if use is None:
+        registry.use_alone(alone=False)
+    else:
+        for listener in (registry.use_alone, rates.use_alone, nonces.use_alone):
+            use.watch(listener)
     return nonces, rates
 
 
