@@ -19,7 +19,7 @@ from jobmeter.collect.accelerators.collector import AcceleratorCollector
 from jobmeter.collect.accelerators.names import DeviceNames
 from jobmeter.collect.accelerators.nvidia.vendor import VENDOR
 from jobmeter.collect.base import NodeIdentity
-from jobmeter.collect.discover.member import Member
+from jobmeter.collect.discover.member import Member, Process
 from jobmeter.collect.machine import Machine
 from jobmeter.model.time import SystemClock
 
@@ -66,6 +66,9 @@ class _NoJobs:
         return None
 
     def members(self) -> list[Member]:
+        return []
+
+    def ended(self) -> list[Process]:
         return []
 
 
