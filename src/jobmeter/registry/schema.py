@@ -22,6 +22,7 @@ from sqlalchemy import (
     CheckConstraint,
     Column,
     Computed,
+    Double,
     ForeignKeyConstraint,
     Index,
     Integer,
@@ -253,6 +254,14 @@ signature_owner = Table(
     Column("id", BigInteger, primary_key=True, autoincrement=False),
     *_texts("owner"),
     *_required(number, "floor"),
+)
+
+# Token buckets of several servers; in no backup.
+rate_buckets = Table(
+    "rate_buckets",
+    metadata,
+    *_key("name"),
+    *_required(Double(), "level", "moment", "per_second", "burst", "granted", "spent"),
 )
 
 # Calls by account and operation, by month in the time zone of the settings.

@@ -17,6 +17,7 @@ from jobmeter.access.nonces import NonceMemory
 from jobmeter.access.prices import load_prices
 from jobmeter.access.session import LIFE_MS, MOST_ENDED, Sessions
 from jobmeter.access.shared_nonces import SharedNonces
+from jobmeter.access.shared_rates import FLUSH_SECONDS, SharedRates
 from jobmeter.access.usage import UsageMeter
 from jobmeter.access.vault import Vault
 from jobmeter.alerts.config import load_config
@@ -35,7 +36,17 @@ from jobmeter.server.admission import Admission, ConcurrencyLimiter, Lane
 from jobmeter.server.alert_delivery import AlertDelivery
 from jobmeter.server.alert_records import recorder_of
 from jobmeter.server.alerting import Alerting
-from jobmeter.server.background import Background, Filling, Leased, Work, losses, node_watch, pruning, roll_ups
+from jobmeter.server.background import (
+    Background,
+    Filling,
+    Leased,
+    Periodic,
+    Work,
+    losses,
+    node_watch,
+    pruning,
+    roll_ups,
+)
 from jobmeter.server.diagnosing import Diagnosing
 from jobmeter.server.edge import Edge
 from jobmeter.server.exchange import AsgiScope, Receive, Send
@@ -158,7 +169,7 @@ def assemble(
     telemetry = Telemetry(clock)
     outbox = ShippingOutbox(store, registry, clock)
     shipping = Shipping(store, registry, clock, load_sinks(settings.sinks), outbox)
-    nonces = _nonces(settings, clock, registry, store, shared=shared)
+    nonces, rates = _admitted(settings, clock, registry, store, shared=shared)
     ended = NonceMemory(clock, settings.data / ENDED_SESSIONS, window_ms=LIFE_MS, most=MOST_ENDED)
     sessions = Sessions(vault, clock, nonces, ended)
     lanes = _lanes()
@@ -176,7 +187,7 @@ def assemble(
         nonces=nonces,
         sessions=sessions,
         authenticator=Authenticator(registry.keys, vault, clock, nonces, sessions, changed=partial(raise_keys, store)),
-        limiter=RateLimiter(clock, parse_rates(settings.rate_limits)),
+        limiter=RateLimiter(clock, parse_rates(settings.rate_limits), shared=rates),
         usage=UsageMeter(registry.usage, clock, calendar),
         calendar=calendar,
         prices=load_prices(settings.prices),
@@ -185,7 +196,7 @@ def assemble(
         executor=executor,
         telemetry=telemetry,
         lanes=lanes,
-        admission=Admission(clock, budget, telemetry.requests.question_answered),
+        admission=Admission(clock, budget, telemetry.requests.question_answered, rates),
         exports=ConcurrencyLimiter(budget.exports, clock),
         hub=Hub(lanes.read),
         memory=MemoryBudget(settings.request_bytes),
@@ -195,7 +206,10 @@ def assemble(
     )
     registry.memory.changed = partial(raise_jobs, store)
     telemetry.register(partial(server_metrics, services))
-    background = [Background(work, telemetry) for work in _works(services, shared=shared)]
+    works = _works(services, shared=shared)
+    if rates is not None:
+        works.append(Periodic("limits", FLUSH_SECONDS, rates.work))
+    background = [Background(work, telemetry) for work in works]
     return Application(
         Edge(routers_of(services), telemetry, services.memory, settings.limits.body_bytes, services.usage, proxies),
         services,
@@ -203,16 +217,25 @@ def assemble(
     )
 
 
-def _nonces(settings: Settings, clock: Clock, registry: Registry, store: Store, *, shared: bool) -> NonceMemory:
-    """Remember nonces in memory, or with ``shared`` in the registry while other servers use the engine."""
+def _admitted(
+    settings: Settings, clock: Clock, registry: Registry, store: Store, *, shared: bool
+) -> tuple[NonceMemory, SharedRates | None]:
+    """Return the nonces, and the shared rates if other servers may come.
+
+    With ``shared`` both are in the registry while other servers use the engine.
+    """
     file = settings.data / NONCES
     if not shared or registry.database.kind != POSTGRESQL:
-        return NonceMemory(clock, file)
+        return NonceMemory(clock, file), None
     use = store.engine_use
     nonces = SharedNonces(clock, file, registry.signatures, (lambda: None) if use is None else use.check)
-    if use is not None:
-        use.watch(nonces.use_alone)
-    return nonces
+    rates = SharedRates(clock, registry.rates)
+    if use is None:
+        registry.use_alone(alone=False)
+    else:
+        for listener in (registry.use_alone, rates.use_alone, nonces.use_alone):
+            use.watch(listener)
+    return nonces, rates
 
 
 def _alerting(

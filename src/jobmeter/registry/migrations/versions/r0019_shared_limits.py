@@ -1,4 +1,4 @@
-"""Signatures that several servers accepted."""
+"""Signatures that several servers accepted, and the rates and budgets that they share."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -25,3 +25,10 @@ def upgrade() -> None:
         sa.Column("floor", sa.BigInteger, nullable=False),
     )
     op.bulk_insert(owner, [{"id": 1, "owner": "", "floor": 0}])
+    op.create_table(
+        "rate_buckets",
+        sa.Column("name", _text, primary_key=True),
+        *(sa.Column(name, sa.Double, nullable=False) for name in ("level", "moment", "per_second", "burst")),
+        *(sa.Column(name, sa.Double, nullable=False) for name in ("granted", "spent")),
+        prefixes=["UNLOGGED"] if op.get_bind().dialect.name == "postgresql" else [],
+    )
