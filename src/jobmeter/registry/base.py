@@ -1,7 +1,7 @@
 """The registry: each method is one transaction; the modules beside this one do the work."""
 
 import threading
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from jobmeter.model.finding import FindingSummary, ListedFinding
 from jobmeter.model.job import Allocation, Job, JobFilter, JobGroup, JobPage, JobSize, JobState, JobView, Node, Project
 from jobmeter.model.record import LeaseRecord, Records
 from jobmeter.model.retention import Retention
+from jobmeter.model.shipper import Shipper
 from jobmeter.model.time import DAY, TimeRange
 from jobmeter.registry import (
     backup,
@@ -309,6 +310,23 @@ class Registry:
             changes.notify(connection, recorded=[(project, job)])
         self._invalidate([(project, job)])
         return found
+
+    def recent_shippers(self) -> Sequence[Shipper]:
+        """Return every log shipper, by creation, at most a second old."""
+        return self.memory.shippers.get_or_read("", None, 0, lambda: Expiring(self.shippers.all()))
+
+    def node_groups(self) -> Mapping[tuple[str, str], str]:
+        """Return the resource group of each (project, node) that has one, at most ten seconds old.
+
+        Each node is also there under an empty project.
+        """
+
+        def read() -> Expiring[Mapping[tuple[str, str], str]]:
+            grouped = [node for node in self.nodes(None) if node.resource_group]
+            anywhere = {("", node.name): node.resource_group for node in grouped}
+            return Expiring(anywhere | {(node.project, node.name): node.resource_group for node in grouped})
+
+        return self.memory.node_groups.get_or_read("", None, 0, read)
 
     def nodes(self, projects: frozenset[str] | None, names: frozenset[str] | None = None) -> list[Node]:
         """Return the nodes with these names (None: all), by cluster and name."""

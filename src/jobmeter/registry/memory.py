@@ -3,8 +3,8 @@
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Hashable, Iterable
-from typing import Generic, TypeVar
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import msgspec
 
@@ -13,10 +13,15 @@ from jobmeter.model.retention import Retention
 from jobmeter.model.time import MAX_TIME_MS
 from jobmeter.registry.interval_cache import IntervalCache, IntervalChanges, JobKey
 
+if TYPE_CHECKING:
+    from jobmeter.model.shipper import Shipper
+
 ALONE_SECONDS = 60.0
 """Lifetime of an entry if no other process writes jobs."""
 SHARED_SECONDS = 1.0
 """Lifetime of an entry if other processes may write."""
+GROUPS_SECONDS = 10.0
+"""Lifetime of the resource groups of nodes."""
 MOST_PARTS = 500_000
 """Most database rows in all cached answers together, at some hundred bytes each."""
 
@@ -145,6 +150,8 @@ class CachedAnswers:
         self.views: TtlCache[list[JobView]] = TtlCache(seconds, caches_absence=alone)
         self.heads: TtlCache[list[Job]] = TtlCache(seconds, caches_absence=alone)
         self.retentions: TtlCache[Retention] = TtlCache()
+        self.shippers: TtlCache[Sequence[Shipper]] = TtlCache()
+        self.node_groups: TtlCache[Mapping[tuple[str, str], str]] = TtlCache(GROUPS_SECONDS)
         self.intervals = IntervalCache(alone=alone)
         self.changed: Callable[[Collection[str] | None], object] = lambda _: None
         """Callback for the ids of changed jobs (None: all), called after their cached answers were dropped."""
@@ -175,8 +182,14 @@ class CachedAnswers:
         self.views.invalidate(ids)
         self.changed(ids)
 
+    def forget_groups(self) -> None:
+        """Drop the shippers and the groups of nodes, after a change of either."""
+        self.shippers.clear()
+        self.node_groups.clear()
+
     def clear(self) -> None:
         """Drop everything."""
+        self.forget_groups()
         self.heads.clear()
         self.views.clear()
         self.retentions.clear()
