@@ -84,18 +84,22 @@ def packages_without_tests() -> list[str]:
 
 
 def private_accesses() -> int:
-    """Count the places where a unit test reads a private attribute of another object.
+    """Count the places where a unit test reads a private attribute of another object."""
+    return sum(count_private_accesses(path.read_text()) for path in UNIT.rglob("*.py"))
+
+
+def count_private_accesses(source: str) -> int:
+    """Count the private attributes of other objects that a source reads or writes.
 
     Python documents a few names that begin with an underscore: the methods of named tuples, and ``os._exit``.
     """
     documented = {"_fields", "_replace", "_asdict", "_exit"}
     found = 0
-    for path in UNIT.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Attribute):
-                own = isinstance(node.value, ast.Name) and node.value.id == "self"
-                private = bool(re.match(r"_[a-z]\w*(?<!_)$", node.attr))
-                found += private and not own and node.attr not in documented
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Attribute):
+            own = isinstance(node.value, ast.Name) and node.value.id == "self"
+            private = bool(re.match(r"_[a-z]\w*(?<!_)$", node.attr))
+            found += private and not own and node.attr not in documented
     return found
 
 
