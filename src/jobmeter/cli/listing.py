@@ -10,7 +10,7 @@ from jobmeter.cli.output import cell, cell_of, table
 
 _GAP = 3
 """Characters between two columns."""
-_LEAST_FOLDED = 20
+_LEAST_FOLDED = 28
 """Least width of a folded column."""
 
 

@@ -109,12 +109,20 @@ def state_cell(state: str) -> str:
     return f"[{style}]{state}[/]" if style else cell(state)
 
 
-def print_hanging(out: Console, label: str, text: str, indent: int) -> None:
-    """Print a label and a text, both markup, on one line; a terminal indents the further lines of a long text."""
+def print_hanging(out: Console, label: str, text: str, indent: int, tail: str = "") -> None:
+    """Print a label and a text, both markup, on one line; a terminal indents the further lines of a long text.
+
+    A ``tail``, markup, follows the text; where the last line has no room for it, it begins a line.
+    """
     if out.soft_wrap:
-        out.print(f"{label}{text}")
+        out.print(f"{label}{text} {tail}".rstrip())
         return
-    lines = Text.from_markup(text).wrap(out, max(out.width - indent, 1))
+    width = max(out.width - indent, 1)
+    lines, end = Text.from_markup(text).wrap(out, width), Text.from_markup(tail)
+    if tail and lines and lines[-1].cell_len + 1 + end.cell_len <= width:
+        lines[-1] += Text(" ") + end
+    elif tail:
+        lines.extend(end.wrap(out, width))
     out.print(Text.from_markup(label), Text("\n" + " " * indent).join(lines), sep="")
 
 
