@@ -130,9 +130,9 @@ class Screens:
 
 def text_of(shown):
     """The text of a widget, in one line where it is a table."""
-    out = Console(file=StringIO(), width=500)
-    out.print(shown.content)
-    return out.file.getvalue()
+    text = StringIO()
+    Console(file=text, width=500).print(shown.content)
+    return text.getvalue()
 
 
 @asynccontextmanager
