@@ -26,7 +26,7 @@ def amount_of(metric: str, value: float) -> str:
 
 
 def minutes(length_ms: float) -> str:
-    """Return a length of time: ``20 s``, ``12 min``, ``2 h 5 min``, ``3 d 4 h``."""
+    """Format a length of time: ``20 s``, ``12 min``, ``2 h 5 min``, ``3 d 4 h``."""
     if length_ms < 90_000:
         return f"{length_ms / 1000:.0f} s"
     whole, hours = round(length_ms / 60_000), round(length_ms / 3_600_000)
@@ -42,5 +42,5 @@ def counted(count: int, noun: str, plural: str = "") -> str:
 
 
 def often(count: int) -> str:
-    """Return how often something happened: ``once``, ``3 times``."""
+    """Format a number of times: ``once``, ``3 times``."""
     return "once" if count == 1 else f"{count:,} times"
