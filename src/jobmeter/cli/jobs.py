@@ -97,7 +97,7 @@ _GROUPS = {
     "--limit", type=click.IntRange(1), metavar="N", help=f"Show at most N jobs (default: {SHOWN}; with --json all)."
 )
 @click.option("--json", "as_json", is_flag=True, help="An array of objects.")
-@local.connection_options
+@local.listing_options
 def command(
     since: str | None, sort: str, limit: int | None, as_json: bool, connection: local.LocalConnection, **options: object
 ) -> None:
@@ -133,8 +133,7 @@ def command(
 
 def _check_filters(api: Api, search: JobSearch) -> None:
     """Raise NotFoundError, with the existing names, for a filter by a name that no job has while others exist."""
-    if search.project:
-        local.project_of(api, search.project)
+    local.project_of(api, search.project)
     for kind, names in (("type", search.types), ("user", search.users), ("resource_group", search.resource_groups)):
         unused = [name for name in names if not api.jobs(_only(search, kind, name)).jobs]
         others = {getattr(job, kind) for job in api.jobs(JobSearch(project=search.project, limit=PAGE)).jobs} - {""}

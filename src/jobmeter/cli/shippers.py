@@ -25,7 +25,7 @@ def command() -> None:
 
 @command.command("list")
 @click.option("--json", "as_json", is_flag=True, help="An array of objects.")
-@local.connection_options
+@local.listing_options
 def list_(as_json: bool, connection: local.LocalConnection) -> None:
     """List the shippers with their state and lag."""
     found = connection.open().shippers(connection.project)
@@ -41,7 +41,7 @@ def list_(as_json: bool, connection: local.LocalConnection) -> None:
 @click.argument("group")
 @click.option("--to", "sink", required=True, metavar="PROJECT/LOGSTORE", help="The sink, by its name in the settings.")
 @_json
-@local.connection_options
+@local.listing_options
 def create(group: str, sink: str, as_json: bool, connection: local.LocalConnection) -> None:
     """Ship the log lines of the resource group GROUP from now on; with --project only lines of that project."""
     project, slash, logstore = sink.partition("/")
@@ -57,7 +57,7 @@ def create(group: str, sink: str, as_json: bool, connection: local.LocalConnecti
 @command.command()
 @click.argument("shipper")
 @_json
-@local.connection_options
+@local.listing_options
 def show(shipper: str, as_json: bool, connection: local.LocalConnection) -> None:
     """Show SHIPPER, an id or a resource group: shipped and waiting lines, and its lag."""
     found = _find(connection.open(), shipper, connection.project)
@@ -70,7 +70,7 @@ def show(shipper: str, as_json: bool, connection: local.LocalConnection) -> None
 
 @command.command()
 @click.argument("shipper")
-@local.connection_options
+@local.listing_options
 def delete(shipper: str, connection: local.LocalConnection) -> None:
     """Delete SHIPPER, an id or a resource group. Waiting lines are not shipped; stored lines stay."""
     api = connection.open()

@@ -34,7 +34,7 @@ def command() -> None:
 @click.option("--for", "length", required=True, metavar="DURATION", help="How long, such as 30m or 7d.")
 @click.option("--comment", required=True, help="Why.")
 @click.option("--author", help="Who. [default: the user of this machine]")
-@local.connection_options
+@local.server_options
 def add(
     matchers: Sequence[str], length: str, comment: str, author: str | None, connection: local.LocalConnection
 ) -> None:
@@ -49,7 +49,7 @@ def add(
 @command.command("list")
 @click.option("--expired", is_flag=True, help="Expired silences too, for five days.")
 @click.option("--json", "as_json", is_flag=True, help="An array of objects.")
-@local.connection_options
+@local.server_options
 def list_(expired: bool, as_json: bool, connection: local.LocalConnection) -> None:
     """List the silences."""
     every = read_silences(connection.open().transport)
@@ -70,7 +70,7 @@ def list_(expired: bool, as_json: bool, connection: local.LocalConnection) -> No
 
 @command.command()
 @click.argument("silence")
-@local.connection_options
+@local.server_options
 def expire(silence: str, connection: local.LocalConnection) -> None:
     """End SILENCE, an id, now."""
     expire_silence(connection.open().transport, silence)
