@@ -65,13 +65,12 @@ def test_shares_of_a_job_whose_living_processes_are_unknown_stay_absent(bench):
     assert shares(bench.look()) == {}
 
 
-def test_accounting_is_off_by_default_and_never_turned_on(driver):
+def test_nothing_is_read_while_accounting_is_off(driver):
     bench = Bench(driver)
     bench.look()
     ran(bench)
     bench.members.end(50, member("short"))
     assert shares(bench.look()) == {}
-    assert not driver.devices[0]._data.accounting
     assert driver.devices[0].calls(Call.ACCOUNTING_MODE) == 1
     assert driver.devices[0].calls(Call.ACCOUNTING) == 0
 
