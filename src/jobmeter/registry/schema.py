@@ -9,8 +9,8 @@ values by which listings filter and sort:
 - ``status``: the recorded state, else the state that a recorded end implies; ``Sampled`` if the state follows from
   the age of the last sample.
 
-Partial indexes have the same WHERE in PostgreSQL; the migrations create it. Here it is given for SQLite alone, because
-SQLAlchemy loads every dialect that is named.
+Partial indexes have the same WHERE in PostgreSQL, see ``jobmeter.registry.migrate``. Here it is given for SQLite alone,
+because SQLAlchemy loads every dialect that is named.
 """
 
 from collections.abc import Iterator
