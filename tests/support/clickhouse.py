@@ -104,6 +104,12 @@ class NodeProcess:
             self._process.kill()
             self._process.wait()
 
+    def empty(self) -> None:
+        """Kill the server, remove its data, and start it again."""
+        self.kill()
+        shutil.rmtree(self._folder / "data")
+        self.start()
+
     @contextmanager
     def killed(self) -> Iterator[None]:
         """Kill the server for the block, and start it again."""
