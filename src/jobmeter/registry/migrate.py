@@ -6,9 +6,9 @@ from jobmeter.errors import ConfigurationError
 from jobmeter.registry.breaker import SLOW_SECONDS
 from jobmeter.registry.database import POSTGRESQL, Database
 
-HEAD = "0018"
+HEAD = "0019"
 """The newest migration."""
-REVISIONS = frozenset({"0005", "0015", HEAD})
+REVISIONS = frozenset({"0005", "0015", "0018", HEAD})
 """Every migration of this program: of recorded data folders, of release 0.1.0, and of this version."""
 _LOCK = 0x6A6F626D
 """The number of PostgreSQL's advisory lock of migrations."""

@@ -27,7 +27,7 @@ _READ = "SELECT identity, owner, number, complete FROM {database}.replicas ORDER
 _TABLES = "SELECT name, toString(uuid) FROM system.tables WHERE database = {database:String}"
 
 
-class ReplicaRecord(msgspec.Struct, frozen=True, kw_only=True):
+class ReplicaSetState(msgspec.Struct, frozen=True, kw_only=True):
     """State of a set of replicas.
 
     ``identity`` names the data, ``owner`` the data folder of the only Jobmeter server. ``number`` grows with each
@@ -48,7 +48,7 @@ class ReplicaContent(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str = ""
     data: str = ""
-    record: ReplicaRecord | None = None
+    record: ReplicaSetState | None = None
 
 
 def read_content(client: Client, target: EngineTarget) -> ReplicaContent:
@@ -61,7 +61,7 @@ def read_content(client: Client, target: EngineTarget) -> ReplicaContent:
     record = None
     if found:
         identity, owner, number, complete = found[0]
-        record = ReplicaRecord(identity=identity, owner=owner, number=int(number), complete=dict(complete))
+        record = ReplicaSetState(identity=identity, owner=owner, number=int(number), complete=dict(complete))
     return ReplicaContent(id=tables.get("replicas", ""), data=tables.get("servers", ""), record=record)
 
 
@@ -70,7 +70,7 @@ def create_record(client: Client, target: EngineTarget) -> None:
     client.command(_TABLE.format(database=target.database))
 
 
-def write_record(client: Client, target: EngineTarget, record: ReplicaRecord) -> None:
+def write_record(client: Client, target: EngineTarget, record: ReplicaSetState) -> None:
     """Write a record to a server. It is durable on return."""
     parameters = {
         "identity": record.identity,
@@ -88,10 +88,10 @@ class RecordFile:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def read(self) -> ReplicaRecord | None:
+    def read(self) -> ReplicaSetState | None:
         """Return the record, None if there is no file. Raises ConfigurationError for a damaged file."""
         try:
-            return msgspec.json.decode(self._path.read_bytes(), type=ReplicaRecord)
+            return msgspec.json.decode(self._path.read_bytes(), type=ReplicaSetState)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -102,7 +102,7 @@ class RecordFile:
                 "after you removed the file"
             ) from error
 
-    def write(self, record: ReplicaRecord) -> None:
+    def write(self, record: ReplicaSetState) -> None:
         """Replace the record. It is durable on return."""
         draft = self._path.with_suffix(".draft")
         try:
