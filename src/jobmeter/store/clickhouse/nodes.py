@@ -62,7 +62,10 @@ class Nodes:
     def read(self, client: "NodesClient", call: Callable[[Client], Any]) -> Any:  # noqa: ANN401 - any answer
         """Return the answer of the first server that gives one. Raises the error of the last server."""
         failure: Exception = UnavailableError(f"no server of {self.target.name} has all data")
-        for place in self.readable():
+        tried: set[Place] = set()
+        # Another server may stop being readable during the wait for one.
+        while (place := next((one for one in self.readable() if one not in tried), None)) is not None:
+            tried.add(place)
             try:
                 return call(client.on(place))
             except LOST as error:
@@ -101,6 +104,9 @@ class Nodes:
         if fresh:
             _log.warning("%s does not answer: %s", place_name(place), error)
 
+    def greet(self, place: Place, client: Client) -> None:
+        """Handle that a server answers again. No question goes to it before, while another one answers."""
+
     def check(self, place: Place, client: Client) -> None:  # noqa: ARG002 - for descendants
         """Ask a server for a sign of life."""
         client.query("SELECT 1")
@@ -118,6 +124,7 @@ class Nodes:
                 if client is None:
                     _probe(probes, self.target.at(place))
                     client = connect(self.target.at(place), None, _PING_SILENCE_SECONDS)
+                    self.greet(place, client)
                 self.check(place, client)
             except (*LOST, HTTPError) as error:
                 self.lose(place, error)

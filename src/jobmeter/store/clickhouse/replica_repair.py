@@ -24,6 +24,8 @@ REPAIR_SECONDS = 1.0
 """Seconds between two searches for replicas to repair."""
 _AGAIN_SECONDS = 10.0
 """Seconds between two attempts to repair one replica."""
+_STOP_SECONDS = 10.0
+"""Longest wait for the end of a comparison or copy that runs when the store is closed."""
 _PAUSE_SECONDS = 20.0
 """Longest time for which statements wait for the end of a repair."""
 _OTHER_TABLES = (TableSlices("progress", "0"), TableSlices("servers", "0"))
@@ -50,7 +52,7 @@ class ReplicaRepair:
         """End the thread. The next start continues a repair that ends early."""
         self._over.set()
         if self._thread.ident is not None:
-            self._thread.join()
+            self._thread.join(_STOP_SECONDS)
 
     def _run(self) -> None:
         while not self._over.wait(REPAIR_SECONDS):
@@ -93,6 +95,7 @@ class ReplicaRepair:
                     raise UnavailableError(f"{place_name(source)}, from which it gets rows, lacks rows itself")
                 copying.is_quiet = True
                 self._run_steps(copying.checks(), place, self._clock.monotonic() + _PAUSE_SECONDS)
+                self._require_running()
                 replicas.include(place, replica_id)
         took = self._clock.monotonic() - began
         _log.info("%s has all data: %d rows were copied to it in %.1f s", place_name(place), copying.copied, took)
@@ -102,10 +105,15 @@ class ReplicaRepair:
 
     def _run_steps(self, steps: Iterable[object], place: Place, deadline: float | None) -> None:
         for _ in steps:
-            if self._over.is_set() or not self._replicas.is_up(place):
+            self._require_running()
+            if not self._replicas.is_up(place):
                 raise UnavailableError("the repair ended early")
             if deadline is not None and self._clock.monotonic() > deadline:
                 raise UnavailableError("rows arrive faster than they are copied")
+
+    def _require_running(self) -> None:
+        if self._over.is_set():
+            raise UnavailableError("the store is closed")
 
     def _require_idle(self, place: Place) -> None:
         """Raise UnavailableError while a statement from before the repair runs on a replica.

@@ -22,14 +22,14 @@ from msgspec.structs import replace
 
 from jobmeter.errors import ConfigurationError, UnavailableError
 from jobmeter.model.time import Clock
-from jobmeter.store.clickhouse.failures import translated
+from jobmeter.store.clickhouse.failures import damaged_part, translated
 from jobmeter.store.clickhouse.migrate import create_database, migrate
 from jobmeter.store.clickhouse.nodes import LOST, SILENCE_SECONDS, Nodes, NodesClient
 from jobmeter.store.clickhouse.pool import Pool, connect
 from jobmeter.store.clickhouse.replica_state import (
     RecordFile,
     ReplicaContent,
-    ReplicaRecord,
+    ReplicaSetState,
     create_record,
     read_content,
     write_record,
@@ -41,7 +41,7 @@ from jobmeter.store.clickhouse.target import EngineTarget, Place, place_name
 _log = logging.getLogger(__name__)
 _ID = "SELECT toString(uuid) FROM system.tables WHERE database = {database:String} AND name = 'replicas'"
 _RETRY_AFTER_MS = 2_000
-_NO_RECORD = ReplicaRecord(identity="", owner="", number=0, complete={})
+_NO_RECORD = ReplicaSetState(identity="", owner="", number=0, complete={})
 
 
 class ReplicaSet(Nodes):
@@ -67,7 +67,7 @@ class ReplicaSet(Nodes):
         return self._record.identity
 
     @property
-    def record(self) -> ReplicaRecord:
+    def record(self) -> ReplicaSetState:
         """The newest record."""
         return self._record
 
@@ -96,7 +96,7 @@ class ReplicaSet(Nodes):
         content = self.prepare(chosen, None)
         self._ids = {place: one.id for place, one in contents.items()} | {chosen: content.id}
         identity, number = (newest.identity, newest.number) if newest else (content.data, 0)
-        self._record = ReplicaRecord(
+        self._record = ReplicaSetState(
             identity=identity, owner=owner, number=number + 1, complete={content.id: place_name(chosen)}
         )
         with translated("note its replicas"):
@@ -114,7 +114,7 @@ class ReplicaSet(Nodes):
                 self.lose(place, error)
         return contents, away
 
-    def require_ours(self, place: Place, content: ReplicaContent, newest: ReplicaRecord | None) -> None:
+    def require_ours(self, place: Place, content: ReplicaContent, newest: ReplicaSetState | None) -> None:
         """Raise ConfigurationError if a server has data that do not belong to these replicas."""
         other = content.record is not None and newest is not None and content.record.identity != newest.identity
         if other or (newest is not None and content.data and content.record is None):
@@ -134,11 +134,11 @@ class ReplicaSet(Nodes):
         return (holders or self.target.places)[0]
 
     def _complete_one(
-        self, contents: Mapping[Place, ReplicaContent], newest: ReplicaRecord, away: Collection[Place]
+        self, contents: Mapping[Place, ReplicaContent], newest: ReplicaSetState, away: Collection[Place]
     ) -> Place:
         found = [place for place, content in contents.items() if content.id in newest.complete]
         if found:
-            return found[0]
+            return min(found, key=lambda place: bool(contents[place].broken))
         names = " or ".join(newest.complete.values())
         if away:
             raise UnavailableError(f"only {names} has all data of the telemetry store, and cannot be reached")
@@ -161,7 +161,7 @@ class ReplicaSet(Nodes):
         self.require_ours(place, content, self._record)
         return self.prepare(place, self._record).id
 
-    def prepare(self, place: Place, record: ReplicaRecord | None) -> ReplicaContent:
+    def prepare(self, place: Place, record: ReplicaSetState | None) -> ReplicaContent:
         """Give a server this program's schema. Return its content.
 
         ``record`` is written before the schema: a server with a schema and without a record has other data.
@@ -190,6 +190,32 @@ class ReplicaSet(Nodes):
         """Return for each replica 1 if it answers and has all data, else 0."""
         readable = set(self.readable())
         return {place_name(place): int(place in readable and self.is_up(place)) for place in self.target.places}
+
+    def gave_no_answer(self, error: Exception) -> bool:
+        """Return True if another replica may answer: this one is away, has lost its disk, or has a damaged part."""
+        return super().gave_no_answer(error) or damaged_part(error) is not None
+
+    def lose(self, place: Place, error: Exception) -> None:
+        """Note that a replica does not answer, or that its data are damaged."""
+        if damaged_part(error) is None:
+            super().lose(place, error)
+        elif self._exclude(place):
+            _log.error("%s has a damaged part, and is compared with the other replicas: %s", place_name(place), error)
+
+    def greet(self, place: Place, client: Client) -> None:
+        """Exclude a replica that came back without some of its parts."""
+        content = read_content(client, self.target)
+        if content.broken and content.id in self._record.complete and self._exclude(place):
+            _log.error("%s came back without %d broken parts", place_name(place), content.broken)
+
+    def _exclude(self, place: Place) -> bool:
+        """Note durably that a replica lacks rows. Return False if no other replica has all data and answers."""
+        others = [one for one in self.readable() if one != place]
+        if not any(map(self.is_up, others)):
+            return False
+        with closing(NodesClient(self, None, SILENCE_SECONDS)) as client:
+            self._keep({self._ids[one] for one in others}, client)
+        return True
 
     def check(self, place: Place, client: Client) -> None:
         """Ask a server for its ID. After the loss of its disk it has another one."""

@@ -244,6 +244,35 @@ def test_a_statement_that_every_replica_refuses_leaves_one_of_them_complete(serv
         assert sorted(complete(store)) == [False, True]
 
 
+@pytest.mark.parametrize("restarts", [True, False])
+def test_a_part_that_the_disk_of_a_replica_damaged_is_read_from_the_other_one(servers, database, tmp_path, restarts):
+    slot = Slot()
+    with opened(address(servers, database), tmp_path) as store:
+        await_complete(store)
+        write(store, slot, 0)
+        store.maintenance.flush()
+        with store.maintenance.pool.client() as client:
+            sql = "SELECT path FROM system.parts WHERE database = {database:String} AND table = 'samples' AND active"
+            ((part,),) = client.query(sql, parameters={"database": database}).result_rows
+        if restarts:
+            with servers[0].killed():
+                (Path(part) / "data.bin").unlink()
+        else:
+            damage(Path(part) / "data.bin")
+        require_written(store, slot, [0])
+        wait_until(lambda: not complete(store)[0])
+        if restarts:
+            await_complete(store)
+            with servers[1].killed():
+                require_written(store, slot, [0])
+
+
+def damage(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    file.write_bytes(content)
+
+
 def test_a_backup_is_restored_on_all_replicas(servers, database, tmp_path):
     slot = Slot()
     with opened(address(servers, database), tmp_path / "data") as store:
