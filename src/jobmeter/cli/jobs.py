@@ -14,7 +14,7 @@ from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.options import choice, examples, names_option, since_option
 from jobmeter.cli.output import console, counted, duration, moment, print_json
-from jobmeter.cli.resource_columns import began
+from jobmeter.cli.resource_columns import ALTERNATIVES, began
 from jobmeter.client.api import PAGE, Api
 from jobmeter.client.searches import JobSearch
 from jobmeter.errors import JobmeterError, NotFoundError
@@ -202,5 +202,5 @@ def size(summary: JobSummary) -> str:
 
 
 def _used(summary: JobSummary, metric: str, figure: str) -> str:
-    found = summary.find(metric)
+    found = summary.find(metric) or summary.find(ALTERNATIVES.get(metric, ""))
     return quantity(getattr(found, figure), found.unit) if found else "-"
