@@ -26,7 +26,7 @@ def amount_of(metric: str, value: float) -> str:
 
 
 def minutes(length_ms: float) -> str:
-    """Return a length of time: ``12 min``, ``3.5 h``, ``20 s``."""
+    """Format a length of time: ``12 min``, ``3.5 h``, ``20 s``."""
     if length_ms < 90_000:
         return f"{length_ms / 1000:.0f} s"
     if length_ms < 7_200_000:
@@ -40,5 +40,5 @@ def counted(count: int, noun: str, plural: str = "") -> str:
 
 
 def often(count: int) -> str:
-    """Return how often something happened: ``once``, ``3 times``."""
+    """Format a number of times: ``once``, ``3 times``."""
     return "once" if count == 1 else f"{count:,} times"

@@ -30,6 +30,7 @@ from jobmeter.registry import records as recording
 from jobmeter.registry import rows as rows_
 from jobmeter.registry.alerts import AlertTable
 from jobmeter.registry.annotations import AnnotationTable
+from jobmeter.registry.batched import Batched
 from jobmeter.registry.breaker import OBSERVE_SECONDS, SHORT_SECONDS, SLOW_SECONDS
 from jobmeter.registry.columns.column_store import ColumnStore
 from jobmeter.registry.database import SQLITE, Database
@@ -41,7 +42,9 @@ from jobmeter.registry.leases import LeaseTable
 from jobmeter.registry.memory import CachedAnswers, Expiring
 from jobmeter.registry.migrate import migrate
 from jobmeter.registry.pods import PodTable
+from jobmeter.registry.rates import RateTable
 from jobmeter.registry.shippers import Shippers
+from jobmeter.registry.signatures import SignatureTable
 from jobmeter.registry.statements import chunks
 from jobmeter.registry.stored import Observation
 from jobmeter.registry.tasks import TaskTable
@@ -63,10 +66,14 @@ class Registry:
         # A single process serves a SQLite database: nobody else writes its jobs.
         alone = database.kind == SQLITE
         self.memory = CachedAnswers(alone=alone)
+        self._refresh: Batched[None, None] = Batched(self._drop_changed)
+        self._position: changes.ChangePosition | None = None
         self._counting = threading.Lock()
         self._events_dropped = 0
         self.keys = KeyTable(database)
         self.leases = LeaseTable(database)
+        self.rates = RateTable(database)
+        self.signatures = SignatureTable(database)
         self.usage = UsageTable(database)
         self.shippers = Shippers(database)
         self.tasks = TaskTable(database)
@@ -246,6 +253,7 @@ class Registry:
 
         Replicas are in natural order, allocations sorted by start.
         """
+        self._await_changes()
 
         def read() -> Expiring[list[JobView]]:
             with self.database.read() as connection:
@@ -275,14 +283,41 @@ class Registry:
     def job_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job]:
         """Return the jobs of ``job`` without replicas and allocations, for the hot path.
 
-        Changes by another process may appear a second late; a new job appears at once.
+        Changes by another process appear at once after ``use_alone(False)``, else a second late. A new job appears at
+        once.
         """
+        self._await_changes()
 
         def read() -> Expiring[list[Job]]:
             with self.database.read(SHORT_SECONDS) as connection:
                 return jobs.job_heads(connection, projects, job, now_ms)
 
         return list(self.memory.heads.get_or_read(job, projects, now_ms, read))
+
+    def use_alone(self, alone: bool) -> None:
+        """Trust cached jobs while no other server writes jobs. See ``EngineUse.watch``."""
+        self.memory.is_current = alone
+
+    def _await_changes(self) -> None:
+        """Drop cached jobs that another server has changed before this call."""
+        if not self.memory.is_current:
+            self._refresh(None)
+
+    def _drop_changed(self, calls: Sequence[None]) -> Sequence[None]:
+        with self.database.snapshot(SHORT_SECONDS) as connection:
+            changed, after = None, self._position
+            if after is not None:
+                changed, after = changes.since(connection, after)
+            if changed is None:
+                after = changes.now(connection)
+        if changed is None:
+            self.memory.clear()
+        else:
+            keys = {key for found in (changed.recorded, changed.sampled) for key in changes.jobs_of(found)}
+            if keys:
+                self.memory.invalidate(keys)
+        self._position = after
+        return calls
 
     def _drop(self, events_dropped: int) -> None:
         with self._counting:
@@ -362,7 +397,7 @@ class Registry:
         None instead of jobs if the mark is older than the records of changes. Without a mark, the changes of the last
         ten minutes or more. A job may repeat.
         """
-        with self.database.read() as connection:
+        with self.database.snapshot() as connection:
             if mark is None:
                 now = changes.now(connection)
                 return changes.recorded(connection), (now.last, now.open)

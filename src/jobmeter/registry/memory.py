@@ -144,6 +144,9 @@ class CachedAnswers:
     Every method may be called from any thread.
     """
 
+    is_current = True
+    """False while other servers write jobs: cached jobs are used only after a look at their changes."""
+
     def __init__(self, *, alone: bool) -> None:
         """``alone``: no other process writes jobs. A new job of another process is found at once."""
         seconds = ALONE_SECONDS if alone else SHARED_SECONDS
@@ -158,11 +161,11 @@ class CachedAnswers:
 
     def job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView] | None:
         """Return the cached jobs of that id."""
-        return self.views.get(job, projects, now_ms)[0]
+        return self.views.get(job, projects, now_ms)[0] if self.is_current else None
 
     def job_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job] | None:
         """Return the cached jobs of that id, without replicas and allocations."""
-        return self.heads.get(job, projects, now_ms)[0]
+        return self.heads.get(job, projects, now_ms)[0] if self.is_current else None
 
     def retention(self, project: str) -> Retention | None:
         """Return the cached retention of a project."""

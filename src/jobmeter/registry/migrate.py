@@ -5,11 +5,11 @@ import sqlalchemy as sa
 from jobmeter.errors import ConfigurationError
 from jobmeter.registry.breaker import SLOW_SECONDS
 from jobmeter.registry.database import POSTGRESQL, Database
-from jobmeter.registry.schema import job_changes, metadata
+from jobmeter.registry.schema import FIRST_ROWS, UNLOGGED, metadata
 
-HEAD = "0018"
+HEAD = "0019"
 """The newest migration."""
-REVISIONS = frozenset({"0005", "0015", HEAD})
+REVISIONS = frozenset({"0005", "0015", "0018", HEAD})
 """Every migration of this program: of recorded data folders, of release 0.1.0, and of this version."""
 _VERSIONS = sa.Table("alembic_version", sa.MetaData(), sa.Column("version_num", sa.String(32), primary_key=True))
 """Alembic's table."""
@@ -45,8 +45,11 @@ def _create(connection: sa.Connection) -> None:
             # The schema states it for SQLite alone, see there.
             index.dialect_options["postgresql"]["where"] = index.dialect_options["sqlite"]["where"]
     metadata.create_all(connection)
-    # The table of changes is never empty.
-    connection.execute(sa.insert(job_changes).values(transaction=0, written=0, payload="{}"))
+    if connection.dialect.name == POSTGRESQL:
+        for table in UNLOGGED:
+            connection.execute(sa.text(f"ALTER TABLE {table.name} SET UNLOGGED"))
+    for table, row in FIRST_ROWS.items():
+        connection.execute(sa.insert(table).values(row))
     _VERSIONS.create(connection)
     connection.execute(sa.insert(_VERSIONS).values(version_num=HEAD))
 

@@ -370,6 +370,13 @@ class EngineUse(Protocol):
         """
         ...
 
+    def check(self) -> None:
+        """Raise UnavailableError while another server may be the only one.
+
+        That server has then taken this one for dead.
+        """
+        ...
+
 
 class StoreAdministration(Protocol):
     """The care of all stored data. Every method may be called from any thread."""

@@ -62,9 +62,13 @@ def described(url: str) -> dict[str, list[Any]]:
                 {index["name"]: _index(index) for index in inspector.get_indexes(table)},
                 *(inspector.get_pk_constraint(table), inspector.get_foreign_keys(table)),
                 inspector.get_check_constraints(table),
+                connection.execute(sa.select(metadata.tables[table])).mappings().all(),
             ]
             for table in metadata.tables
         }
+        if connection.dialect.name == "postgresql":
+            unlogged = sa.text("SELECT relname FROM pg_class WHERE relpersistence = 'u' AND relkind = 'r'")
+            found["unlogged"] = sorted(connection.scalars(unlogged))
     database.close()
     return found
 
@@ -77,8 +81,8 @@ def _index(index: ReflectedIndex) -> str:
 def test_an_old_database_gets_the_tables_of_an_empty_one(url: str) -> None:
     _open_and_close(url)
     tables = described(url)
-    for name, (_, indexes, *_) in tables.items():
-        assert set(indexes) == {str(index.name) for index in metadata.tables[name].indexes}
+    for name, table in metadata.tables.items():
+        assert set(tables[name][1]) == {str(index.name) for index in table.indexes}
     assert "'Finding'" in tables["events"][1]["events_findings"], "partial"
     database = Database(url)
     with database.write() as connection:

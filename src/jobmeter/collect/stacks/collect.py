@@ -68,7 +68,7 @@ class StackCollector:
         between: float = BETWEEN_SECONDS,
         stop: Event | None = None,
     ) -> None:
-        self._processes = processes
+        self.processes = processes
         self._gone = gone
         self._proc = proc_root
         self._between = between
@@ -86,7 +86,7 @@ class StackCollector:
 
     def _collected(self, job: str) -> NodeEvidence | None:
         end = time.monotonic() + BUDGET_SECONDS
-        ranks = self.ranks(list(self._processes(job)))
+        ranks = self.ranks(list(self.processes(job)))
         gone = [
             RankEvidence(
                 replica=one.owner.replica,

@@ -39,9 +39,10 @@ from jobmeter.store.clickhouse.migrate import create_database, migrate
 from jobmeter.store.clickhouse.move import move
 from jobmeter.store.clickhouse.move_marks import mark_departure, read_marks, require_usable
 from jobmeter.store.clickhouse.node_log import NodeLog
+from jobmeter.store.clickhouse.nodes import Nodes
 from jobmeter.store.clickhouse.outbox import OutboxTable
 from jobmeter.store.clickhouse.pending import NOTHING, Pending
-from jobmeter.store.clickhouse.pool import Pool, connect
+from jobmeter.store.clickhouse.pool import WRITE_SILENCE_SECONDS, Pool
 from jobmeter.store.clickhouse.reader import SampleReader
 from jobmeter.store.clickhouse.rollup import RollupJob
 from jobmeter.store.clickhouse.rollup_state import RollupState
@@ -100,6 +101,7 @@ class ClickHouseStore:
         self._closing = threading.Lock()
         self._beginning = threading.Lock()
         self._pools: list[Pool] = []
+        self._nodes: Nodes | None = None
         self.commit_log: CommitLog | None = None
         try:
             self._open(target, clock, journals, discard=discard)
@@ -108,10 +110,10 @@ class ClickHouseStore:
             raise
 
     def _open(self, target: EngineTarget, clock: Clock, journals: Path | None, *, discard: bool) -> None:
-        read, write = Pool(target, _READERS, silence_seconds=_READ_SILENCE_SECONDS), Pool(target, _WRITERS)
-        self._pools = [read, write]
+        self._start_nodes(target)
+        read, write = self._pool(_READERS, _READ_SILENCE_SECONDS), self._pool(_WRITERS)
         # Each connection takes a while to open: the one that creates the database is the first that is used.
-        first = connect(target, None)
+        first = write.connect()
         write.add(first)
         create_database(first, target)
         first.database = target.database
@@ -123,8 +125,7 @@ class ClickHouseStore:
         if target.journaled:
             self.commit_log = self.node_log = NodeLog(write, journal)
         # A commit may have to write marks: a frozen node must not block the commit for long.
-        marks = Pool(target, 2, silence_seconds=_MARKS_SILENCE_SECONDS) if target.journaled else write
-        self._pools.append(marks)
+        marks = self._pool(2, _MARKS_SILENCE_SECONDS) if target.journaled else write
         self.rollup_state = RollupState(marks, target, clock, self._is_alone)
         self._damage = _damage(target, read, write, journal)
         if mend(self._damage.parts(), write, target, clock):
@@ -150,6 +151,17 @@ class ClickHouseStore:
         self._bind_parts()
         if target.path is not None:
             self._warm(read)
+
+    def _start_nodes(self, target: EngineTarget) -> None:
+        if len(target.places) > 1:
+            self._nodes = Nodes(target)
+            self._nodes.start()
+
+    def _pool(self, size: int, silence_seconds: int = WRITE_SILENCE_SECONDS) -> Pool:
+        opening = None if self._nodes is None else self._nodes.open
+        pool = Pool(self.target, size, silence_seconds=silence_seconds, opening=opening)
+        self._pools.append(pool)
+        return pool
 
     @property
     def engine_use(self) -> NodeLog | None:
@@ -177,8 +189,7 @@ class ClickHouseStore:
     def _join(
         self, log: NodeLog, checked: Sequence[Pool], clock: Clock, journal: Path | None, *, discard: bool
     ) -> None:
-        pool = Pool(self.target, 1, silence_seconds=_MEMBERSHIP_SILENCE_SECONDS)
-        self._pools.append(pool)
+        pool = self._pool(1, _MEMBERSHIP_SILENCE_SECONDS)
         self.membership = NodeMembership(ServerTable(pool, clock), log, journal)
         self.membership.join(discard=discard)
         log.check = self.membership.check
@@ -318,6 +329,8 @@ class ClickHouseStore:
                 self.membership.depart()
             for pool in self._pools:
                 pool.close()
+            if self._nodes is not None:
+                self._nodes.stop()
             if self._lock is not None:
                 self._lock.release()
 

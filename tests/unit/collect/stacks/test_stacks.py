@@ -457,6 +457,18 @@ def test_a_run_answers_requests_for_its_ranks_alone_and_leaves_what_it_does_not_
     assert none.poll_once() == 0
 
 
+def test_what_measures_a_job_answers_for_its_processes():
+    server = Server(*({"task": name, "checks": ["processes"], "job": name} for name in ("j", "another")))
+    with sleeper() as one:
+        members = {"j": [process(one.pid)]}
+        stacks = StackCollector(lambda job: members.get(job, []))
+        poller = CheckPoller(NodeIdentity("n", project="p"), lambda: server, None, stacks, 1_000, "j")
+        assert poller.poll_once() == 1
+    [answer] = server.bodies[1]["answers"]
+    assert (answer["task"], {check["name"] for check in answer["checks"]}) == ("j", {"processes"})
+    assert [use["pid"] for use in answer["checks"][1]["processes"]] == [one.pid], "ranked by memory"
+
+
 def test_the_ranks_and_the_time_of_a_node_are_bounded(monkeypatch):
     monkeypatch.setattr(collect, "BUDGET_SECONDS", -1.0)
     many = [process(2**22 + at, f"worker-{at}") for at in range(MOST_RANKS + 3)]

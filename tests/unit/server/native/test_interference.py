@@ -239,6 +239,7 @@ def put_tasks(server: Serving, who: Whose, admin: CreatedKey, ids: dict[tuple[st
         {"type": "node", "nodes": [who.node]},
         {"type": "job", "job": who.job},
         {"type": "stacks", "job": who.job},
+        {"type": "processes", "job": who.job},
         {"type": "logs", "logs": [lines]},
     )
     for at, task in enumerate(tasks, start=1):
