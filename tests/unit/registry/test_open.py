@@ -21,7 +21,7 @@ from jobmeter.model.job import Condition, JobFilter, Operator
 from jobmeter.model.record import JobRecord, Records
 from jobmeter.model.retention import Retention
 from jobmeter.registry.base import Registry
-from jobmeter.registry.database import Database
+from jobmeter.registry.database import POSTGRESQL, Database
 from jobmeter.registry.migrate import HEAD, REVISIONS
 from jobmeter.registry.open import open_registry
 from jobmeter.registry.schema import metadata
@@ -50,7 +50,8 @@ def make_database(url: str, revision: str) -> Database:
 
 
 def described(url: str) -> dict[str, list[Any]]:
-    """Return all that the database says of each table; columns and indexes by name."""
+    """Return the definition of each table, with columns and indexes by name, and its rows."""
+    persistence = "SELECT relpersistence FROM pg_class WHERE oid = CAST(:table AS regclass)"
     database = Database(url)
     with database.read() as connection:
         context = MigrationContext.configure(connection, opts={"compare_server_default": False})
@@ -62,6 +63,8 @@ def described(url: str) -> dict[str, list[Any]]:
                 {index["name"]: _index(index) for index in inspector.get_indexes(table)},
                 *(inspector.get_pk_constraint(table), inspector.get_foreign_keys(table)),
                 inspector.get_check_constraints(table),
+                *(tuple(row) for row in connection.execute(sa.select(metadata.tables[table]))),
+                connection.scalar(sa.text(persistence), {"table": table}) if database.kind == POSTGRESQL else None,
             ]
             for table in metadata.tables
         }
