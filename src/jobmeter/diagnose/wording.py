@@ -26,12 +26,13 @@ def amount_of(metric: str, value: float) -> str:
 
 
 def minutes(length_ms: float) -> str:
-    """Return a length of time: ``12 min``, ``3.5 h``, ``20 s``."""
+    """Return a length of time: ``20 s``, ``12 min``, ``3 h 05 min``."""
     if length_ms < 90_000:
         return f"{length_ms / 1000:.0f} s"
     if length_ms < 7_200_000:
         return f"{length_ms / 60_000:.0f} min"
-    return f"{length_ms / 3_600_000:.1f} h"
+    hours, rest = divmod(round(length_ms / 60_000), 60)
+    return f"{hours} h {rest:02d} min"
 
 
 def counted(count: int, noun: str, plural: str = "") -> str:
