@@ -6,6 +6,7 @@ its nodes, and makes plain tables of replicated ones.
 
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -13,6 +14,7 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +104,42 @@ class NodeProcess:
             self._process.kill()
             self._process.wait()
 
+    @property
+    def data(self) -> Path:
+        """The folder with its tables."""
+        return self._folder / "data"
+
+    def empty(self) -> None:
+        """Kill the server, remove its data, and start it again."""
+        self.kill()
+        shutil.rmtree(self.data)
+        self.start()
+
+    @contextmanager
+    def killed(self) -> Iterator[None]:
+        """Kill the server for the block, and start it again."""
+        self.kill()
+        try:
+            yield
+        finally:
+            self.start()
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Stop all threads of the server for the block."""
+        assert self._process is not None
+        tasks = Path(f"/proc/{self._process.pid}/task")
+        self.signal(signal.SIGSTOP)
+        try:
+            wait_until(lambda: all(_is_stopped(task) for task in tasks.iterdir()))
+            yield
+        finally:
+            self.signal(signal.SIGCONT)
+
+
+def _is_stopped(task: Path) -> bool:
+    return (task / "stat").read_text().rpartition(") ")[2].startswith("T")
+
 
 @contextmanager
 def _running(own: Node, folder: Path, config: str) -> Iterator[NodeProcess]:
@@ -116,11 +154,21 @@ def _running(own: Node, folder: Path, config: str) -> Iterator[NodeProcess]:
 @contextmanager
 def mortal_node() -> Iterator[NodeProcess]:
     """One server that the test may kill and freeze."""
+    with mortal_nodes(1) as nodes:
+        yield nodes[0]
+
+
+@contextmanager
+def mortal_nodes(count: int) -> Iterator[Sequence[NodeProcess]]:
+    """Servers that the test may kill and freeze. They do not know each other; the macro ``shard`` is their number."""
     with ExitStack() as stack:
         home = Path(tempfile.mkdtemp(prefix="jobmeter-ch-", dir=_MEMORY if _MEMORY.is_dir() else None))
         stack.callback(shutil.rmtree, home, ignore_errors=True)
-        own = Node(*free_ports(2))
-        yield stack.enter_context(_running(own, home / "node", _config([own], 1)))
+        ports = iter(free_ports(2 * count))
+        yield [
+            stack.enter_context(_running(own, home / str(number), _config([own], 1, number)))
+            for number, own in enumerate(starmap(Node, zip(ports, ports, strict=True)), 1)
+        ]
 
 
 def _answers(own: Node) -> bool:
@@ -131,7 +179,7 @@ def _answers(own: Node) -> bool:
         return False
 
 
-def _config(nodes: Sequence[Node], number: int) -> str:
+def _config(nodes: Sequence[Node], number: int, shard: int = 0) -> str:
     """A server's settings. Backups may go where the tests say."""
     own = nodes[number - 1]
     members = "".join(
@@ -140,7 +188,7 @@ def _config(nodes: Sequence[Node], number: int) -> str:
     return (
         "<clickhouse><listen_host>127.0.0.1</listen_host>"
         f"<http_port>{own.http}</http_port><tcp_port>{own.tcp}</tcp_port>"
-        f"<macros><shard>{number:02}</shard><replica>r1</replica></macros>"
+        f"<macros><shard>{shard or number:02}</shard><replica>r1</replica></macros>"
         f"<remote_servers><{CLUSTER}><secret>between-nodes</secret>{members}</{CLUSTER}></remote_servers>"
         "<backups><allowed_path>/</allowed_path></backups></clickhouse>"
     )

@@ -125,9 +125,14 @@ class Authenticator:
         if credential.signed and not credential.scheme.verify_headers(call, credential.secret):
             raise _bad_signature()
 
-    def use_is_due(self, credential: Credential) -> bool:
-        """True if ``prove`` has to store the key's last use: once in ten minutes."""
-        return credential.key is not None and self._use_is_due(credential.key)
+    def must_wait(self, credential: Credential) -> bool:
+        """True if ``prove`` has to ask the registry.
+
+        It stores the key's last use once in ten minutes, and a used nonce or link while other servers use the registry.
+        """
+        uses_up = credential.signed or credential.claim.kind is ClaimKind.LINK
+        is_due = credential.key is not None and self._use_is_due(credential.key)
+        return is_due or (uses_up and not self._nonces.is_alone)
 
     def prove(self, call: Call, credential: Credential) -> Principal:
         """Verify the signature of the whole call and return its sender.

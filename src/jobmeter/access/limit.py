@@ -13,9 +13,10 @@ from enum import StrEnum
 
 import msgspec
 
+from jobmeter.access.shared_rates import SharedRates
 from jobmeter.errors import ConfigurationError, ThrottledError
 from jobmeter.model.time import Clock
-from jobmeter.model.token_bucket import TokenBucket
+from jobmeter.model.token_bucket import TokenBucket, wait_ms
 
 MOST_BUCKETS = 100_000
 MOST_KEYS = 10_000
@@ -47,8 +48,18 @@ class Rate(msgspec.Struct, frozen=True):
 class RateLimiter:
     """Counts calls against rates. An operation without a rate is not limited. Thread-safe."""
 
-    def __init__(self, clock: Clock, rates: Mapping[str, Rate] | None = None, most: int = MOST_BUCKETS) -> None:
-        """``rates`` by operation, ``*`` for all others. At most ``most`` buckets are cached; the latest used stay."""
+    def __init__(
+        self,
+        clock: Clock,
+        rates: Mapping[str, Rate] | None = None,
+        most: int = MOST_BUCKETS,
+        shared: SharedRates | None = None,
+    ) -> None:
+        """``rates`` by operation, ``*`` for all others. At most ``most`` buckets are cached; the latest used stay.
+
+        With ``shared`` all servers share the rates.
+        """
+        self._shared = shared
         self._clock = clock
         self._rates = dict(rates or {})
         self._most = most
@@ -58,6 +69,10 @@ class RateLimiter:
     def rate_of(self, operation: str, documented: Rate | None = None) -> Rate | None:
         """Return the rate of an operation; None if it is not limited."""
         return self._rates.get(operation) or self._rates.get(EVERY) or documented
+
+    def must_wait(self, operation: str, documented: Rate | None = None) -> bool:
+        """Return True if ``take`` has to ask the registry."""
+        return _is_shared(self._shared) and self.rate_of(operation, documented) is not None
 
     def take(self, key: str, operation: str, documented: Rate | None = None, account: str = "") -> None:
         """Count one call of a key; ``documented`` is the operation's own rate, used if the settings have none.
@@ -78,12 +93,17 @@ class RateLimiter:
             self._buckets.move_to_end(name)
             if len(self._buckets) > self._most:
                 self._buckets.popitem(last=False)
-            if bucket.take(1, now):
-                return
-            wait_ms = bucket.wait_ms()
+            wait = 0 if bucket.take(1, now) else bucket.wait_ms()
+        if not wait and self._shared is not None and not self._shared.is_alone:
+            wait = self._shared.take(" ".join(name), rate.per_second, rate.burst)
+            if wait:
+                with self._lock:
+                    bucket.level += 1
+        if not wait:
+            return
         raise ThrottledError(
             f"{operation} is limited to {rate.per_second:g} calls per second for each {per}, {rate.burst} at once",
-            wait_ms,
+            wait,
         )
 
 
@@ -120,8 +140,14 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
 class Allowance:
     """Allowance per minute for each key. Thread-safe."""
 
-    def __init__(self, clock: Clock, per_minute: int, what: str, most: int = MOST_KEYS) -> None:
-        """``what`` names the unit in a refusal, such as ``stored rows``. ``per_minute`` 0 means no limit."""
+    def __init__(
+        self, clock: Clock, per_minute: int, what: str, most: int = MOST_KEYS, shared: SharedRates | None = None
+    ) -> None:
+        """``what`` names the unit in a refusal, such as ``stored rows``. ``per_minute`` 0 means no limit.
+
+        With ``shared`` the allowance is that of all servers together.
+        """
+        self._shared = shared
         self._clock = clock
         self._per_minute = per_minute
         self._what = what
@@ -129,16 +155,25 @@ class Allowance:
         self._lock = threading.Lock()
         self._buckets: OrderedDict[str, TokenBucket] = OrderedDict()
 
+    @property
+    def must_wait(self) -> bool:
+        """True if ``check`` has to ask the registry."""
+        return _is_shared(self._shared) and self._per_minute > 0
+
     def check(self, key: str) -> None:
         """Raise ThrottledError if the key has nothing left."""
         if not self._per_minute:
             return
+        per_second = self._per_minute / _MINUTE
         with self._lock:
             bucket = self._buckets.get(key)
-            if bucket is None or bucket.fill(self._clock.monotonic()) > 0:
-                return
-            wait_ms = bucket.wait_ms()
-        raise ThrottledError(f"the queries of a key may cost {self._per_minute} {self._what} a minute", wait_ms)
+            level = self._per_minute if bucket is None else bucket.fill(self._clock.monotonic())
+        if level > 0 and self._shared is not None and not self._shared.is_alone:
+            level = self._shared.level(self._name(key), per_second, self._per_minute)
+        if level > 0:
+            return
+        wait = wait_ms(level, per_second)
+        raise ThrottledError(f"the queries of a key may cost {self._per_minute} {self._what} a minute", wait)
 
     def spend(self, key: str, amount: float) -> None:
         """Charge the cost of a query."""
@@ -151,9 +186,18 @@ class Allowance:
                 bucket = self._buckets[key] = TokenBucket(self._per_minute / _MINUTE, self._per_minute, now)
             bucket.fill(now)
             bucket.level -= amount
+            if self._shared is not None:
+                self._shared.spend(self._name(key), bucket.per_second, bucket.burst, amount)
             self._buckets.move_to_end(key)
             if len(self._buckets) > self._most:
                 self._buckets.popitem(last=False)
+
+    def _name(self, key: str) -> str:
+        return f"{self._what}:{key}"
+
+
+def _is_shared(shared: SharedRates | None) -> bool:
+    return shared is not None and not shared.is_alone
 
 
 def parse_budget(text: str) -> Budget:

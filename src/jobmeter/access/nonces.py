@@ -11,6 +11,7 @@ import logging
 import os
 import struct
 import threading
+from collections.abc import Iterable
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
@@ -33,6 +34,9 @@ _LOG = logging.getLogger(__name__)
 
 class NonceMemory:
     """Recent requests. Thread-safe."""
+
+    is_alone = True
+    """True while ``first`` answers from memory, because no other server accepts requests."""
 
     def __init__(self, clock: Clock, file: Path | None = None, *, window_ms: int = WINDOW_MS, most: int = MOST) -> None:
         """``file`` is created if missing; one process at a time may use it.
@@ -63,7 +67,7 @@ class NonceMemory:
 
     def first(self, key: str, nonce: str, date_ms: int) -> bool:
         """Remember a (key, nonce, date). True if it is new."""
-        digest = blake2b(f"{key}\x1f{nonce}".encode(), digest_size=8).digest()
+        digest = digest_of(key, nonce)
         minute = date_ms // MINUTE
         with self._lock:
             contains = self._minutes.setdefault(minute, set())
@@ -78,9 +82,26 @@ class NonceMemory:
 
     def contains(self, key: str, nonce: str, date_ms: int) -> bool:
         """True if ``first`` was called with these values before."""
-        digest = blake2b(f"{key}\x1f{nonce}".encode(), digest_size=8).digest()
+        digest = digest_of(key, nonce)
         with self._lock:
             return digest in self._minutes.get(date_ms // MINUTE, ())
+
+    def entries(self) -> list[tuple[int, bytes]]:
+        """List the remembered requests whose dates lie in the window: minute and digest."""
+        expired = self._expired_minute()
+        with self._lock:
+            return [(minute, digest) for minute, some in self._minutes.items() if minute >= expired for digest in some]
+
+    def adopt(self, entries: Iterable[tuple[int, bytes]], floor_ms: int) -> None:
+        """Remember requests that other servers accepted, in memory only. Earlier dates than the floor are refused."""
+        with self._lock:
+            for minute, digest in entries:
+                some = self._minutes.setdefault(minute, set())
+                self._count += digest not in some
+                some.add(digest)
+            self._floor_ms = max(self._floor_ms, floor_ms)
+            if self._count > self._most:
+                self._forget()
 
     def close(self) -> None:
         """Close the file; later requests are remembered only in memory."""
@@ -88,8 +109,11 @@ class NonceMemory:
             self._file = None
             self._release(-1)
 
+    def _expired_minute(self) -> int:
+        return (self._clock.now_ms() - self._window_ms) // MINUTE
+
     def _forget(self) -> None:
-        expired = (self._clock.now_ms() - self._window_ms) // MINUTE
+        expired = self._expired_minute()
         for minute in sorted(self._minutes):
             if minute >= expired and self._count <= self._most:
                 break
@@ -124,7 +148,7 @@ class NonceMemory:
         self._floor_ms = _HEAD.unpack_from(data)[1]
         # A half-written last entry, left by a crash, is ignored.
         whole = len(data) - (len(data) - _HEAD.size) % _ENTRY.size
-        expired = (self._clock.now_ms() - self._window_ms) // MINUTE
+        expired = self._expired_minute()
         for minute, digest in _ENTRY.iter_unpack(data[_HEAD.size : whole]):
             if minute >= expired:
                 self._minutes.setdefault(minute, set()).add(digest)
@@ -151,6 +175,11 @@ class NonceMemory:
         if self._descriptor >= 0:
             os.close(self._descriptor)
         self._descriptor = successor
+
+
+def digest_of(key: str, nonce: str) -> bytes:
+    """Return the 8 bytes by which a key and its nonce are remembered."""
+    return blake2b(f"{key}\x1f{nonce}".encode(), digest_size=8).digest()
 
 
 def _write_all(descriptor: int, data: bytes) -> None:

@@ -36,22 +36,22 @@ Addresses = Mapping[tuple[str, str], str]
 
 
 class UsedMounts(msgspec.Struct, frozen=True):
-    """The mount points of a node that a job used: those its processes worked in, and those it had files to write on."""
+    """Mount points of a node that a job used: its processes worked there, or had files open for writing."""
 
     worked: frozenset[str] = frozenset()
     written: frozenset[str] = frozenset()
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
-    """A job and its stored data over ``span`` (its life, until now while it runs).
+    """A job and its stored data over ``span``: its life, or until now while it runs.
 
-    ``means`` are gauges and rates of counters by metric, in the unit of an answer; ``increases`` the increase of
-    counters in each step. ``nodes`` are gauges and rates of the nodes that it was on. ``events`` and ``lines`` are in
-    order of time; of many lines those that warn and the last ones are there. ``kernel`` are lines of the kernels of its
-    nodes that are about the job or its devices, ``faults`` events about its devices, which may report the same.
-    ``open_rules`` are the rules with an open finding of the job. For a running job ``span`` may be the last part alone;
-    ``began_ms`` is its real start. ``mounts`` are the filesystems that the job used, by node, where an agent saw them.
-    ``addresses`` are the PCI addresses of its nodes' devices, where agents sent them and a report names one.
+    ``means`` has gauges and rates of counters by metric, in the unit of an answer. ``increases`` has the growth of
+    counters in each step. ``nodes`` has gauges and rates of the job's nodes. ``events`` and ``lines`` are in order of
+    time. Of a long log, ``lines`` has only warnings, errors and the end. ``kernel`` has lines of the nodes' kernel logs
+    about the job or its devices. ``faults`` has events about its devices, which may report the same faults as
+    ``kernel``. ``open_rules`` are the rules with an open finding. For a running job ``span`` may be only the last part
+    of its life. ``began_ms`` is its real start. ``mounts`` has the filesystems that the job used, by node, if an agent
+    saw them. ``addresses`` maps PCI addresses to devices, if agents sent them and a report names one.
     """
 
     view: JobView
@@ -82,16 +82,16 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @property
     def is_interactive(self) -> bool:
-        """True for a notebook or a shell, which does nothing while nobody types."""
+        """True for a notebook or a shell, which is idle while nobody types."""
         return bool(_INTERACTIVE_TYPE.search(self.job.type) or _INTERACTIVE_COMMAND.search(self.job.command))
 
     @property
     def subject(self) -> Subject:
-        """The job, as what a finding is about."""
+        """The job as the subject of a finding."""
         return Subject("job", self.job.id)
 
     def judged(self, numbers: Numbers) -> TimeRange:
-        """The job's life without its warm-up: the rule's own, or max(warm_up, a share of the life)."""
+        """Return the job's life without its warm-up: the rule's own, or max(warm_up, a share of the life)."""
         start, end = self.span.start_ms, self.span.end_ms
         began = start if self.began_ms is None else self.began_ms
         warm_up = numbers["warm_up"]
@@ -100,9 +100,9 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return TimeRange(min(max(began + int(warm_up), start), end), end)
 
     def signals(self, metric: str, numbers: Numbers, reaching: float = -np.inf) -> list[Signal]:
-        """The means of a metric after the warm-up, where enough of the time was sampled.
+        """Return the means of a metric after the warm-up, if enough of the time was sampled.
 
-        ``reaching`` leaves out most of those that are below it all the time: they need not be looked at in full.
+        ``reaching`` leaves out most of the signals that are always below that level, to save time.
         """
         return list(self._enough(self.means, metric, numbers, reaching))
 
@@ -111,7 +111,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return [one.averaged(numbers["hold"] / _WINDOWS) for one in self._enough(self.means, metric, numbers, reaching)]
 
     def has_signals(self, metric: str, numbers: Numbers) -> bool:
-        """Return True if there are ``signals``."""
+        """True if ``signals`` has any."""
         return next(self._enough(self.means, metric, numbers), None) is not None
 
     def of_nodes(self, metric: str, numbers: Numbers) -> list[Signal]:
@@ -124,10 +124,10 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return {(one.node, one.part): one.averaged(length) for one in self._enough(self.nodes, metric, numbers)}
 
     def stretch(self, signal: Signal, true: Bools, numbers: Numbers, hold: str = "hold") -> Stretch | None:
-        """The time in which a condition on a signal's points held for as long as the threshold ``hold`` says.
+        """Return the time in which a condition on a signal's points held, at least for the threshold ``hold``.
 
-        The condition was seen to hold for the share ``steady`` of that time. Of several such times: the one that lasts
-        to the end of what was measured, where the job runs; else the longest.
+        The condition may fail for the share 1 - ``steady`` of that time. Of several results, the last one counts if the
+        job runs and the time lasts to the end of the samples. Otherwise the longest one counts.
         """
         found = signal.stretches(true, numbers[hold], numbers["steady"])
         if not found:
@@ -137,14 +137,14 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return max(found, key=lambda stretch: stretch.length)
 
     def name_of(self, signal: Signal) -> str:
-        """The member that a signal is of, as people know it: ``worker-87 (node-18, gpu7)``; ``node-18`` of a node."""
+        """Return the name of a signal's member: ``worker-87 (node-18, gpu7)``, or ``node-18`` for a node."""
         owner = signal.replica or (self.owner_of(signal.node, signal.device) if signal.device else "")
         return self.name_at(owner, signal.node, signal.device)
 
     def name_of_subject(self, subject: Subject, time: int | None = None) -> str:
-        """A subject as people know it, see ``name_of``, with who had a device at a time (None: last).
+        """Return the name of a subject, see ``name_of``, with a device's owner at a time (None: the last owner).
 
-        Of a node, its links and filesystems, the replicas there are named too. Empty for the job.
+        The name of a node, link or filesystem includes the replicas there. Empty for the job.
         """
         if subject.kind == "job":
             return ""
@@ -160,7 +160,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return f"{place} ({', '.join(names) if len(names) <= _FEW else f'{len(names)} replicas'})"
 
     def replicas_on(self, node: str) -> list[str]:
-        """The replicas that are or were on a node."""
+        """Return the replicas that are or were on a node."""
         return list(dict.fromkeys(one.name for one in self.view.replicas if one.node == node))
 
     def replicas_of(self, subject: Subject, time: int | None = None) -> list[str]:
@@ -180,7 +180,10 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return list(dict.fromkeys(filter(None, owners)))
 
     def owner_of(self, node: str, device: str, time: int | None = None) -> str:
-        """The replica that had a device at a time, or a moment before; the last one for None. Empty where none had."""
+        """Return the replica that had a device at a time, or a moment before; the last owner for None.
+
+        Empty if no replica had it.
+        """
         own = [one for one in self.view.allocations if (one.node or one.replica, one.device) == (node, device)]
         if time is not None:
             own = [one for one in own if one.start <= time and (one.end is None or time <= one.end + MINUTE)]
@@ -189,20 +192,20 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return "" if self.view.allocations else self._measured_owner(node, device)
 
     def _measured_owner(self, node: str, device: str) -> str:
-        """The replica for which a device was measured: of a job of which nobody said who has which device."""
+        """Return the replica whose series has the device, for a job without records of who has which device."""
         members = (one.member for signals in self.means.values() for one in signals)
         return next((one[0] for one in members if (one[1] or one[0], one[2]) == (node, device)), "")
 
     def subject_at(self, node: str, addresses: Iterable[str]) -> Subject:
-        """The device of a node at one of the addresses on the bus (``pci_address``), as the node's agent named it.
+        """Return the device of a node at one of the PCI addresses, as the node's agent named it.
 
-        The node where no agent said which device that is.
+        Return the node if no agent has reported the address.
         """
         device = next((name for one in addresses if (name := self.addresses.get((node, one)))), "")
         return Subject("device", f"{node}/{device}") if device else Subject("node", node)
 
     def name_at(self, replica: str, node: str = "", device: str = "") -> str:
-        """A replica or a device as people know it, see ``name_of``; the node of a replica is its last one."""
+        """Return the name of a replica or a device, see ``name_of``; a replica's node is its last one."""
         if not node:
             node = next((one.node for one in reversed(self.view.replicas) if one.name == replica), "")
         if not replica:
@@ -211,7 +214,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return f"{replica} ({place})" if place else replica
 
     def by_member(self, metric: str) -> Mapping[Member, Signal]:
-        """The means of a metric by member, over the whole span."""
+        """Return the means of a metric by member, over the whole span."""
         if metric not in self._by_metric:
             self._by_metric[metric] = {signal.member: signal for signal in self.means.get(metric, ())}
         return self._by_metric[metric]

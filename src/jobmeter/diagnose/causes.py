@@ -21,12 +21,12 @@ _NVRX = "https://github.com/NVIDIA/nvidia-resiliency-ext"
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """A rule about why a replica ended: its texts, and the indications of the cause as case-insensitive patterns.
+    """A rule about the cause of a replica's end: its texts, and case-insensitive patterns that indicate the cause.
 
-    ``lines`` may stand in any of a replica's last lines. ``raised`` (a class and message) in the exception that ended
-    it or, where no exception did, in its very last lines. ``reasons`` in the reason of the end in the record or an
-    event. ``exits`` are exit statuses that suffice; with ``exception`` any exception that ended it suffices. ``states``
-    are the job's states in which it is looked for.
+    ``lines`` may match any of a replica's last lines. ``raised`` matches the class and message of the exception that
+    ended it, or its very last lines if no exception did. ``reasons`` matches the reason of the end in the record or an
+    event. ``exits`` are exit statuses that suffice. With ``exception``, any exception that ended the replica suffices.
+    ``states`` are the states of jobs in which the rule searches.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def rule(self) -> Rule:
-        """The rule that looks for the cause in each replica that failed."""
+        """Build the rule that searches for the cause in each failed replica."""
         return Rule(
             name=self.name,
             title=self.title,
@@ -68,7 +68,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def _matchers(self) -> tuple[Callable[[str], bool], ...]:
-        """Return True if a text matches ``lines``, ``raised`` and ``reasons``."""
+        """Return tests that are True if a text matches ``lines``, ``raised`` and ``reasons``."""
         return tuple(map(_matcher, (self.lines, self.raised, self.reasons)))
 
     def _find(self, rule: Rule, case: Case, numbers: Numbers) -> Findings:
@@ -103,7 +103,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 def root_finding(
     rule: Rule, death: Death, evidence: Sequence[Evidence], severity: Severity, confidence: float
 ) -> Finding:
-    """The finding of a cause; it begins with its first evidence, and ends with the replica."""
+    """Make the finding of a cause. It begins with its first evidence and ends with the replica."""
     start = min((one.time for one in evidence if one.time is not None), default=death.end)
     role = FindingRole.CASCADE if rule.cause is Weight.CONSEQUENCE else FindingRole.ROOT
     shown = evidence[:MOST_LINES]
@@ -122,12 +122,12 @@ def ended(death: Death) -> Evidence:
 
 
 def line_evidence(line: LogLine) -> Evidence:
-    """A log line, as evidence."""
+    """Convert a log line to evidence."""
     return Evidence(kind="log", text=quoted(line.text), time=line.time_ns // NS_PER_MS, replica=line.replica)
 
 
 def event_evidence(event: Event) -> Evidence:
-    """An event, as evidence."""
+    """Convert an event to evidence."""
     return Evidence(kind="event", text=f"{event.reason}: {event.message}", time=event.time, replica=event.replica)
 
 

@@ -34,9 +34,10 @@ class ChangePoint(msgspec.Struct, frozen=True):
 
 
 def metric_changes(case: Case) -> list[ChangePoint]:
-    """Changes of level: the mean of twelve points behind a moment is far from that of the twelve before it.
+    """Find changes of level: the means of twelve points after and before a moment differ by far.
 
-    Far is half of the higher one, four times the spread on either side, and a fiftieth of the highest value.
+    Far means by half of the higher mean, by four times the spread on either side, and by a fiftieth of the highest
+    value.
     """
     found = [turn for name in METRICS for signal in case.means.get(name, ()) for turn in _changes(signal)]
     return sorted(found, key=lambda turn: turn.time)[:MOST]
@@ -70,7 +71,7 @@ def _windows(value: Float64s) -> tuple[Float64s, Float64s]:
 
 
 def log_peaks(case: Case) -> list[ChangePoint]:
-    """Minutes with many more warning and error lines of a replica than its usual minute that has any."""
+    """Find minutes with many more warnings and errors of a replica than its median minute with any."""
     counts: dict[str, Counter[int]] = {}
     for line in case.lines:
         if line.level in {Level.WARNING, Level.ERROR}:

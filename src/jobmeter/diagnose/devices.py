@@ -23,7 +23,7 @@ _MOMENTS = 0.02
 
 
 def raised_flags(rule: Rule, case: Case, _numbers: Numbers, severity: Severity, text: str) -> Findings:
-    """The metric of a rule, a flag, was raised at any time; ``text`` says what that means."""
+    """Find devices with a flag that was raised at any time. The rule's metric is the flag; ``text`` explains it."""
     for signal in case.means.get(rule.metrics[0], ()):
         up = signal.value > 0
         if up.any():
@@ -52,9 +52,10 @@ def beside(case: Case, metric: str, signal: Signal, numbers: Numbers) -> Float64
 
 
 def level_beside(other: Signal, signal: Signal, numbers: Numbers) -> Float64s:
-    """Return the level of another line at the times of a signal, NaN where it was not measured.
+    """Return the level of another line at the times of a signal, NaN at times without a measurement.
 
-    What is read once a minute begins later than what is read often: its first level counts for the time before, too.
+    A metric that is read once a minute begins later than one that is read often. So its first level also counts for the
+    time before.
     """
     level = other.averaged(numbers["hold"] / 5)
     value = level.at(signal.time)
@@ -72,9 +73,9 @@ def by_minute(signal: Signal) -> Signal:
 def low_level(case: Case, numbers: Numbers) -> tuple[list[Signal], float] | None:
     """Return the devices of a job that works steadily below the level ``busiest``, and that level.
 
-    The devices are in minutes, the level is the 95th percentile of the busiest device. A job that follows a demand, as
-    a service or a person at a notebook does, has no level: for the share ``share`` of the time each device stays within
-    the share ``spread`` of its median. None for any other job.
+    The devices are averaged by minute. The level is the 95th percentile of the busiest device. Steady means: for the
+    share ``share`` of the time each device stays within the share ``spread`` of its median. A service or a notebook
+    follows a demand and is not steady. None for a job that is not steady or not low.
     """
     used = [by_minute(one) for one in busy(case, numbers) if works(one, numbers)]
     if not used or case.judged(numbers).length_ms < numbers["hold"]:
@@ -91,9 +92,9 @@ def _is_steady(value: Float64s, numbers: Numbers) -> bool:
 
 
 def growth_storm(case: Case, metric: str, numbers: Numbers) -> Iterator[tuple[Signal, float, tuple[int, int]]]:
-    """Yield the lines of a counter that grew by more than ``rate`` a minute, with that rate and when it did so.
+    """Yield lines of a counter that grew by more than ``rate`` a minute, with the rate and the time.
 
-    It did so for the hold time at least, without a pause that is longer.
+    The growth lasts at least for the hold time, without a longer pause.
     """
     for signal in case.increases.get(metric, ()):
         grown = np.flatnonzero(signal.value > 0)
@@ -108,17 +109,17 @@ def growth_storm(case: Case, metric: str, numbers: Numbers) -> Iterator[tuple[Si
 
 
 def works(signal: Signal, numbers: Numbers) -> bool:
-    """True for a device that is above ``idle`` for more than a moment now and then."""
+    """True for a device that is sometimes above ``idle`` for more than a moment."""
     return float(np.mean(signal.value > numbers["idle"])) > _MOMENTS
 
 
 def has_devices(case: Case, numbers: Numbers) -> bool:
-    """Return True if there are ``busy`` lines."""
+    """True if ``busy`` has any lines."""
     return any(case.has_signals(name, numbers) for name in BUSY)
 
 
 def of_replica(signals: list[Signal], replica: str) -> Signal | None:
-    """The mean of a replica's devices as one line; None where it has none."""
+    """Average a replica's devices to one line; None without devices."""
     own = [signal for signal in signals if signal.replica == replica]
     if not own:
         return None
@@ -129,10 +130,10 @@ def of_replica(signals: list[Signal], replica: str) -> Signal | None:
 
 
 def models(case: Case, metrics: Sequence[str], least: float) -> dict[Member, tuple[int, ...]]:
-    """Return what tells devices of different models apart: the group of each device in each of some limits.
+    """Return the model group of each device, by each of some limits.
 
-    Limits of one group differ by less than the share ``least`` from the next. A device without a limit counts for the
-    largest group.
+    Limits within one group differ by less than the share ``least`` from the next one. A device without a limit counts
+    for the largest group.
     """
     members = {one.member: None for metric in metrics for one in case.means.get(metric, ())}
     groups = []
@@ -148,9 +149,9 @@ def models(case: Case, metrics: Sequence[str], least: float) -> dict[Member, tup
 
 
 def bound(signal: Signal, true: Bools, numbers: Numbers) -> Stretch | None:
-    """Return the time in which a replica was bound by its input for the share of it that the thresholds say.
+    """Return the time in which a replica was bound by its input, for the share of time in the thresholds.
 
-    It is at least the hold time, or all of a shorter job.
+    The time lasts at least for the hold time, or for the whole of a shorter job.
     """
     start, end = signal.span
     hold_ms = max(min(numbers["hold"], end - start), numbers["least"])

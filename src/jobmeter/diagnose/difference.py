@@ -27,7 +27,7 @@ _AGAIN = frozenset({Phase.START, Phase.FIRST_STEP})
 
 
 def differences(executor: Executor, refs: Sequence[JobRef], scope: Scope) -> list[PhaseDifference]:
-    """Return the reasons why each later job took more or less time than the first one.
+    """Return the reasons for each later job's longer or shorter run time than the first one's.
 
     Raises as ``Executor.run`` does.
     """
@@ -37,7 +37,7 @@ def differences(executor: Executor, refs: Sequence[JobRef], scope: Scope) -> lis
 
 
 def explain_difference(a: MeasuredRun, b: MeasuredRun, labels: tuple[str, str] = ("A", "B")) -> PhaseDifference:
-    """Return why B took longer or less long than A. Texts call them by ``labels``."""
+    """Return the reasons for B's longer or shorter run time than A's. ``labels`` are the jobs' names in texts."""
     both = (a, b)
     unknown: dict[str, str] = {}
     folded = [_folded(one.phases, _unknown_phases(both, unknown)) for one in both]
@@ -80,7 +80,7 @@ def explain_difference(a: MeasuredRun, b: MeasuredRun, labels: tuple[str, str] =
 
 
 def _unknown_phases(both: Sequence[MeasuredRun], unknown: dict[str, str]) -> frozenset[str]:
-    """Return the phases that one of both does not have apart, and name their causes as unknown."""
+    """Return the phases that one of the jobs does not separate, and mark their causes as unknown."""
     found: dict[str, str] = {}
     for one in both:
         for name, reason in one.phases.unknown.items():
@@ -97,7 +97,7 @@ def _unknown_phases(both: Sequence[MeasuredRun], unknown: dict[str, str]) -> fro
 
 
 def _folded(phases: JobPhases, missing: frozenset[str]) -> list[tuple[PhaseSpan, PhaseCause | None]]:
-    """Return the spans with their causes, None for training; phases that are ``missing`` are part of others."""
+    """Return the spans with their causes, None for training; phases in ``missing`` become part of others."""
     found: list[tuple[PhaseSpan, PhaseCause | None]] = []
     for span in phases.spans:
         if Phase.QUEUED in missing and span.phase in _BEFORE:
@@ -150,7 +150,7 @@ def _whole(of_phases: Mapping[PhaseCause, int], work: WorkTime, training_ms: int
 
 
 def _counts(folded: Sequence[tuple[PhaseSpan, PhaseCause | None]]) -> dict[PhaseCause, int]:
-    """Return how many checkpoints and restarts there were."""
+    """Return the numbers of checkpoints and restarts."""
     spans = [span for span, _ in folded]
     return {
         PhaseCause.CHECKPOINT: sum(span.phase is Phase.CHECKPOINT for span in spans),

@@ -33,7 +33,7 @@ class DifferenceFigures(msgspec.Struct, frozen=True):
     counts: Sequence[Mapping[PhaseCause, int]]
 
     def text(self, cause: PhaseCause) -> str:
-        """Return the figures behind the part of a cause; empty where there are none."""
+        """Return the figures behind the part of a cause; empty without figures."""
         if cause in _COUNTED:
             return self._beside("number", *(str(own[cause]) for own in self.counts))
         if cause is not PhaseCause.INPUT:
@@ -73,7 +73,7 @@ def sentence(parts: Sequence[CausePart], lengths: Sequence[int], labels: tuple[s
 
 
 def _phrases(parts: Sequence[CausePart], whole: int) -> Iterator[str]:
-    """Yield the parts that go with the difference, then those against it."""
+    """Yield the parts in the direction of the difference, then the opposite ones."""
     along = [part for part in parts if (part.difference > 0) == (whole > 0)]
     for at, part in enumerate(along):
         text = f"{minutes(abs(part.difference))}{'' if at else ' of it'} {part.cause.label}"

@@ -1,4 +1,4 @@
-"""From a case to its findings."""
+"""Runs the rules on a case."""
 
 from collections.abc import Iterable, Sequence
 
@@ -14,7 +14,7 @@ from jobmeter.model.finding import Finding, Subject
 
 
 def examine(case: Case, thresholds: Thresholds, which: Sequence[Rule] | None = None) -> list[Finding]:
-    """The findings of the rules (by default all), worst first, root causes before their consequences."""
+    """Return the findings of the rules (by default all), worst first, root causes before their consequences."""
     chosen = rules() if which is None else which
     causes: list[Finding] = []
     facts: list[Finding] = []
@@ -33,13 +33,13 @@ def _facts(rule: Rule, case: Case, thresholds: Thresholds) -> Iterable[Finding]:
 
 
 def _speaker(one: Finding) -> Subject:
-    """Return the replica whose line says why a job ended, where the record names none that failed; else the subject."""
+    """Return the replica whose line explains the job's end, if the record names no failed replica; else the subject."""
     first = one.evidence[0] if one.subject.kind == "job" and one.evidence else None
     return Subject("replica", first.replica) if first and first.kind == "log" and first.replica else one.subject
 
 
 def _worded(case: Case, one: Finding, about: Subject | None = None) -> Finding:
-    """Return a finding with its sentence and the replicas that it is about (None: about its subject)."""
+    """Add the sentence to a finding, and the replicas in it (None: of its subject)."""
     about = about or one.subject
     replicas = one.replicas or case.replicas_of(about, one.start)
     return replace(one, sentence=one.sentence or _sentence(case, one, about), replicas=replicas)

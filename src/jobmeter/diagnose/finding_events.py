@@ -18,10 +18,7 @@ Key = tuple[str, Subject]
 
 
 class ReportedFinding(msgspec.Struct, frozen=True):
-    """A finding that the stream of events reports. ``ended`` is None while it is open.
-
-    ``worse`` is the event that reported it once more, as it had got worse.
-    """
+    """A finding reported by events. ``ended`` is None while it is open. ``worse`` is the event of its worsening."""
 
     rule: str
     opened: Event
@@ -35,7 +32,7 @@ class ReportedFinding(msgspec.Struct, frozen=True):
 
     @property
     def start(self) -> int:
-        """When the fault began, in epoch ms: before it was reported, which takes as long as the rule waits."""
+        """Start of the fault, in epoch ms. The report came later: a rule waits before it reports."""
         read = read_message(self.opened.message, self.opened.subject)
         return self.opened.time if read is None or read.start is None else min(read.start, self.opened.time)
 
@@ -45,7 +42,7 @@ class ReportedFinding(msgspec.Struct, frozen=True):
         return _SEVERITIES.get((self.worse or self.opened).level, Severity.INFO)
 
     def finding(self, until_ms: int) -> Finding:
-        """The finding in the events; an open one lasts until ``until_ms``."""
+        """Build the finding from the events; an open one lasts until ``until_ms``."""
         rule = next((one for one in rules() if one.name == self.rule), None)
         end = until_ms if self.ended is None else self.ended.time
         parts = [event for event in (self.opened, self.worse, self.ended) if event is not None]
@@ -67,13 +64,13 @@ class ReportedFinding(msgspec.Struct, frozen=True):
 
 
 def opening(project: str, job: str, one: Finding, time_ms: int) -> EventRecord:
-    """The event that a finding of a running job opened."""
+    """Make the event for a finding of a running job that opened."""
     event = _event(project, job, one.subject, time_ms)
     return replace(event, reason=FINDING, message=one.opening_message, level=LEVEL_OF[one.severity])
 
 
 def ending(project: str, job: str, key: Key, time_ms: int, since_ms: int, *, over: bool = False) -> EventRecord:
-    """The event that a finding closed; ``over``: because the job has ended."""
+    """Make the event for a finding that closed; ``over``: because the job has ended."""
     rule, subject = key
     why = "the job ended with it" if over else "it is found no longer"
     message = (
@@ -95,7 +92,7 @@ def _event(project: str, job: str, subject: Subject, time_ms: int) -> EventRecor
 
 
 def reported_findings(events: Iterable[Event]) -> list[ReportedFinding]:
-    """The findings that a job's events (in order of time) reported while it ran, in the order in which they opened."""
+    """Read the findings from a job's events (in order of time), in the order in which they opened."""
     found: list[ReportedFinding] = []
     open_at: dict[Key, int] = {}
     for event in events:
@@ -118,10 +115,10 @@ def reported_findings(events: Iterable[Event]) -> list[ReportedFinding]:
 def with_reported(
     found: Sequence[Finding], reported: Sequence[ReportedFinding], until_ms: int, *, running: bool
 ) -> list[Finding]:
-    """The findings and those that only events reported, such as a hang that passed, in the order of listings.
+    """Add findings that only events reported, such as a hang that passed, in the order of listings.
 
-    One that is open begins when its report says, as in listings. For a job that does not run, those without an end are
-    left out.
+    An open finding begins at the time in its report, as in listings. If the job does not run, reported findings without
+    an end are left out.
     """
     there = {(one.rule, one.subject) for one in found}
     last = {one.key: one for one in reported if one.ended is not None or running}
@@ -139,6 +136,6 @@ def with_reported(
 
 
 def _rest(event: Event) -> str:
-    """The message without the rule and the subject before it, and without the time behind it."""
+    """Return the message without the rule, the subject and the time."""
     read = read_message(event.message, event.subject)
     return read.sentence if read else event.message

@@ -1,4 +1,4 @@
-"""Reads everything that the rules need of a job, in a few queries for all rules."""
+"""Reads the input of the rules for a job, in a few queries for all rules."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -30,7 +30,7 @@ MOST_EVENTS, TAIL_LINES, WARNING_LINES, SEARCHED_LINES = 1_000, 2_000, 2_000, 1_
 
 
 def gather(executor: Executor, ref: JobRef, scope: Scope, clock: Clock, which: Sequence[Rule]) -> Case:
-    """The case of a job. Raises as ``Executor.run`` does, on the caller's budget."""
+    """Read the case of a job. Raises as ``Executor.run`` does, on the caller's budget."""
     view = executor.run(JobQuestion(ref), scope)
     own = JobRef(view.job.id, view.job.project)
     now_ms = clock.now_ms()
@@ -76,7 +76,7 @@ def signals_of_job(
     step_ms: int,
     statistic: Statistic = Statistic.MEAN,
 ) -> Signals:
-    """Metrics of a job, device by device: one question, unless the job is very large."""
+    """Read metrics of a job, device by device: one question, or several for a very large job."""
     own = JobRef(view.job.id, view.job.project)
     whole = view if scope.job is None else None  # a share token sees no allocations
     found: dict[str, list[Signal]] = {}
@@ -88,14 +88,14 @@ def signals_of_job(
 
 
 def signals_of(lines: Iterable[SampledLine]) -> Iterator[Signal]:
-    """The lines of an answer as signals."""
+    """Convert the lines of an answer to signals."""
     for line, presence in ((one.line, one.presence) for one in lines):
         signal = Signal(line.metric, presence.first, line.value, line.replica, line.node, line.device, line.rank)
         yield signal.sampled_until(presence.until)
 
 
 def log_lines(executor: Executor, ref: JobRef, scope: Scope, which: Sequence[Rule]) -> list[LogLine]:
-    """The last lines of a job, its first and last warnings and errors, and what rules search, in order of time."""
+    """Read a job's last lines, first and last warnings and errors, and lines that rules search; in order of time."""
     questions = (
         LogQuestion(ref=ref, descending=True, limit=TAIL_LINES),
         LogQuestion(ref=ref, descending=True, limit=WARNING_LINES, min_level=Level.WARNING),
@@ -111,7 +111,7 @@ def log_lines(executor: Executor, ref: JobRef, scope: Scope, which: Sequence[Rul
 
 
 def _searched(executor: Executor, ref: JobRef, scope: Scope, which: Sequence[Rule]) -> Sequence[LogLine]:
-    """Return the first lines that rules search a job's log for; none where there is too much to search."""
+    """Return the first lines that match the rules' searches; none if the log is too large to search."""
     query = parse_log_query(" OR ".join(f"({rule.lines})" for rule in which if rule.lines))
     if query is None:
         return ()
@@ -127,7 +127,7 @@ def _events(executor: Executor, ref: JobRef, scope: Scope) -> list[Event]:
 
 
 def names_of(which: Iterable[Rule], of: Callable[[Rule], Sequence[str]]) -> list[str]:
-    """The names that the rules need of one kind, each once."""
+    """Return the names of one kind that the rules need, each once."""
     return sorted({name for rule in which for name in of(rule)})
 
 
@@ -138,14 +138,14 @@ def _members(view: JobView) -> tuple[int, int]:
 
 
 def step_of(view: JobView, span: TimeRange, metrics: int, most: int = STEPS, points: int = _POINTS) -> int:
-    """Return the step in which a number of metrics of a job is read: ``most`` steps, fewer for many devices."""
+    """Return the step for reading a number of metrics of a job: ``most`` steps, fewer for many devices."""
     replicas, devices = _members(view)
     lines = (replicas + devices) * max(metrics, 1)
     return default_step(span, int(np.clip(points // lines, _FEWEST, most)))
 
 
 def _chunks(view: JobView, names: Sequence[str], span: TimeRange, step_ms: int) -> Iterable[tuple[str, ...]]:
-    """The metrics in chunks whose answers fit the limits: one, unless the job is very large."""
+    """Split the metrics into chunks whose answers fit the limits: one chunk, unless the job is very large."""
     replicas, devices = _members(view)
     buckets = span.length_ms // step_ms + 2
     some: list[str] = []

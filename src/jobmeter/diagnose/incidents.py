@@ -1,4 +1,4 @@
-"""Incidents out of reports: a line of a log, an event and a status may report one thing, and count once."""
+"""Merges reports to incidents: a log line, an event and a status may report one fault, which counts once."""
 
 from collections.abc import Hashable, Iterable
 
@@ -27,9 +27,9 @@ class IncidentReport(msgspec.Struct, frozen=True):
 
     @classmethod
     def of_line(cls, line: LogLine, evidence: Evidence, form: str = "") -> "IncidentReport":
-        """Return the report of a line; each stream of a node is a source, and in the stream each ``form`` of a line.
+        """Return the report of a line. A source is a stream of a node and, within it, a ``form`` of line.
 
-        Several drivers report one link that went down, say, each in its words.
+        For example, several drivers report one lost link, each in its own words.
         """
         time = line.time_ns // NS_PER_MS
         return cls(f"{_LINE} {line.stream} {form}", time, evidence, (line.stream, line.time_ns, line.text))
@@ -64,5 +64,5 @@ def incidents(reports: Iterable[IncidentReport], apart_ms: float = APART_MS) -> 
 
 
 def shown(found: Iterable[list[IncidentReport]]) -> list[Evidence]:
-    """Return the evidence of each incident, once: that of a line, which has the words of the source."""
+    """Return the evidence of each incident once: preferably its log line, in the words of the source."""
     return [some[0].evidence for some in found]

@@ -1,4 +1,4 @@
-"""Kernel log lines of nodes that rules look for: found by the store's search, bounded in number."""
+"""Reads the nodes' kernel log lines that rules search: by the store's search, bounded in number."""
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -33,10 +33,10 @@ _KERNEL = Property("facility", ("kern",))
 
 
 def kernel_lines(executor: Executor, scope: Scope, view: JobView, span: TimeRange) -> Sequence[LogLine]:
-    """Kernel log lines in order of time; none for a caller that may see the job alone.
+    """Read kernel log lines in order of time; empty for a caller that may only see the job.
 
-    Lines for rules about nodes are always included, faults of devices where the job had devices on that node, and kills
-    where the process was one of the job's: a neighbour's fault is not reported for this job.
+    Lines for rules about nodes are always included. Faults of devices are included if the job had a device on that
+    node, and kills if the process belonged to the job. So a neighbour's fault is not reported for this job.
     """
     if scope.job is not None:
         return ()
@@ -55,9 +55,10 @@ def kernel_lines(executor: Executor, scope: Scope, view: JobView, span: TimeRang
 def task_lines(
     executor: Executor, scope: Scope, nodes: Iterable[NodeRef], span: TimeRange, which: Sequence[Rule]
 ) -> tuple[list[LogLine], list[str]]:
-    """The first lines of each node's kernel log that each of the rules looks for, in order of time.
+    """Read the first lines of each node's kernel log that match each rule's search, in order of time.
 
-    Each line has its node as its replica. Also returns sentences that say which nodes could not be searched and why.
+    Each line has its node as its replica. Also returns a sentence for each node that could not be searched, with the
+    reason.
     """
     searching = [rule for rule in which if rule.kernel]
     refs = list(nodes)
@@ -79,7 +80,7 @@ def task_lines(
 
 @lru_cache(maxsize=64)
 def query_of(which: tuple[Rule, ...]) -> LogQuery:
-    """The search for the lines of the kernel that the rules need."""
+    """Build the search for kernel log lines that the rules need."""
     wanted = " OR ".join(f"({rule.kernel})" for rule in which if rule.kernel)
     query = parse_log_query(f"facility:kern AND ({wanted})")
     if query is None:
@@ -88,10 +89,10 @@ def query_of(which: tuple[Rule, ...]) -> LogQuery:
 
 
 def _search(executor: Executor, scope: Scope, ref: NodeRef, span: TimeRange) -> Sequence[LogLine]:
-    """The lines of a node's kernel log that any rule looks for.
+    """Read the lines of a node's kernel log that match any rule's search.
 
-    All lines of a quiet kernel are read and matched here: parsing the conditions of all rules alone takes the engine
-    forty milliseconds, and a job has many nodes.
+    If the log is short, all lines are read and matched here. The reason: the engine needs forty milliseconds just to
+    parse the conditions of all rules, and a job may have many nodes.
     """
     wanted = query_of(rules())
     lines = _lines_of(executor, scope, ref, span, _KERNEL, QUIET + 1)
@@ -101,7 +102,7 @@ def _search(executor: Executor, scope: Scope, ref: NodeRef, span: TimeRange) -> 
 
 
 def _both_ends(executor: Executor, scope: Scope, ref: NodeRef, span: TimeRange, query: LogQuery) -> Sequence[LogLine]:
-    """The first and the last lines: a link that flaps all the time does not hide the line of what ended the job."""
+    """Read the first and the last lines. Otherwise a link that flaps all the time would hide the cause of the end."""
     first = _lines_of(executor, scope, ref, span, query, MOST_LINES)
     if len(first) < MOST_LINES:
         return first
@@ -125,9 +126,9 @@ def _lines_of(
 
 
 def faults_of_nodes(executor: Executor, scope: Scope, view: JobView, span: TimeRange) -> list[Event]:
-    """Events about devices of nodes while the job had some there.
+    """Read events about devices of nodes while the job had devices there.
 
-    In order of time; none for a caller that may see the job alone.
+    In order of time; empty for a caller that may only see the job.
     """
     nodes = frozenset(one.node for one in view.allocations)
     if scope.job is not None or scope.grant is not None or not nodes:
@@ -156,7 +157,7 @@ def _concerns(line: LogLine, view: JobView, *, devices: bool) -> bool:
 
 
 def _kills(line: LogLine, view: JobView) -> bool:
-    """True where SIGKILL ended a replica of the job on the line's node at about that time."""
+    """True if SIGKILL ended a replica of the job on the line's node at about that time."""
     return any(
         replica.exit_code == SIGKILLED
         and replica.node == line.node

@@ -27,7 +27,7 @@ _EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?::\s|$)")
 
 
 class Raised(msgspec.Struct, frozen=True):
-    """A Python exception: its name and message, its time, its line and the lines of its traceback."""
+    """A Python exception: its name and message, its time, its line, and the lines of its traceback."""
 
     text: str
     lines: tuple[LogLine, ...]
@@ -40,9 +40,9 @@ class Raised(msgspec.Struct, frozen=True):
 
 
 class Death(msgspec.Struct, frozen=True, dict=True):
-    """A replica that failed, or the job where no failed replica is recorded.
+    """A failed replica, or the job if the record names no failed replica.
 
-    ``end`` in epoch ms; ``lines`` are its last ones. ``exit_code`` is as a shell shows it: above 128 by a signal.
+    ``end`` is in epoch ms. ``lines`` are its last lines. ``exit_code`` has the form of a shell: above 128 for a signal.
     """
 
     subject: Subject
@@ -55,7 +55,7 @@ class Death(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def signal(self) -> int | None:
-        """The signal that ended it; None where none did, or it is unknown."""
+        """The signal that ended the replica; None without a signal, or if it is unknown."""
         return self.exit_code - 128 if self.exit_code is not None and 128 < self.exit_code < 128 + 65 else None
 
     @cached_property
@@ -65,12 +65,12 @@ class Death(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def raised(self) -> Raised | None:
-        """The exception that ended it: of a chain the first. None where the last lines show none."""
+        """The exception that ended the replica; the first one of a chain. None if the last lines have none."""
         return _raised(self.lines)
 
 
 def deaths(case: Case, numbers: Numbers) -> list[Death]:
-    """Every replica that failed (its last attempt), the first to end first; one for the job where it has none."""
+    """Return each failed replica (its last attempt) in the order of their ends; one for the job without any."""
     if case.job.state is JobState.SUCCEEDED:
         return []
     own = _by_replica(case.lines)
@@ -118,7 +118,7 @@ def _last(lines: Sequence[LogLine], end: int, numbers: Numbers) -> tuple[LogLine
 
 
 def plain(text: str) -> str:
-    """The text without the rank that a launcher put before it."""
+    """Return the text without the launcher's rank prefix."""
     return _RANK.sub("", text, count=1)
 
 
@@ -134,7 +134,7 @@ def _mark_length(text: str) -> int | None:
 
 
 def _raised(lines: Sequence[LogLine]) -> Raised | None:
-    """The exception of the last traceback; of a chain of them that of the first."""
+    """Return the exception of the last traceback; the first one of a chain."""
     # Two streams of a replica interleave: a traceback is read in its own.
     texts = [(plain(line.text), line) for line in lines]
     headers = [at for at, (text, _) in enumerate(texts) if _mark_length(text) is not None]
@@ -159,7 +159,7 @@ def _raised(lines: Sequence[LogLine]) -> Raised | None:
 
 
 def _without_marks(traceback: list[tuple[str, LogLine]]) -> list[tuple[str, LogLine]]:
-    """Cut the mark before the header of a traceback off all of its lines, unless the header alone has that mark."""
+    """Remove the prefix of a traceback's header from all lines, unless only the header has it."""
     header = traceback[0][0]
     length = _mark_length(header) or 0
     if not length or (len(traceback) > 1 and traceback[1][0][:1].isspace() > header[:1].isspace()):

@@ -17,10 +17,10 @@ from jobmeter.model.finding import Evidence, Severity, Subject
 def leaks(
     rule: Rule, case: Case, numbers: Numbers, subject_of: Callable[[Signal], Subject], *, limit_by_record: bool = False
 ) -> Findings:
-    """Steady growth, up to the end, of memory that reaches its limit soon.
+    """Find memory that grows steadily up to the end and will reach its limit soon.
 
-    The metrics of the rule are pairs of memory in use and its limit; where nobody measured the limit it is, with
-    ``limit_by_record``, that of the job's record.
+    The metrics of the rule are pairs of used memory and its limit. With ``limit_by_record`` the limit of the job's
+    record replaces a limit without measurements.
     """
     for used, limits in zip(rule.metrics[::2], rule.metrics[1::2], strict=True):
         recorded = case.job.limits.get(limits) if limit_by_record else None
@@ -44,7 +44,7 @@ def _leak(
 def near_limits(
     rule: Rule, case: Case, numbers: Numbers, subject_of: Callable[[Signal], Subject], severity: Severity
 ) -> Findings:
-    """A metric of the rule, a utilization, was above the share for long enough."""
+    """Find signals of a rule's metric, a utilization, that were above the share for long enough."""
     share = numbers["share"]
     for metric in rule.metrics:
         for signal in case.levels(metric, numbers, reaching=share):
@@ -57,7 +57,7 @@ def near_limits(
 
 
 class Leak(msgspec.Struct, frozen=True):
-    """Memory that grows: ``slope`` bytes a second, how well a line fits, and seconds to the limit (None: unknown)."""
+    """Growing memory: ``slope`` in bytes a second, the fit of a line, and seconds to the limit (None: unknown)."""
 
     slope: float
     fit: float
@@ -75,10 +75,10 @@ def _ends(signal: Signal, numbers: Numbers) -> Iterator[Signal]:
 
 
 def growth(signal: Signal, limit: float | None, numbers: Numbers) -> Leak | None:
-    """Return how memory leaks; None where it does not.
+    """Return the leak; None without one.
 
-    It grows on a straight line up to the end of the samples, in each third of the time, by enough of the limit and of
-    itself; and, where there is a limit, it reaches it soon.
+    Memory leaks if it grows on a straight line up to the end of the samples, in each third of the time, by enough of
+    the limit and of itself. If there is a limit, memory must reach it soon.
     """
     if len(signal) < 9 or signal.span[1] - signal.span[0] < numbers["hold"]:
         return None
@@ -108,6 +108,6 @@ def _thirds(signal: Signal) -> Iterator[tuple[Int64s, Float64s]]:
 
 
 def limit_of(limits: Sequence[Signal], signal: Signal, otherwise: float | None) -> float | None:
-    """The highest limit measured for the owner of the line; else ``otherwise``."""
+    """Return the highest measured limit of the line's owner, else ``otherwise``."""
     own = [float(one.value.max()) for one in limits if one.member == signal.member and len(one)]
     return max(own, default=otherwise)

@@ -1,4 +1,4 @@
-"""The filesystems that a job used on its nodes, by what agents saw of its processes."""
+"""Finds the filesystems that a job used on its nodes, from the processes that agents saw."""
 
 from collections.abc import Mapping
 
@@ -17,10 +17,10 @@ _SIZE, _AVAILABLE = "node.filesystem.size", "node.filesystem.available"
 def used_mounts(
     executor: Executor, scope: Scope, view: JobView, nodes: Signals, span: TimeRange, share: float = 0.0
 ) -> Mapping[str, UsedMounts]:
-    """The mount points that a job used in a span, by node; nodes where no agent saw its processes are left out.
+    """Find the mount points that a job used in a span, by node. Nodes without reports of its processes are left out.
 
-    ``nodes`` are the signals of the job's nodes: nothing is read where each of their filesystems was less than
-    ``share`` full.
+    ``nodes`` are the signals of the job's nodes. If each filesystem of a node was less full than ``share``, nothing is
+    read for the node.
     """
     if not _any_full(nodes, share):
         return {}

@@ -32,9 +32,9 @@ _PARTS = ("mountpoint", "mount", "device", "disk", "interface", "mode")
 def signals_of_nodes(
     executor: Executor, scope: Scope, view: JobView, names: Sequence[str], span: TimeRange, step_ms: int
 ) -> Signals:
-    """Gauges as means and counters as rates of a job's nodes; none for a caller that may see the job alone.
+    """Read gauges (means) and counters (rates) of a job's nodes, in two questions.
 
-    Two questions.
+    Empty for a caller that may only see the job.
     """
     nodes = nodes_of(view)
     if not nodes or not names or scope.job is not None or scope.grant is not None:
@@ -73,15 +73,16 @@ def measured_of_nodes(
 
 
 def nodes_of(view: JobView) -> tuple[tuple[str, str], ...]:
-    """The nodes that a job was on, (cluster, node): 64 at most."""
+    """Return the job's nodes, (cluster, node): 64 at most."""
     ordered = sorted(view.replicas, key=lambda replica: not replica.exit_code)
     return tuple(dict.fromkeys((replica.cluster, replica.node) for replica in ordered if replica.node))[:MOST_NODES]
 
 
 def addresses_of(executor: Executor, scope: Scope, reports: Iterable[tuple[str, str]]) -> Addresses:
-    """The devices by their addresses of those nodes, of reports (node, text), whose texts name an address.
+    """Map PCI addresses to devices, for the nodes of reports (node, text) whose texts name an address.
 
-    One question, or none. An address that means two devices, of nodes of one name in two clusters, is left out.
+    Asks one question, or none. An address is left out if it means two devices: of nodes with the same name in two
+    clusters.
     """
     nodes = frozenset(node for node, text in reports if node and named_addresses(text))
     if not nodes:
@@ -94,7 +95,7 @@ def addresses_of(executor: Executor, scope: Scope, reports: Iterable[tuple[str, 
 
 
 def reported_places(lines: Iterable[LogLine], events: Iterable[Event]) -> Iterator[tuple[str, str]]:
-    """The node and the text of each report."""
+    """Yield the node and the text of each report."""
     yield from ((line.node or line.replica, line.text) for line in lines)
     yield from ((event.node or event.replica, event.message) for event in events)
 
@@ -113,7 +114,7 @@ def faults_of(view: JobView, events: Sequence[Event]) -> list[Event]:
 
 
 def _values(series: Series, columns: BucketColumns, rows: slice) -> tuple[Presence, Float64s]:
-    """Return the values of a series, a counter's as rates, and when the samples behind them were taken."""
+    """Return the values of a series (rates for a counter) and the times of their samples."""
     first, last = columns.first_time[rows], columns.last_time[rows]
     presence = Presence(first, last, columns.count[rows].astype(np.int64))
     if CATALOG[series.metric].kind is not Kind.COUNTER:

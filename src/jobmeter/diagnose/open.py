@@ -1,4 +1,4 @@
-"""The open findings of a running job: which open, stay open and close."""
+"""Tracks the open findings of a running job: which ones open, stay open and close."""
 
 from collections.abc import Callable, Iterable, Mapping
 
@@ -17,7 +17,7 @@ _SEVERITIES = tuple(Severity)
 
 
 class Open(msgspec.Struct, frozen=True):
-    """When a finding was reported, until when it last held (both epoch ms), and how severe it was at most."""
+    """An open finding: when it was reported, when it last held (both epoch ms), and its highest severity."""
 
     opened: int
     last: int
@@ -27,7 +27,8 @@ class Open(msgspec.Struct, frozen=True):
 class FindingChange(msgspec.Struct, frozen=True):
     """Changes of one evaluation.
 
-    ``opened`` are findings that opened or got worse, ``closed`` those that closed, each with the time of its report.
+    ``opened`` has findings that opened or got worse. ``closed`` has findings that closed, each with the time of its
+    report.
     """
 
     opened: list[Finding] = msgspec.field(default_factory=list)
@@ -37,11 +38,10 @@ class FindingChange(msgspec.Struct, frozen=True):
 class OpenFindings:
     """The open findings of one job.
 
-    A finding opens when a rule finds it and it held within ``hold_ms`` of the job's last samples. It stays open as
-    long as it is found so, and closes when it did not hold for ``hold_ms``. A critical one of a rule that ``lasts``
-    stays open while the job has the device. A finding that gets worse is reported again. Information can wait for
-    the end of the job or for a question: a finding of level info opens nothing, and keeps open what was worse
-    before.
+    A finding opens if a rule finds it and it held within ``hold_ms`` of the job's last samples. It closes once it did
+    not hold for ``hold_ms``. A critical finding of a rule that ``lasts`` stays open while the job has the device. A
+    finding that gets worse is reported again. A finding of level info does not open: people see it at the end of the
+    job, or when they ask. It only keeps a finding open that was worse before.
     """
 
     def __init__(self, already: Mapping[Key, Open] | None = None) -> None:
@@ -52,7 +52,7 @@ class OpenFindings:
 
     @property
     def rules(self) -> frozenset[str]:
-        """The rules of those that are open."""
+        """The rules of the open findings."""
         return frozenset(rule for rule, _ in self._open)
 
     def update(
@@ -63,7 +63,7 @@ class OpenFindings:
         hold_ms: float,
         has: Callable[[Subject], bool] = lambda _: False,
     ) -> FindingChange:
-        """Update with the findings over samples up to a time. ``has``: the job still has that device or node."""
+        """Update with the findings over samples up to a time. ``has`` tells if the job still has a device or node."""
         change = FindingChange()
         for one in found:
             if upto_ms - one.end >= hold_ms:
@@ -92,7 +92,7 @@ class OpenFindings:
 
 
 def still_has(view: JobView, subject: Subject) -> bool:
-    """Return True unless the job has left the device or node: its known times there are over."""
+    """True unless the job has left the device or node: all its known stays there are over."""
     node, _, device = subject.name.partition("/")
     devices = [one.end for one in view.allocations if one.node == node and one.device in {device, device.split(":")[0]}]
     replicas = [one.end for one in view.replicas if one.node == node]

@@ -1,9 +1,9 @@
 """Compares the members of a job that do the same: which of them stand apart from the others, when, and by how much.
 
-Members are compared in windows of equal length, so that it does not matter when each was sampled. In each window a
-member's mean is compared with the median of the others, in units of their median absolute deviation (MAD). Windows in
-which all members pause (for a checkpoint, say) are passed over. Short windows show when a difference began; in longer
-ones noise averages out, and small differences show.
+Members are compared in windows of equal length, whatever the times of their samples. In each window a member's mean is
+compared with the median of the others, in units of their median absolute deviation (MAD). Windows in which all members
+pause, for example for a checkpoint, are skipped. Short windows show when a difference began. In longer windows noise
+averages out, and small differences show.
 """
 
 import re
@@ -40,10 +40,10 @@ _PAUSE = 0.5
 
 
 class PeerDifference(msgspec.Struct, frozen=True, eq=False):
-    """Differences of members in one metric, float64[member, window] each; NaN where a member was not measured.
+    """Differences of members in one metric, float64[member, window] each; NaN for a member without samples.
 
-    ``value`` are their means, ``others`` the medians that they are compared with. ``score`` is how far each is from
-    the others, below 0 where it is lower, in units of their spread (a modified z-score); 0 where unknown.
+    ``value`` has their means, ``others`` the medians of the other members. ``score`` is the distance from the others in
+    units of their spread (a modified z-score), below 0 for a lower member, 0 if unknown.
     """
 
     value: Float64s
@@ -54,7 +54,7 @@ class PeerDifference(msgspec.Struct, frozen=True, eq=False):
     floor: float
 
     def far(self, least: float) -> Bools:
-        """Return where a member's score is above ``least``, on the side on which that member mostly is so far."""
+        """Return the windows in which a member's score is above ``least``, on the side of most of its differences."""
         beyond = np.where(np.abs(self.score) > least, self.score, 0.0)
         side = np.sign(np.sign(beyond).sum(axis=1, keepdims=True))
         found: Bools = beyond * side > 0
@@ -74,7 +74,7 @@ class PeerDifference(msgspec.Struct, frozen=True, eq=False):
 class Outlier(msgspec.Struct, frozen=True, eq=False):
     """A member that stood apart from ``start`` to ``end``, in the ``windows`` bool[window].
 
-    ``changed`` is True where it was like the others before.
+    ``changed`` is True if it was like the others before.
     """
 
     row: int
@@ -87,9 +87,9 @@ class Outlier(msgspec.Struct, frozen=True, eq=False):
 
 
 class Peers(msgspec.Struct, frozen=True, eq=False):
-    """Members that do the same, in windows of ``length`` ms at the times ``time`` int64[window] in which they worked.
+    """Members that do the same, in windows of ``length`` ms at the times ``time`` int64[window] of their work.
 
-    ``signals`` has one of each member; ``metrics`` how they differ.
+    ``signals`` has one signal of each member, ``metrics`` their differences.
     """
 
     signals: Sequence[Signal]
@@ -106,11 +106,11 @@ class Peers(msgspec.Struct, frozen=True, eq=False):
         return len(self.signals), len(self.time)
 
     def outliers(self, apart: Bools, numbers: Numbers, least: int = 1) -> list[Outlier]:
-        """Return the members for which a condition, bool[member, window], lasted for the hold time, few as they are.
+        """Return the few members for which a condition, bool[member, window], lasted for the hold time.
 
-        ``share`` is how much of that time it has to be seen. More members than a share ``most`` of all that always
-        differed do so by design. Of few members ``least`` may. If more than a third of the members differ, and more
-        than two of five, nobody can say which are odd.
+        ``share`` is the share of that time in which the condition must hold. If more members than the share ``most``
+        always differed, they do so by design. Of few members, ``least`` may differ. If more than a third of the members
+        differ, and more than two of five, nobody can say which ones are odd.
         """
         rows = np.flatnonzero(apart.any(axis=1)).tolist()
         found = [one for row in rows if (one := self._outlier(row, apart, numbers))]
@@ -124,7 +124,7 @@ class Peers(msgspec.Struct, frozen=True, eq=False):
         return odd if len(odd) <= max(1.0, len(self) / 3, min(len(self) // 2.5, 2.0)) else []
 
     def _height(self, one: Outlier) -> float:
-        """Return how far an outlier is above the others, all metrics taken together."""
+        """Return the distance of an outlier above the others, over all metrics together."""
         return sum(self.distance(metric, one) for metric in self.metrics)
 
     def _outlier(self, row: int, apart: Bools, numbers: Numbers) -> Outlier | None:
@@ -148,24 +148,24 @@ class Peers(msgspec.Struct, frozen=True, eq=False):
         return Outlier(row, signal.member, signal, start, end, windows, changed)
 
     def _was_alike(self, row: int, windows: Bools, before: Bools) -> bool:
-        """True where a member was near the others before, in the metric in which it is farthest in some windows."""
+        """True if a member was near the others before, in its farthest metric."""
         relative = self._farthest(row, windows)
         return float(np.abs(relative[before]).mean()) < _ALIKE * abs(float(relative[windows].mean()))
 
     def _takes_turns(self, row: int, windows: Bools, rest: Bools) -> bool:
-        """True where a member differs the other way for much of the rest of the windows, and for half as long."""
+        """True if a member differs in the other direction for much of the other windows, and for half as long."""
         relative = self._farthest(row, windows)
         distance = float(relative[windows].mean())
         reverse = rest & (relative * np.sign(distance) < -_ALIKE * abs(distance))
         return int(reverse.sum()) >= max(int(windows.sum()) / 2, _TURNS * int(rest.sum()))
 
     def _farthest(self, row: int, windows: Bools) -> Float64s:
-        """Return a member's relative distances from the others, in the metric in which these are largest in windows."""
+        """Return a member's relative distances from the others, in its farthest metric in the windows."""
         relative = [one.relative[row] for one in self.metrics.values()]
         return max(relative, key=lambda one: abs(float(one[windows].mean())))
 
     def coarser(self) -> "Peers | None":
-        """Return the same in windows of several times the length, as long as there are enough of these."""
+        """Return the same members in windows of several times the length, while there are enough windows."""
         count = len(self.time) // _COARSER
         if count < _FEWEST + 1:
             return None
@@ -179,7 +179,7 @@ class Peers(msgspec.Struct, frozen=True, eq=False):
         return Peers(self.signals, self.time[first::_COARSER], self.length * _COARSER, metrics)
 
     def _of_one_node(self, odd: Sequence[Outlier]) -> bool:
-        """True where the outliers are on one of at least four nodes: a slow node slows all of its members."""
+        """True if the outliers are on one of at least four nodes: a slow node slows all of its members."""
         nodes = {signal.node for signal in self.signals}
         return len(nodes) >= 4 and len({one.signal.node for one in odd}) == 1
 
@@ -188,11 +188,11 @@ class Peers(msgspec.Struct, frozen=True, eq=False):
         return _means(self.metrics[metric].value[:, windows])
 
     def distance(self, metric: str, one: Outlier) -> float:
-        """Return how far an outlier is from the others on average, as a share of their median."""
+        """Return the mean distance of an outlier from the others, as a share of their median."""
         return float(self.metrics[metric].relative[one.row, one.windows].mean())
 
     def is_parted(self, metric: str, one: Outlier, odd: AbstractSet[int], gap: float) -> bool:
-        """True where a gap parts an outlier from all that are none: ``gap`` of what these span, at least."""
+        """True if a gap separates an outlier from all other members: at least the share ``gap`` of their range."""
         levels = self.levels(metric, one.windows)
         rest = np.delete(levels, sorted(odd))
         rest = rest[~np.isnan(rest)]
@@ -211,10 +211,10 @@ def peers_of(
     numbers: Numbers,
     models: Mapping[Member, Hashable] = MappingProxyType({}),
 ) -> Iterator[list[Peers]]:
-    """Yield the members of each role that are to be compared, in all their metrics, in shorter and longer windows.
+    """Yield the members of each role for a comparison, in all their metrics, in shorter and longer windows.
 
-    ``load`` are the metrics that say how busy members are, the first that there is decides about pauses. A role has
-    ``least`` members. ``floors`` are the least spreads of metrics. Members of different ``models`` are not compared.
+    ``load`` are metrics for how busy members are; the first one with samples decides about pauses. A role has at least
+    ``least`` members. ``floors`` are the smallest spreads of metrics. Members of different ``models`` are not compared.
     """
     by_role: dict[Hashable, dict[str, list[Signal]]] = {}
     for metric, some in signals.items():
@@ -244,7 +244,7 @@ def peers_of(
 
 
 def role(signal: Signal) -> str:
-    """Return what members that do the same have in common: the name of their replica without its number."""
+    """Return the common name of members that do the same: the name of their replica without its number."""
     return re.sub(r"\d+$", "", signal.replica)
 
 
@@ -259,10 +259,10 @@ def _in_windows(signals: Sequence[Signal], rows: Mapping[Member, int], start: in
 
 
 def _pauses(load: Float64s | None, other: Float64s) -> Bools:
-    """Return the windows to pass over, bool[window]: a pause of all members, or no measurement.
+    """Return the windows to skip, bool[window]: a pause of all members, or no measurement.
 
-    In a pause the median of the members falls far below its usual level. Where that level is itself far below the level
-    of the busiest member, one member computes while the others wait: then the busiest member has to fall, too.
+    In a pause the median of the members falls far below its usual level. If the usual level itself is far below the
+    level of the busiest member, one member computes while the others wait. Then the busiest member has to fall, too.
     """
     value = other if load is None else load
     missing: Bools = np.logical_and.reduce(np.isnan(value), axis=0)
@@ -276,7 +276,7 @@ def _pauses(load: Float64s | None, other: Float64s) -> Bools:
 
 
 def _is_far_below_usual(level: Float64s) -> Bools:
-    """Return where a level falls below a share of its median without zeros, bool[window]."""
+    """Return in which windows a level falls below a share of its median without zeros, bool[window]."""
     above = level[level > 0]
     found: Bools = level < (_PAUSE * float(np.median(above)) if len(above) else 0.0)
     return found

@@ -1,4 +1,4 @@
-"""Says where a rank is and how it waits, from its stack, its system call and its state in the kernel."""
+"""Describes the place of a rank and how it waits, from its stack, its system call and its state in the kernel."""
 
 import re
 import signal
@@ -58,7 +58,7 @@ _NETWORK_WAIT = re.compile(
 
 
 class PlaceKind(Enum):
-    """The way in which a rank waits."""
+    """A way in which a rank waits."""
 
     PEER = "peer"
     """For another process, over the network."""
@@ -67,7 +67,7 @@ class PlaceKind(Enum):
 
 
 def is_collective(frame: StackFrame) -> bool:
-    """True where the name of a call is that of a collective, or its file belongs to a library of collectives."""
+    """True if a call is a collective, by its name or by the library of its file."""
     return _COLLECTIVE.search(frame.function) is not None or any(part in frame.file for part in _LIBRARIES)
 
 
@@ -98,7 +98,7 @@ def may_work(evidence: RankEvidence) -> bool:
 
 
 def place_of(evidence: RankEvidence) -> str:
-    """Return a clause on what a rank does and where: ``sleeps in `load` (data.py:41)``."""
+    """Return a clause about a rank's state and place: ``sleeps in `load` (data.py:41)``."""
     if evidence.state in {"X", "Z"}:
         return _end(evidence)
     frame = own_frame(evidence.main)
@@ -117,7 +117,7 @@ def own_frame(frames: Sequence[StackFrame]) -> StackFrame | None:
 
 
 def short_list(items: Sequence[str], most: int, separator: str = ", ") -> str:
-    """Return the first items in one text, with the number of the others."""
+    """Join the first items in one text, followed by the number of the others."""
     shown = separator.join(items[:most])
     return shown if len(items) <= most else f"{shown} and {len(items) - most} more"
 

@@ -1,4 +1,4 @@
-"""Tells root causes from their consequences, and orders the report."""
+"""Separates root causes from their consequences, and orders the report."""
 
 from collections.abc import Mapping, Sequence
 
@@ -22,7 +22,7 @@ _BARE = frozenset({Weight.SIGNAL, Weight.FALLBACK})
 def rank_findings(
     case: Case, causes: Sequence[Finding], facts: Sequence[Finding], by_name: Mapping[str, Rule], numbers: Numbers
 ) -> list[Finding]:
-    """The findings with their roles, worst first, root causes before their consequences.
+    """Return the findings with their roles, worst first, root causes before their consequences.
 
     ``causes`` are about the ends of replicas, ``facts`` about anything else. ``numbers`` are the thresholds of causes.
     """
@@ -34,16 +34,16 @@ def rank_findings(
 
 
 def _without_hidden(case: Case, found: Sequence[Finding], by_name: Mapping[str, Rule]) -> list[Finding]:
-    """Leave out the findings that another one explains: findings of rules that it hides, mostly in the same time.
+    """Leave out findings that another finding explains: its rule hides theirs, and the times mostly overlap.
 
     A finding about the job explains findings about its members. A finding about a node explains findings about the
-    members there. Any other one explains findings about the same subject.
+    members there. Any other finding explains findings about the same subject.
     """
     hiding = [one for one in found if by_name[one.rule].hides]
     nodes = {one.name: one.node for one in case.view.replicas}
 
     def places(subject: Subject) -> set[Subject]:
-        """The subjects a finding about which may explain one about this subject."""
+        """Subjects whose findings may explain a finding about this subject."""
         node = subject.name.partition("/")[0] if subject.kind == "device" else nodes.get(subject.name, "")
         return {subject, case.subject, Subject("node", node)}
 
@@ -60,13 +60,13 @@ def _without_hidden(case: Case, found: Sequence[Finding], by_name: Mapping[str, 
 
 
 def _shared(one: Finding, other: Finding) -> float:
-    """Return the share of a finding's time that lies in that of another one."""
+    """Return the share of a finding's time that lies in the time of another one."""
     both = min(one.end, other.end) - max(one.start, other.start)
     return both / max(one.end - one.start, 1)
 
 
 def _causes(case: Case, found: Sequence[Finding], by_name: Mapping[str, Rule], numbers: Numbers) -> list[Finding]:
-    """The causes of each replica's end; the best one is the root cause in the replica that failed first."""
+    """Find the causes of each replica's end. The best cause of the first failed replica is the root cause."""
     by_subject: dict[Subject, list[Finding]] = {}
     for one in found:
         by_subject.setdefault(one.subject, []).append(one)
@@ -85,9 +85,9 @@ def _causes(case: Case, found: Sequence[Finding], by_name: Mapping[str, Rule], n
 
 
 def _put_first(ends: list[list[Finding]], by_name: Mapping[str, Rule], numbers: Numbers) -> None:
-    """Put an end with its own cause before a first one without, where it began no later than that ended.
+    """Put an end with its own cause before a first end without one, if the cause began before that end was over.
 
-    The order of two ends closer together than ``together`` is unknown.
+    If two ends are closer than ``together``, their order is unknown.
     """
     if not ends or _weight(ends[0][0], by_name) not in _BARE:
         return
@@ -102,9 +102,9 @@ def _put_first(ends: list[list[Finding]], by_name: Mapping[str, Rule], numbers: 
 def _explained(
     ranked: list[Finding], others: Sequence[Finding], by_name: Mapping[str, Rule], numbers: Numbers
 ) -> list[Finding]:
-    """The causes, as consequences where the root is unexplained and a device had a critical fault before it.
+    """Turn causes into consequences if the root is unexplained and a device had a critical fault before it.
 
-    So the fault of a device ranks before the collectives that time out because of it.
+    So a device's fault comes before the collectives that time out because of it.
     """
     if not ranked or _weight(ranked[0], by_name) not in {*_BARE, Weight.CONSEQUENCE}:
         return ranked
@@ -123,7 +123,7 @@ def _explained(
 def _after_ends(
     case: Case, facts: Sequence[Finding], ranked: Sequence[Finding], by_name: Mapping[str, Rule], numbers: Numbers
 ) -> list[Finding]:
-    """The facts, those as consequences that follow from the rank that ended or was lost first: the others wait for it.
+    """Turn facts into consequences if they follow from the first rank that ended or was lost: others wait for it.
 
     A rank that ended later may have been ended because the job hung.
     """
@@ -135,12 +135,12 @@ def _after_ends(
 
 
 def _moment(one: Finding) -> int:
-    """When the replica ended; for one that vanished, its last sample."""
+    """Return the replica's end; for one that vanished, its last sample."""
     return one.start if one.rule == "rank_lost" else one.end
 
 
 def _of_one_end(found: Sequence[Finding], by_name: Mapping[str, Rule]) -> list[Finding]:
-    """The best explanation first, as the root cause; less specific ones of the same end are left out."""
+    """Rank the explanations of one end, the best one first as the root cause; less specific ones are left out."""
     ordered = sorted(_specific(found, by_name), key=lambda one: (_weight(one, by_name), one.start))
     best = ordered[0]
     ranked = [replace(best, role=FindingRole.ROOT)]
@@ -154,7 +154,7 @@ def _of_one_end(found: Sequence[Finding], by_name: Mapping[str, Rule]) -> list[F
 
 
 def _specific(found: Sequence[Finding], by_name: Mapping[str, Rule]) -> list[Finding]:
-    """Without findings that only restate a consequence: an exception about it, a signal, a bare status."""
+    """Leave out findings that only restate a consequence: an exception about it, a signal, a bare exit status."""
     waits = [one for one in found if _weight(one, by_name) is Weight.CONSEQUENCE]
     texts = {evidence.text for one in waits for evidence in one.evidence if evidence.kind == "log"}
     if not waits:
@@ -169,7 +169,7 @@ def _specific(found: Sequence[Finding], by_name: Mapping[str, Rule]) -> list[Fin
 
 
 def _followed(one: Finding, root: Finding) -> Finding:
-    """A cause of another replica's end: the same one confirms the root cause, any other is its consequence."""
+    """Relate a cause of another replica's end to the root: the same rule confirms it, any other is a consequence."""
     role = FindingRole.CONFIRMATION if one.rule == root.rule else FindingRole.CASCADE
     severity = Severity.WARNING if one.severity is Severity.CRITICAL else one.severity
     return replace(one, role=role, severity=severity)
@@ -180,7 +180,7 @@ def _weight(one: Finding, by_name: Mapping[str, Rule]) -> Weight:
 
 
 def _folded(case: Case, found: Sequence[Finding]) -> list[Finding]:
-    """Merges many findings of one rule and role into one, which names the first of them."""
+    """Merge many findings of one rule and role into one, which names the first ones."""
     groups: dict[tuple[str, FindingRole], list[Finding]] = {}
     for one in found:
         groups.setdefault((one.rule, one.role), []).append(one)

@@ -46,7 +46,7 @@ def _tables() -> Iterator[tuple[str, Table]]:
 
 
 def _is_usable(plugin: Plugin) -> bool:
-    """Return False for a rule whose questions would fail. The questions of all rules are asked together."""
+    """Return False for a rule whose questions would fail: the questions of all rules are sent together."""
     try:
         error = _mistake(plugin.part)
     except Exception as raised:  # noqa: BLE001 - a module of somebody else may have any values
@@ -72,7 +72,7 @@ def _mistake(rule: object) -> str:
 
 
 def _guarded(plugin: Plugin) -> Rule:
-    """Return the rule of a plug-in, without findings and suspicions if it fails."""
+    """Return the rule of a plug-in in a form that gives no findings or suspicions if it fails."""
     rule: Rule = plugin.part
     find_facts, suspects = rule.find_facts, rule.suspects
     return replace(

@@ -28,8 +28,8 @@ MOST_NODE_EVENTS = 1_000
 class Moment(msgspec.Struct, frozen=True, kw_only=True):
     """A moment of a timeline, at ``time`` (epoch ms). ``kind`` is state, event, node, finding, log, peak or metric.
 
-    ``name`` is the new state, the event's reason, the rule, the stream, or the metric; what does not apply is empty.
-    An event of kind ``node`` is of a node, while the job had it.
+    ``name`` is the new state, the event's reason, the rule, the stream, or the metric. Fields without a meaning are
+    empty. An event of kind ``node`` is about a node that the job had then.
     """
 
     time: int
@@ -42,7 +42,7 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Diagnosis(msgspec.Struct, frozen=True, eq=False):
-    """A case and what the rules found in it."""
+    """A case and its findings."""
 
     case: Case
     findings: list[Finding]
@@ -62,9 +62,9 @@ def diagnose(executor: Executor, ref: JobRef, scope: Scope, clock: Clock, thresh
 
 
 def events_of_nodes(executor: Executor, case: Case, scope: Scope) -> list[Event]:
-    """Return what happened to the nodes of a job themselves while a replica of it was on them, the newest thousand.
+    """Return the newest thousand events about the job's nodes, while a replica of the job was on them.
 
-    Nothing for a caller that may see the job alone.
+    Empty for a caller that may only see the job.
     """
     stays: dict[str, list[tuple[int, int]]] = {}
     for replica in case.view.replicas:
@@ -90,7 +90,7 @@ def events_of_nodes(executor: Executor, case: Case, scope: Scope) -> list[Event]
 
 
 def timeline(diagnosis: Diagnosis, of_nodes: Sequence[Event] = ()) -> list[Moment]:
-    """State changes, events, findings (where they begin), lines that warn and their peaks, and changes of metrics.
+    """Return state changes, events, beginnings of findings, warnings and their peaks, and changes of metrics.
 
     In order of time; ``of_nodes`` are events of the job's nodes.
     """
@@ -144,7 +144,7 @@ def _of_nodes(events: Sequence[Event]) -> list[Moment]:
 
 
 def _change_points(case: Case) -> list[Moment]:
-    """Peaks of lines that warn, and changes of metrics."""
+    """Return peaks of warnings, and changes of metrics."""
     kinds = (("peak", Level.WARNING, log_peaks(case)), ("metric", Level.INFO, metric_changes(case)))
     return [
         Moment(time=one.time, kind=kind, level=level, name=one.name, text=one.text, replica=one.replica, node=one.node)

@@ -33,14 +33,14 @@ class Weight(IntEnum):
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """A rule: a pure function of a case to findings.
+    """A rule: a pure function from a case to findings.
 
-    ``metrics`` and ``counters`` (read as their increase in each step) of the job and ``nodes``, metrics of the nodes
-    that it was on, are what it needs. ``kernel`` is the search for the lines of the kernels of these nodes that it
-    looks at, as ``model.log_query`` reads it: of the job alone, unless the rule is one ``of_nodes``, or, where the job
-    had devices there, one ``of_devices``. ``lines`` is the search for lines of the job that it looks at, wherever
-    they stand in its log. ``cause`` is set for a rule about why a replica ended. ``title`` is its heading. ``sees`` is
-    a sentence about what it detects, ``advice`` about what to do; ``source`` is the origin of the rule.
+    ``metrics`` and ``counters`` (read as their growth in each step) are metrics of the job that the rule needs,
+    ``nodes`` metrics of its nodes. ``kernel`` is a search for kernel log lines, in the form of ``model.log_query``. It
+    finds lines about the job. With ``of_nodes`` it finds all lines of the job's nodes, with ``of_devices`` lines of
+    nodes where the job had devices. ``lines`` is a search in the whole log of the job. ``cause`` is set for a rule
+    about the cause of a replica's end. ``title`` is its heading, ``sees`` a sentence about what it detects, ``advice``
+    a sentence about the remedy, and ``source`` the origin of the rule.
     """
 
     name: str
@@ -77,7 +77,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def thresholds(self) -> str:
-        """The name of the table of its thresholds."""
+        """The name of the rule's table of thresholds."""
         return self.name if self.cause is None else THRESHOLDS
 
     def finding(
@@ -90,7 +90,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         role: FindingRole = FindingRole.ROOT,
         sentence: str = "",
     ) -> Finding:
-        """A finding of the rule over ``span`` (epoch ms). Without a ``sentence`` ``examine`` gives it one."""
+        """Make a finding of the rule over ``span`` (epoch ms). ``examine`` adds a ``sentence`` if it is missing."""
         return Finding(
             rule=self.name,
             role=role,
@@ -114,12 +114,12 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         evidence: Sequence[Evidence],
         confidence: float,
     ) -> Finding:
-        """A finding that sums up lines and events, from the first of them to the last."""
+        """Make a finding that sums up lines and events, from the first to the last of them."""
         times = [one.time or case.span.end_ms for one in evidence]
         shown = [head, *evidence[: MOST_LINES - 1]]
         return self.finding(subject, severity, (min(times), max(times)), shown, confidence)
 
 
 def quoted(text: str) -> str:
-    """A log line as evidence shows it: at most 500 characters."""
+    """Return a log line in the form of evidence: at most 500 characters."""
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."

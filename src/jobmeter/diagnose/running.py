@@ -1,6 +1,6 @@
-"""Evaluates rules over the last part of running jobs: those whose findings help before the end.
+"""Evaluates rules over the last part of running jobs: the rules whose findings help before the end.
 
-Samples are read with one query a job (more only for a very large one); events and nodes are read for many jobs
+Samples are read with one query for each job, or several for a very large one. Events and nodes are read for many jobs
 together. Log lines are read for a job in which a replica failed lately, and at intervals for every job.
 """
 
@@ -49,9 +49,9 @@ JobKey = tuple[str, str]
 
 
 class RunningEvaluation(msgspec.Struct, frozen=True):
-    """The findings of a job. ``found`` is None where the reads failed; ``error`` says why.
+    """The findings of a job. ``found`` is None if the reads failed; ``error`` is the reason.
 
-    ``suspected`` is since when (epoch ms) the job may have a fault that the stacks of its ranks would show.
+    ``suspected`` is the time (epoch ms) since which the job may have a fault that the stacks of its ranks would show.
     """
 
     job: JobKey
@@ -77,10 +77,10 @@ def evaluate_running(
     thresholds: Thresholds,
     with_lines: Collection[JobKey] = (),
 ) -> Iterator[RunningEvaluation]:
-    """Evaluate some jobs, each with its open rules; those that run no longer are left out.
+    """Evaluate some jobs, each with its open rules; jobs that no longer run are left out.
 
-    The newest lines are read of the jobs ``with_lines``, which shows their silence. A job whose evaluation fails does
-    not affect the others. Raises as ``Executor.run`` does if the shared reads fail.
+    The newest lines of the jobs ``with_lines`` are read, to find silence. A job whose evaluation fails does not affect
+    the others. Raises as ``Executor.run`` does if the shared reads fail.
     """
     which = [rule for rule in rules() if rule.running]
     listed = executor.run(JobViewsQuestion(tuple(jobs), TimeRange(0, MAX_TIME_MS)), scope)
@@ -115,13 +115,13 @@ def evaluate_running(
 
 
 def _suspected(case: Case, thresholds: Thresholds, which: Sequence[Rule]) -> int | None:
-    """Return since when a rule suspects a fault that stacks would show; None where none does."""
+    """Return the time since which a rule suspects a fault that stacks would show; None without any."""
     since = (rule.suspects(case, thresholds[rule.thresholds]) for rule in which if rule.suspects is not None)
     return min((one for one in since if one is not None), default=None)
 
 
 def _stack_events(executor: Executor, scope: Scope, view: JobView, since: int) -> Iterable[Event]:
-    """Return what comparisons of the job's stacks have shown since a time."""
+    """Return the events of comparisons of the job's stacks since a time."""
     wanted = EventFilter(
         projects=frozenset({view.job.project}), start=since, contains=STACK_EVIDENCE, descending=True, limit=MOST_EVENTS
     )
@@ -131,10 +131,10 @@ def _stack_events(executor: Executor, scope: Scope, view: JobView, since: int) -
 def _from_their_beginning(
     case: Case, found: list[Finding], which: Sequence[Rule], look_back: Callable[[int, Sequence[Rule]], list[Finding]]
 ) -> list[Finding]:
-    """Return the findings, those that will open with the time at which the fault began: before the window, perhaps.
+    """Give findings that will open the start of their fault, which may lie before the window.
 
-    ``look_back`` evaluates some rules from an earlier time on. It is used where a finding fills the window from its
-    start, once for each finding that opens, not at each evaluation.
+    ``look_back`` evaluates some rules from an earlier time on. It runs only for a finding that fills the window from
+    its start, once when the finding opens.
     """
     began, window = case.began_ms or case.span.start_ms, case.span.length_ms
     pending = {
@@ -223,14 +223,14 @@ def _case(
 
 
 def _fitting(view: JobView, names: Sequence[str]) -> list[str]:
-    """Return the metrics without metrics of other kinds of devices than the job's, where its devices are known."""
+    """Leave out metrics of other kinds of devices than the job's, if its devices are known."""
     kinds = {one.device.rstrip("0123456789") for one in view.allocations}
     others = tuple(f"{kind}." for kind in PREFIXES if kind not in kinds) if kinds & set(PREFIXES) else ()
     return [name for name in names if not name.startswith(others)]
 
 
 def _increases(rate: Signal, step_ms: int) -> Signal:
-    """Return the increase of a counter, its rate times the time between points; whole for errors and kills."""
+    """Return the growth of a counter, its rate times the time between points; whole for errors and kills."""
     interval = max(rate.interval, step_ms)
     passed = np.diff(rate.time, prepend=rate.time[:1] - interval) / SECOND
     return replace(rate, value=np.where(rate.value > 0, np.maximum(np.round(rate.value * passed), 1.0), 0.0))
@@ -245,7 +245,7 @@ def _of_nodes(view: JobView, together: _SharedReads) -> Signals:
 
 
 def _faults(view: JobView, together: _SharedReads) -> list[Event]:
-    """Faults of devices of the nodes on which the job had some, while it had them."""
+    """Return faults of devices of the job's nodes, while the job had devices there."""
     nodes = dict.fromkeys(one.node for one in view.allocations)
     found = [event for node in nodes for event in together.faults.get((view.job.project, node), ())]
     return faults_of(view, found)
@@ -254,7 +254,7 @@ def _faults(view: JobView, together: _SharedReads) -> list[Event]:
 def _lines_before_silence(
     executor: Executor, scope: Scope, view: JobView, numbers: Numbers, now_ms: int
 ) -> Sequence[LogLine]:
-    """Return the newest lines of a job that is silent, and some from before; nothing of a job that writes."""
+    """Return the newest lines of a silent job, and some from before; empty for a job that writes."""
     question = LogQuestion(ref=JobRef(view.job.id, view.job.project), descending=True, limit=_LINES)
     lines = list(executor.run(question, scope).lines)
     if not lines or now_ms - lines[0].time_ns // NS_PER_MS < numbers["suspect"]:
@@ -266,7 +266,7 @@ def _lines_before_silence(
 
 
 def _last_lines(executor: Executor, scope: Scope, view: JobView, since: int) -> Sequence[LogLine]:
-    """The last lines of the replicas that failed lately while the job runs on; nothing where none did."""
+    """Return the last lines of replicas that failed lately while the job continues; empty without any."""
     names = frozenset(
         replica.name for replica in view.replicas if failed(replica) and (replica.end is None or replica.end >= since)
     )

@@ -20,9 +20,9 @@ Member = tuple[str, str, str]
 class Signal(msgspec.Struct, frozen=True, eq=False, dict=True):
     """A measured line, in points that each stand for the time from ``time`` to ``until``.
 
-    ``time`` int64[k] is when the first sample of a point was taken, in ms, strictly ascending; ``value`` float64[k] is
-    the mean of its samples, finite. Absent is absent. ``part`` names what a node has several of, a mount point say.
-    Unless ``sampled_until`` says more, each point is one sample.
+    ``time`` int64[k] is the time of the first sample of a point, in ms, strictly ascending. ``value`` float64[k] is the
+    mean of its samples, finite. Missing points are absent. ``part`` names one of several things of a node, for example
+    a mount point. Without ``sampled_until`` each point is one sample.
     """
 
     metric: str
@@ -39,11 +39,11 @@ class Signal(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def until(self) -> Int64s:
-        """End of the time for which each point stands: the next point, or the begin of a gap; int64[k] ms."""
+        """End of the time of each point: the next point, or the start of a gap; int64[k] ms."""
         return Presence.of_samples(self.time).until
 
     def sampled_until(self, until: Int64s) -> "Signal":
-        """Take over ``until``, which the times of the samples behind the points say; it is lost with other points."""
+        """Set the ends ``until`` of points from the times of their samples. Other points lose the ends."""
         self.__dict__["until"] = until
         return self
 
@@ -64,11 +64,11 @@ class Signal(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @property
     def span(self) -> tuple[int, int]:
-        """From its first point to the end of its last one; it has points."""
+        """Range from its first point to the end of its last one; it has points."""
         return int(self.time[0]), int(self.until[-1])
 
     def within(self, start_ms: int, end_ms: int) -> "Signal":
-        """The part in ``[start, end)``."""
+        """Return the part in ``[start, end)``."""
         if len(self.time) and start_ms <= self.time[0] and self.time[-1] < end_ms:
             return self
         part = slice(*self.time.searchsorted((start_ms, end_ms)).tolist())
@@ -76,20 +76,20 @@ class Signal(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @property
     def mean(self) -> float:
-        """The mean over the time that its points stand for; it has points."""
+        """The mean, weighted by the time of its points; it has points."""
         width = self.until - self.time
         return float(np.average(self.value, weights=width if width.any() else None))
 
     @cached_property
     def coverage(self) -> float:
-        """The share of its own life that its samples cover, 0 to 1, by the interval at which they were taken."""
+        """The share of its own life with samples, 0 to 1, by the interval of the samples."""
         if not len(self.time):
             return 0.0
         start, end = self.span
         return float((self.until - self.time).sum()) / max(end - start, 1)
 
     def averaged(self, length_ms: float) -> "Signal":
-        """The means over windows of a length, so that noise averages out; itself where the points are no closer."""
+        """Average over windows of a length, to reduce noise; unchanged if the points are no closer."""
         if len(self.time) < 2 or length_ms < 2 * self.interval:
             return self
         number = (self.time - self.time[0]) // max(int(length_ms), 1)
@@ -100,7 +100,7 @@ class Signal(msgspec.Struct, frozen=True, eq=False, dict=True):
         return replace(self, time=self.time[starts], value=value).sampled_until(until)
 
     def at(self, time: Int64s) -> Float64s:
-        """The last value at or before each time, NaN before the first and in a gap."""
+        """Return the last value at or before each time, NaN before the first one and in a gap."""
         if not len(self.time):
             return np.full(len(time), np.nan)
         if len(time) == len(self.time) and bool((time == self.time).all()):
@@ -112,15 +112,15 @@ class Signal(msgspec.Struct, frozen=True, eq=False, dict=True):
         return np.where((place < 0) | stale, np.nan, value)
 
     def stretches(self, true: Bools, hold_ms: float, share: float) -> list[Stretch]:
-        """The stretches of at least ``hold_ms`` in which a condition held for ``share`` of the time."""
+        """Return the stretches of at least ``hold_ms`` in which a condition held for ``share`` of the time."""
         return steady_stretches(self.time, self.until, true, hold_ms, share)
 
     def during(self, stretch: Stretch) -> Float64s:
-        """Its values in a stretch of it."""
+        """Return its values in one of its stretches."""
         return self.value[stretch.first : stretch.last + 1]
 
     def evidence(self, text: str, value: float, limit: float | None, unit: str, *, time: int | None = None) -> Evidence:
-        """Evidence by its metric, about its replica; see ``measured``."""
+        """Make evidence of its metric, about its replica; see ``measured``."""
         return measured(self.metric, text, value, limit, unit, time=time, replica=self.replica)
 
 
@@ -137,7 +137,7 @@ def replica(signal: Signal) -> Subject:
 def measured(
     metric: str, text: str, value: float, limit: float | None, unit: str, *, time: int | None = None, replica: str = ""
 ) -> Evidence:
-    """Evidence by a metric: the observed value, and the limit."""
+    """Make evidence of a metric: the observed value, and the limit."""
     rounded = float(f"{value:.6g}")
     return Evidence(
         kind="metric", text=text, metric=metric, value=rounded, limit=limit, unit=unit, time=time, replica=replica
@@ -145,7 +145,7 @@ def measured(
 
 
 def together(signals: list[Signal]) -> tuple[Int64s, Float64s]:
-    """The lines side by side: the times of the densest one, and float64[line, time], NaN where one has nothing."""
+    """Align lines: the times of the densest one, and float64[line, time], NaN for a missing value."""
     if not signals:
         return np.empty(0, np.int64), np.empty((0, 0))
     time = max(signals, key=len).time
@@ -153,7 +153,7 @@ def together(signals: list[Signal]) -> tuple[Int64s, Float64s]:
 
 
 def median(values: Float64s, axis: int = 0) -> Float64s:
-    """Return the median along an axis without what is NaN; NaN where there is nothing else."""
+    """Return the median along an axis without NaN values; NaN if all are NaN."""
     if not values.shape[axis]:
         return np.full(np.delete(values.shape, axis), np.nan)
     # Several times as quick as NumPy's median of small arrays with gaps.
@@ -173,7 +173,7 @@ class Trend(msgspec.Struct, frozen=True):
 
 
 def trend(time: Int64s, value: Float64s) -> Trend:
-    """The Theil-Sen line: the median slope between points that are not close, which few odd ones do not bend.
+    """Compute the Theil-Sen line: the median slope between distant points, which few odd points do not bend.
 
     At least 4 points are needed; with fewer the slope is 0.
     """

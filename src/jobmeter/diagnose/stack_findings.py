@@ -14,9 +14,9 @@ _LATER_MS = 2 * MINUTE
 
 
 def with_stacks(findings: Sequence[Finding], events: Sequence[Event]) -> list[Finding]:
-    """Return the findings. Findings of jobs that stand still name the rank that the others wait for, where it is known.
+    """Add to findings of stalled jobs the rank that the others wait for, if it is known.
 
-    The sentence of the newest evidence since the finding began replaces its own, which becomes evidence.
+    The sentence of the newest evidence since the finding began replaces the finding's sentence, which becomes evidence.
     """
     compared = [event for event in events if event.reason == STACK_EVIDENCE]
     return [_explained(one, compared) if one.rule in STACK_RULES else one for one in findings]

@@ -1,7 +1,7 @@
 """Compares the ranks of a job at one moment: which one is not where the others wait.
 
-The comparison is among the ranks themselves: stacks are a tree of calls, and the ranks part at one place of it. Names
-of functions and system calls help to say which side waits, and decide alone only between two ranks.
+The comparison is among the ranks themselves: their stacks form a tree of calls, and the ranks part at one place of the
+tree. Names of functions and system calls help to decide which side waits. They decide alone only between two ranks.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ Path = tuple[tuple[str, str, int], ...]
 
 
 class ComparedRank(msgspec.Struct, frozen=True, eq=False):
-    """A rank with the name that people know it by. ``calls`` are the calls of its first thread, the outermost first."""
+    """A rank with its displayed name. ``calls`` are the calls of its first thread, the outermost first."""
 
     name: str
     node: str
@@ -37,7 +37,7 @@ class ComparedRank(msgspec.Struct, frozen=True, eq=False):
 
 
 class NamedRank(msgspec.Struct, frozen=True):
-    """A rank that the others wait for, and a sentence about where it is. ``may_work``: it may be slow, not stuck."""
+    """A rank that the others wait for, and a sentence about its place. ``may_work``: it may be slow, not stuck."""
 
     replica: str
     node: str
@@ -47,7 +47,7 @@ class NamedRank(msgspec.Struct, frozen=True):
 
 
 class StackComparison(msgspec.Struct, frozen=True):
-    """The result: one sentence, the ranks that others wait for, and notes about what could not be had."""
+    """The result: one sentence, the ranks that others wait for, and notes about missing evidence."""
 
     sentence: str
     named: list[NamedRank] = []
@@ -89,7 +89,7 @@ def _still_moving(alive: Sequence[ComparedRank]) -> str:
 
 
 def _ranks(view: JobView, answers: Sequence[NodeAnswer]) -> list[ComparedRank]:
-    """Return the ranks in the answers, and those that the record has on these nodes and nobody found there."""
+    """Return the ranks in the answers, and recorded ranks of these nodes that nobody found there."""
     found = [(one.node, rank) for one in answers if one.stacks for rank in one.stacks.ranks]
     last = {replica.name: replica for replica in sorted(view.replicas, key=lambda one: one.attempt)}
     newest = {name: replica.attempt for name, replica in last.items()}
@@ -128,7 +128,7 @@ def _name(rank: RankEvidence, node: str, *, several: bool) -> str:
 
 
 def _behind(alive: Sequence[ComparedRank]) -> dict[str, str]:
-    """Return the ranks whose flight recorder has entered fewer collectives than that of others, and a clause on it."""
+    """Return ranks whose flight recorder has fewer collectives than that of others, each with a clause about it."""
     found: dict[str, str] = {}
     groups = {group.group for one in alive for group in one.evidence.groups}
     for name in sorted(groups):
@@ -144,10 +144,9 @@ def _behind(alive: Sequence[ComparedRank]) -> dict[str, str]:
 def _parted(
     alive: Sequence[ComparedRank], behind: Mapping[str, str], *, explained: bool
 ) -> tuple[list[ComparedRank], list[ComparedRank], str]:
-    """Return the ranks that are elsewhere, those that wait, and the name of what these wait in.
+    """Return the ranks that are elsewhere, the waiting ranks, and the name of the call in which they wait.
 
-    ``explained``: a rank that is gone or stopped explains why others wait, however each of them does inside of a
-    collective.
+    ``explained``: a rank that is gone or stopped explains the waiting, whatever each rank does inside a collective.
     """
     groups = _groups(alive)
     if behind:
@@ -176,7 +175,7 @@ def _elsewhere(alive: Sequence[ComparedRank], groups: Sequence[Sequence[Compared
 
 
 def _kinds(ranks: Sequence[ComparedRank]) -> dict[str, PlaceKind]:
-    """Return how each rank waits. Where no system call tells, the names of functions do."""
+    """Return the way in which each rank waits. Without a system call, the names of functions decide."""
     by_call = {one.name: kind_of(one.evidence) for one in ranks}
     by_name = {
         one.name: PlaceKind.UNKNOWN
@@ -192,7 +191,7 @@ def _kinds(ranks: Sequence[ComparedRank]) -> dict[str, PlaceKind]:
 
 
 def _groups(ranks: Sequence[ComparedRank]) -> list[list[ComparedRank]]:
-    """Return the ranks by where their calls part first: by functions, else by lines, else by the kernel's states."""
+    """Group the ranks by the first difference of their calls: in functions, else lines, else kernel states."""
     for key in (_function, _line):
         depth = 0
         while True:
@@ -220,7 +219,7 @@ def _line(frame: StackFrame) -> object:
 
 
 def _common(ranks: Sequence[ComparedRank]) -> list[StackFrame]:
-    """Return the calls that all ranks share, from the outermost one on."""
+    """Return the calls that all ranks share, from the outermost call on."""
     common: list[StackFrame] = []
     for frames in zip(*(one.calls for one in ranks), strict=False):
         if len({_function(frame) for frame in frames}) > 1:
@@ -230,7 +229,7 @@ def _common(ranks: Sequence[ComparedRank]) -> list[StackFrame]:
 
 
 def _shared_call(waiting: Sequence[ComparedRank], apart: Sequence[ComparedRank]) -> str:
-    """Return the name of what the ranks wait in: a collective, else the first call that the others did not make."""
+    """Return the name of the call in which the ranks wait: a collective, else the first call that others lack."""
     common = _common(waiting)
     before = len(_common([*waiting, *apart]))
     own = [frame for frame in common[before:] if frame.is_own] or [frame for frame in common if frame.is_own][-1:]
@@ -266,7 +265,7 @@ def _short(one: ComparedRank) -> str:
 
 
 def _of_all(ranks: Sequence[ComparedRank]) -> str:
-    """Return a sentence about ranks of which none stands apart."""
+    """Make a sentence about ranks if none stands apart."""
     places = {place_of(one.evidence) for one in ranks}
     if len(ranks) == 1:
         return f"{ranks[0].name} {places.pop()}"
@@ -277,7 +276,7 @@ def _of_all(ranks: Sequence[ComparedRank]) -> str:
 
 
 def _notes(ranks: Sequence[ComparedRank], answers: Sequence[NodeAnswer]) -> list[str]:
-    """Return what NCCL reports and what evidence is missing, each once with the ranks that lack it."""
+    """Return NCCL's reports and the missing evidence, each once with the ranks that lack it."""
     found = [f"NCCL's RAS: {text}" for one in answers if one.stacks for text in one.stacks.ras]
     found += [f"{one.node}: no answer from its agent" for one in answers if one.stacks is None]
     found += [f"{one.node}: {text}" for one in answers if one.stacks for text in one.stacks.missing]

@@ -1,4 +1,4 @@
-"""Evaluates rules over stored data of nodes in a range, and over log lines that a task contains."""
+"""Evaluates rules over stored data of nodes in a range, and over log lines in a task."""
 
 from collections.abc import Iterable, Sequence
 
@@ -42,7 +42,7 @@ _MS = 1_000_000
 
 
 class StoredEvaluation(msgspec.Struct, frozen=True):
-    """The findings, the events that warn, and sentences about what could not be read."""
+    """The findings, the warning events, and sentences about data that could not be read."""
 
     findings: list[Finding]
     events: list[Event]
@@ -50,9 +50,9 @@ class StoredEvaluation(msgspec.Struct, frozen=True):
 
 
 def evaluate_nodes(executor: Executor, task: DiagnosticTask, now_ms: int, thresholds: Thresholds) -> StoredEvaluation:
-    """The findings of the rules about nodes in the samples, events and kernel log lines of the range.
+    """Evaluate the rules about nodes over samples, events and kernel log lines of the range.
 
-    Raises as ``Executor.run`` does, but for the lines: nodes with too many lines to search are named in ``failures``.
+    Raises as ``Executor.run`` does. Nodes with too many lines to search are only named in ``failures``.
     """
     scope, span = Scope(frozenset({task.project})), TimeRange(task.start, task.end)
     which = [rule for rule in rules() if rule.name in _NODE_RULES]
@@ -83,14 +83,14 @@ def _of_devices(names: Iterable[Sequence[str]]) -> list[str]:
 
 
 def _of_node(finding: Finding, nodes: frozenset[str]) -> Finding:
-    """A rule about replicas saw the node as one; between nodes there are no consequences."""
+    """Move a finding from a replica to its node, without a role: nodes have no consequences."""
     if finding.subject.kind != "replica" or finding.subject.name not in nodes:
         return finding
     return replace(finding, subject=Subject("node", finding.subject.name), role=FindingRole.ROOT)
 
 
 def node_events(executor: Executor, scope: Scope, task: DiagnosticTask, span: TimeRange) -> list[Event]:
-    """The newest events of the nodes in a range that warn or worse, in order of time."""
+    """Return the newest warnings and errors among the nodes' events in a range, in order of time."""
     question = EventFilter(
         projects=frozenset({task.project}),
         nodes=frozenset(task.nodes),
@@ -106,7 +106,7 @@ def node_events(executor: Executor, scope: Scope, task: DiagnosticTask, span: Ti
 
 
 def evaluate_lines(task: DiagnosticTask, now_ms: int, thresholds: Thresholds) -> list[Finding]:
-    """The findings of the rules about logs in the lines of the task: each instance counts as a failed replica."""
+    """Evaluate the rules about logs over the lines of the task: each instance counts as a failed replica."""
     which = [rule for rule in rules() if rule.name in _LOG_RULES or rule.cause not in {None, Weight.FALLBACK}]
     replicas, lines = [], []
     for at, log in enumerate(task.logs):
@@ -121,7 +121,7 @@ def evaluate_lines(task: DiagnosticTask, now_ms: int, thresholds: Thresholds) ->
 
 
 def _lines(task: DiagnosticTask, replica: str, node: str, texts: Sequence[str]) -> list[LogLine]:
-    """The lines have no exact times: they count as the last ones before the end of the range, in their order."""
+    """Give lines without exact times the last moments of the range, in their order."""
     first = (task.end - len(texts)) * _MS
     return [
         LogLine(time_ns=first + at * _MS, text=text, job=task.id, replica=replica, node=node, project=task.project)

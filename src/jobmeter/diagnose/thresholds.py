@@ -17,7 +17,7 @@ _MOST_BYTES = 1024 * 1024
 
 
 class Threshold(msgspec.Struct, frozen=True):
-    """A number: a share, an amount, or milliseconds (``text`` is its form in the file), and its origin."""
+    """A number with its origin: a share, an amount, or milliseconds; ``text`` is its form in the file."""
 
     value: float
     text: str

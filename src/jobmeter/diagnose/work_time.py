@@ -1,9 +1,8 @@
-"""Splits the training time of two jobs into input, communication, computing and a lower clock, by what both measured.
+"""Splits the training time of two jobs into input, communication, computing and a lower clock.
 
-Each sample of the devices' utilization stands for some time. Its idle share is time of waiting for input as far as CPU
-or storage were busy meanwhile. Its busy share is communication as far as its multiprocessors were less active than at
-best, and links carried data; the rest is computing. Computing at a lower clock than that of the other job takes longer
-in proportion.
+Each sample of the devices' utilization stands for some time. Its idle share is waiting for input while the CPU or the
+storage was busy. Its busy share is communication while links carried data and multiprocessors were less active than at
+best. The rest is computing. Computing at a lower clock than in the other job takes longer in proportion.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -41,7 +40,7 @@ class WorkTime(msgspec.Struct, frozen=True, eq=False):
 
 
 class _Points(msgspec.Struct, frozen=True, eq=False):
-    """Points of a job in its training: their ``width`` in ms, its ``busy`` share 0 to 1, and values by metric."""
+    """Points of a job in its training: their ``width`` in ms, ``busy`` share 0 to 1, and values by metric."""
 
     width: Float64s
     busy: Float64s
@@ -55,14 +54,14 @@ class _Points(msgspec.Struct, frozen=True, eq=False):
         return float(np.quantile(value[chosen], _BEST)) if chosen.any() else 0.0
 
     def mean(self, metric: str, weight: Float64s) -> float | None:
-        """Return the mean of a metric over its points by their weight; None where it was not measured."""
+        """Return the weighted mean of a metric over its points; None without samples."""
         value = self.values[metric]
         valid = np.isfinite(value) & (weight > 0)
         return float(np.average(value[valid], weights=weight[valid])) if valid.any() else None
 
 
 class _Methods(msgspec.Struct, frozen=True):
-    """The metrics that both jobs have, by what they are for; empty where they have none in common."""
+    """Metrics of both jobs, by their use; empty without common metrics."""
 
     work: str
     signs: tuple[str, ...]
@@ -74,7 +73,7 @@ class _Methods(msgspec.Struct, frozen=True):
 def split_work(
     courses: Sequence[Courses], training: Sequence[Sequence[Interval]], *, same_devices: bool
 ) -> tuple[list[WorkTime], dict[str, str]]:
-    """Return the training time of two jobs by cause, and the causes that cannot be judged with the reason of each.
+    """Return the training time of two jobs by cause, and causes that cannot be judged, each with the reason.
 
     ``courses`` and ``training`` have an item for each job. ``same_devices`` False: their clocks are not compared.
     """
@@ -97,7 +96,7 @@ def split_work(
 
 
 def _methods(courses: Sequence[Courses], *, same_devices: bool) -> tuple[_Methods, dict[str, str]]:
-    """Return the metrics that both have, and the causes that cannot be judged without the others."""
+    """Return the metrics that both jobs have, and the causes that cannot be judged without the others."""
 
     def shared(names: Sequence[str]) -> tuple[str, ...]:
         return tuple(name for name in names if all(name in own and len(own[name].time) for own in courses))
@@ -142,7 +141,7 @@ def _points(courses: Courses, work: str, training: Sequence[Interval]) -> _Point
 
 
 def _relative(value: Float64s, busy: Float64s) -> Float64s:
-    """Return a value over the busy share of its point."""
+    """Divide a value by the busy share of its point."""
     return value / np.maximum(busy, _BUSY)
 
 
@@ -151,7 +150,7 @@ def _plain(value: Float64s, _: Float64s) -> Float64s:
 
 
 def _parts(points: _Points, methods: _Methods, best: float, rates: Mapping[str, float]) -> dict[PhaseCause, float]:
-    """Return the time of each cause; what no sample stands for is unattributed."""
+    """Return the time of each cause; time without samples is unattributed."""
     busy, idle = points.busy, 1.0 - points.busy
     signs = [np.nan_to_num(points.values[name]) for name in methods.signs]
     waits = np.minimum(idle, np.max(signs, axis=0)) if signs else np.zeros(len(idle))
@@ -170,7 +169,7 @@ def _parts(points: _Points, methods: _Methods, best: float, rates: Mapping[str, 
 
 
 def _carries(points: _Points, rates: Mapping[str, float]) -> Bools:
-    """Return at which points a link carries data."""
+    """Return the points at which a link carries data."""
     carries = np.zeros(len(points.busy), np.bool_)
     for name, high in rates.items():
         rate = points.values[name]

@@ -1,5 +1,6 @@
 """Rows of the tables that map the metrics of other systems to the catalogue."""
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,6 +9,10 @@ from types import MappingProxyType
 from typing import Any
 
 MEBIBYTE = float(2**20)
+Bounds = tuple[float, float]
+"""Lowest and highest value."""
+ANY: Bounds = (-math.inf, math.inf)
+NOT_NEGATIVE: Bounds = (0.0, math.inf)
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -24,6 +29,10 @@ class RuleTarget(Enum):
     GPU = auto()
     FLINK = auto()
     """A job of Flink."""
+    SLURM = auto()
+    """The processes of a job of Slurm on one machine."""
+    SLURM_GPU = auto()
+    """A GPU of a job of Slurm."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +41,7 @@ class TranslationRule:
 
     ``metric`` is the catalogue's name, ``factor`` converts to its unit. ``keep`` maps their labels to ours: all others
     are left out. ``fixed`` labels are added. A series fits if each label of ``only`` (absent: empty) matches.
+    ``measured``: bounds in their unit; the other system writes a value outside where it has no measurement.
     """
 
     metric: str
@@ -40,6 +50,7 @@ class TranslationRule:
     keep: Mapping[str, str] = field(default_factory=dict)
     fixed: tuple[tuple[str, str], ...] = ()
     only: Mapping[str, re.Pattern[str]] = field(default_factory=dict)
+    measured: Bounds = ANY
 
     def fits(self, labels: Mapping[str, str]) -> bool:
         """Return True if this rule is for a series with these labels."""
@@ -52,11 +63,16 @@ Patterns = Mapping[str, re.Pattern[str]]
 
 
 def table(
-    subject: RuleTarget, names: Mapping[str, str], keep: Mapping[str, str] = _NONE, only: Patterns = _NONE
+    subject: RuleTarget,
+    names: Mapping[str, str],
+    keep: Mapping[str, str] = _NONE,
+    only: Patterns = _NONE,
+    measured: Bounds = ANY,
 ) -> Rules:
     """Return a table with one rule for each entry of ``names``, which maps their names to the catalogue's."""
     return {
-        theirs: (TranslationRule(metric=ours, subject=subject, keep=keep, only=only),) for theirs, ours in names.items()
+        theirs: (TranslationRule(metric=ours, subject=subject, keep=keep, only=only, measured=measured),)
+        for theirs, ours in names.items()
     }
 
 

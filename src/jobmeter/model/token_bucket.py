@@ -31,4 +31,9 @@ class TokenBucket:
 
     def wait_ms(self) -> int:
         """Return the time until the level is 1, in milliseconds; at least 1."""
-        return max(1, math.ceil((1 - self.level) * 1000 / self.per_second))
+        return wait_ms(self.level, self.per_second)
+
+
+def wait_ms(level: float, per_second: float) -> int:
+    """Return the time until a level is 1, in milliseconds; at least 1."""
+    return max(1, math.ceil((1 - level) * 1000 / per_second))

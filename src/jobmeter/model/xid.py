@@ -1,6 +1,7 @@
 """NVIDIA's XID codes: meaning and advice, and how a kernel line reports one.
 
-Source: https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html.
+Sources: https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html, and for codes that it leaves out
+https://github.com/NVIDIA/open-gpu-kernel-modules, nverror.h.
 """
 
 import re
@@ -57,13 +58,16 @@ _DISPLAY = "No action for a GPU that computes; update the driver where it repeat
 _FIRMWARE = "Update the driver and the firmware; reset the GPU where it repeats."
 _CONTAINED = "Restart the application; reset the GPU at the next idle moment."
 _LINK = "Look at the NVLink error counters of both ends, then drain and reset."
+_HEAT = "Look at the temperature and the power of the GPU, and at the cooling of the node."
+_COPY_ENGINES = (39, 40, 41, 70, 71, 72, 75, 76, 77, 85, *range(126, 136))
 _CODES: Sequence[tuple[Sequence[int], str, Severity, str]] = (
     ((1, 2, 3, 4, 6, 11, 25, 32), "invalid or corrupted push buffer stream", _WARNING, _DRIVER),
     ((7,), "invalid or corrupted push buffer address", _WARNING, _DRIVER),
     ((8, 46), "the GPU stopped processing", _WARNING, _DRIVER),
     ((9, 12), "the driver failed while it programmed the GPU", _WARNING, _DRIVER),
     ((13,), "graphics engine exception, usually the application's", _WARNING, _APPLICATION),
-    ((16, 19, 56, 81, *range(111, 119)), "error of the display engine", _INFO, _DISPLAY),
+    ((15, 16, 17, 19, 56, 81, *range(111, 119)), "error of the display engine", _INFO, _DISPLAY),
+    ((14, 23, 87, 91), "a message of the driver without an error", _INFO, "No action."),
     ((18,), "bus mastering is disabled in the PCI configuration", _CRITICAL, _REBOOT),
     ((20, 21, 22), "invalid or corrupted video push buffer", _WARNING, _DRIVER),
     ((24, 30), "semaphore time-out or access error", _WARNING, _DRIVER),
@@ -76,6 +80,7 @@ _CODES: Sequence[tuple[Sequence[int], str, Severity, str]] = (
     ((44,), "graphics engine fault during a context switch", _WARNING, _DRIVER),
     ((45,), "preemptive cleanup, follows another error", _INFO, _NOTHING),
     ((48,), "double bit ECC error", _CRITICAL, _RESET),
+    ((49, 50, 51, 52, 53, 55), "the driver changed the power state, for heat or for power", _WARNING, _HEAT),
     ((54,), "auxiliary power is not connected", _CRITICAL, "Connect the power cable of the GPU."),
     ((57, 58), "the memory interface is unstable or could not be programmed", _CRITICAL, _REBOOT),
     ((61,), "internal micro-controller breakpoint", _WARNING, _RESET),
@@ -85,7 +90,7 @@ _CODES: Sequence[tuple[Sequence[int], str, Severity, str]] = (
     ((66, 67), "illegal access by the driver", _WARNING, _DRIVER),
     ((68, 83, 84, 88, 89, 96, 97, 98), "video decoder exception", _WARNING, _APPLICATION),
     ((69,), "graphics engine class error", _WARNING, _APPLICATION),
-    ((70, 71, 72, 75, 76, 77, 85, *range(126, 136)), "error of a copy engine", _WARNING, _APPLICATION),
+    (_COPY_ENGINES, "error of a copy engine", _WARNING, _APPLICATION),
     ((73, 142), "video encoder exception", _WARNING, _APPLICATION),
     ((74,), "NVLink error", _CRITICAL, _LINK),
     ((78,), "a virtual GPU could not start", _WARNING, _DRIVER),
@@ -93,6 +98,7 @@ _CODES: Sequence[tuple[Sequence[int], str, Severity, str]] = (
     ((80,), "corrupted data was sent to the GPU", _CRITICAL, _REBOOT),
     ((82, *range(99, 106)), "JPEG engine exception", _WARNING, _APPLICATION),
     ((86, 139), "optical flow engine exception", _WARNING, _APPLICATION),
+    ((90,), "error of the second-level cache", _WARNING, _RESET),
     ((92,), "high single bit ECC error rate", _WARNING, _WATCH),
     ((93,), "the board's memory of settings is worn", _WARNING, _WATCH),
     ((94,), "contained memory error", _CRITICAL, _CONTAINED),
@@ -128,7 +134,7 @@ _CODES: Sequence[tuple[Sequence[int], str, Severity, str]] = (
 XIDS: Mapping[int, Xid] = {
     code: Xid(text, severity, advice) for codes, text, severity, advice in _CODES for code in codes
 }
-"""Codes that the catalogue names; the others up to 172 are unused or reserved."""
+"""Codes that the catalogue or the driver's source names; the others up to 172 are unused or reserved."""
 _LINE = re.compile(
     r"Xid \((?:PCI:)?(?P<device>[0-9A-Fa-f:.]{4,20})"
     r"(?: GPU-I:(?P<instance>\d{1,3})(?: GPU-CI:(?P<place>\d{1,3}))?)?\): (?P<code>\d{1,3})\b"

@@ -77,6 +77,14 @@ class Database:
             yield connection
 
     @contextmanager
+    def snapshot(self, seconds: float = STATEMENT_SECONDS) -> Iterator[sa.Connection]:
+        """Open a read transaction whose statements all see the same state. See ``read``."""
+        with self.read(seconds) as connection:
+            if self.kind == POSTGRESQL:
+                connection.execute(sa.text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"))
+            yield connection
+
+    @contextmanager
     def write(self, seconds: float = STATEMENT_SECONDS, *, key: str = "") -> Iterator[sa.Connection]:
         """Open a transaction that is durable after the block, and rolled back if the block raises.
 

@@ -9,8 +9,8 @@ values by which listings filter and sort:
 - ``status``: the recorded state, else the state that a recorded end implies; ``Sampled`` if the state follows from
   the age of the last sample.
 
-Partial indexes have the same WHERE in PostgreSQL; the migrations create it. Here it is given for SQLite alone, because
-SQLAlchemy loads every dialect that is named.
+Partial indexes have the same WHERE in PostgreSQL, see ``jobmeter.registry.migrate``. Here it is given for SQLite alone,
+because SQLAlchemy loads every dialect that is named.
 """
 
 from collections.abc import Iterator
@@ -22,6 +22,7 @@ from sqlalchemy import (
     CheckConstraint,
     Column,
     Computed,
+    Double,
     ForeignKeyConstraint,
     Index,
     Integer,
@@ -239,6 +240,29 @@ Index("keys_access_key", keys.c.access_key_id, unique=True)
 
 # Leases: work that only one server does at a time; in no backup.
 leases = Table("leases", metadata, *_key("name"), *_required(text, "owner"), *_required(number, "until"))
+
+# Signatures that servers accepted while several used the registry, by the minute of their dates; in no backup.
+accepted_signatures = Table(
+    "accepted_signatures",
+    metadata,
+    *(Column(name, BigInteger, primary_key=True, autoincrement=False) for name in ("minute", "digest")),
+)
+# One row: the server that has accepted signatures in its memory, and the first date that is accepted; in no backup.
+signature_owner = Table(
+    "signature_owner",
+    metadata,
+    Column("id", BigInteger, primary_key=True, autoincrement=False),
+    *_texts("owner"),
+    *_required(number, "floor"),
+)
+
+# Token buckets of several servers; in no backup.
+rate_buckets = Table(
+    "rate_buckets",
+    metadata,
+    *_key("name"),
+    *_required(Double(), "level", "moment", "per_second", "burst", "granted", "spent"),
+)
 
 # Calls by account and operation, by month in the time zone of the settings.
 usage = Table("usage", metadata, *_key("month", "account", "api", "operation"), *_required(number, "calls", "failed"))

@@ -15,6 +15,7 @@ from typing import Any, Generic, Self, TypeVar
 import msgspec
 
 from jobmeter.access.limit import Allowance, Budget
+from jobmeter.access.shared_rates import SharedRates
 from jobmeter.errors import LongQuestionError, ThrottledError
 from jobmeter.model.time import Clock
 from jobmeter.query.meter import ACCOUNT, QueryCost
@@ -176,14 +177,28 @@ class MemoryAttempt:
 class Admission:
     """Running and queued questions by key. Thread-safe, except ``wait``, which belongs to the event loop."""
 
-    def __init__(self, clock: Clock, budget: Budget, report: Callable[[int, float], object] = lambda *_: None) -> None:
-        """``report`` gets the stored rows and the seconds of each finished question."""
+    def __init__(
+        self,
+        clock: Clock,
+        budget: Budget,
+        report: Callable[[int, float], object] = lambda *_: None,
+        shared: SharedRates | None = None,
+    ) -> None:
+        """``report`` gets the stored rows and the seconds of each finished question.
+
+        With ``shared`` all servers share the rows and seconds of the budget.
+        """
         self.clock = clock
         self._report = report
-        self._rows = Allowance(clock, budget.rows, "stored rows")
-        self._seconds = Allowance(clock, budget.seconds, "seconds")
+        self._rows = Allowance(clock, budget.rows, "stored rows", shared=shared)
+        self._seconds = Allowance(clock, budget.seconds, "seconds", shared=shared)
         self.short = FairQueue(SHORT, budget.concurrent, clock)
         self.long = FairQueue(LONG, budget.concurrent, clock)
+
+    @property
+    def must_wait(self) -> bool:
+        """True if ``check`` has to ask the registry."""
+        return self._rows.must_wait or self._seconds.must_wait
 
     def check(self, key: str) -> None:
         """Raise ThrottledError if the key has used up its budget for the current minute."""

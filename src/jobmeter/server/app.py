@@ -16,6 +16,8 @@ from jobmeter.access.months import Calendar
 from jobmeter.access.nonces import NonceMemory
 from jobmeter.access.prices import load_prices
 from jobmeter.access.session import LIFE_MS, MOST_ENDED, Sessions
+from jobmeter.access.shared_nonces import SharedNonces
+from jobmeter.access.shared_rates import FLUSH_SECONDS, SharedRates
 from jobmeter.access.usage import UsageMeter
 from jobmeter.access.vault import Vault
 from jobmeter.alerts.config import load_config
@@ -28,12 +30,23 @@ from jobmeter.ingest.sender_cache import SenderCache
 from jobmeter.model.time import SECOND, Clock, SystemClock
 from jobmeter.query.execute import Executor
 from jobmeter.registry.base import Registry
+from jobmeter.registry.database import POSTGRESQL
 from jobmeter.registry.open import open_registry
 from jobmeter.server.admission import Admission, ConcurrencyLimiter, Lane
 from jobmeter.server.alert_delivery import AlertDelivery
 from jobmeter.server.alert_records import recorder_of
 from jobmeter.server.alerting import Alerting
-from jobmeter.server.background import Background, Filling, Leased, Work, losses, node_watch, pruning, roll_ups
+from jobmeter.server.background import (
+    Background,
+    Filling,
+    Leased,
+    Periodic,
+    Work,
+    losses,
+    node_watch,
+    pruning,
+    roll_ups,
+)
 from jobmeter.server.diagnosing import Diagnosing
 from jobmeter.server.edge import Edge
 from jobmeter.server.exchange import AsgiScope, Receive, Send
@@ -99,9 +112,9 @@ class Application(msgspec.Struct, frozen=True):
             lane.close()
         with ExitStack() as stack:
             stack.callback(self.services.registry.close)
-            stack.callback(self.services.nonces.close)
             stack.callback(self.services.sessions.close)
             stack.callback(self.services.store.close)
+            stack.callback(self.services.nonces.close)  # first: afterwards another server may be alone
             stack.callback(self.services.pipeline.close)
             stack.callback(self._count_the_last)
 
@@ -156,7 +169,7 @@ def assemble(
     telemetry = Telemetry(clock)
     outbox = ShippingOutbox(store, registry, clock)
     shipping = Shipping(store, registry, clock, load_sinks(settings.sinks), outbox)
-    nonces = NonceMemory(clock, settings.data / NONCES)
+    nonces, rates = _admitted(settings, clock, registry, store, shared=shared)
     ended = NonceMemory(clock, settings.data / ENDED_SESSIONS, window_ms=LIFE_MS, most=MOST_ENDED)
     sessions = Sessions(vault, clock, nonces, ended)
     lanes = _lanes()
@@ -174,8 +187,8 @@ def assemble(
         nonces=nonces,
         sessions=sessions,
         authenticator=Authenticator(registry.keys, vault, clock, nonces, sessions, changed=partial(raise_keys, store)),
-        limiter=RateLimiter(clock, parse_rates(settings.rate_limits)),
-        usage=UsageMeter(registry.usage, clock, calendar),
+        limiter=RateLimiter(clock, parse_rates(settings.rate_limits), shared=rates),
+        usage=UsageMeter(registry.usage.add, clock, calendar),
         calendar=calendar,
         prices=load_prices(settings.prices),
         audit=Audit(clock, settings.data / AUDIT),
@@ -183,7 +196,7 @@ def assemble(
         executor=executor,
         telemetry=telemetry,
         lanes=lanes,
-        admission=Admission(clock, budget, telemetry.requests.question_answered),
+        admission=Admission(clock, budget, telemetry.requests.question_answered, rates),
         exports=ConcurrencyLimiter(budget.exports, clock),
         hub=Hub(lanes.read),
         memory=MemoryBudget(settings.request_bytes),
@@ -193,12 +206,36 @@ def assemble(
     )
     registry.memory.changed = partial(raise_jobs, store)
     telemetry.register(partial(server_metrics, services))
-    background = [Background(work, telemetry) for work in _works(services, shared=shared)]
+    works = _works(services, shared=shared)
+    if rates is not None:
+        works.append(Periodic("limits", FLUSH_SECONDS, rates.work))
+    background = [Background(work, telemetry) for work in works]
     return Application(
         Edge(routers_of(services), telemetry, services.memory, settings.limits.body_bytes, services.usage, proxies),
         services,
         background,
     )
+
+
+def _admitted(
+    settings: Settings, clock: Clock, registry: Registry, store: Store, *, shared: bool
+) -> tuple[NonceMemory, SharedRates | None]:
+    """Return the nonces, and the shared rates if other servers may come.
+
+    With ``shared`` both are in the registry while other servers use the engine.
+    """
+    file = settings.data / NONCES
+    if not shared or registry.database.kind != POSTGRESQL:
+        return NonceMemory(clock, file), None
+    use = store.engine_use
+    nonces = SharedNonces(clock, file, registry.signatures, (lambda: None) if use is None else use.check)
+    rates = SharedRates(clock, registry.rates)
+    if use is None:
+        registry.use_alone(alone=False)
+    else:
+        for listener in (registry.use_alone, rates.use_alone, nonces.use_alone):
+            use.watch(listener)
+    return nonces, rates
 
 
 def _alerting(

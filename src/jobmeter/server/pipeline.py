@@ -252,7 +252,7 @@ def check_headers(
         return True
     authenticator = services.authenticator
     credential = _authenticated(services, request, from_memory=from_memory)
-    if credential is None or (from_memory and not credential.signed and authenticator.use_is_due(credential)):
+    if credential is None or (from_memory and not credential.signed and _must_wait(services, request, credential)):
         return False
     try:
         authenticator.check_headers(request.call, credential)
@@ -277,7 +277,7 @@ def enter(
         return True
     if request.rule.action is not None:
         request.credential = request.credential or _authenticated(services, request, from_memory=from_memory)
-        if request.credential is None or (from_memory and services.authenticator.use_is_due(request.credential)):
+        if request.credential is None or (from_memory and _must_wait(services, request, request.credential)):
             return False
     _enter(services, request, project)
     return True
@@ -332,6 +332,16 @@ def _authenticated(services: Services, request: ServedRequest, *, from_memory: b
     except UnauthenticatedError as error:
         _refused(services, request, error, error.reason)
         raise
+
+
+def _must_wait(services: Services, request: ServedRequest, credential: Credential) -> bool:
+    """Return True if the checks of ``_enter`` have to ask the registry."""
+    rule = request.rule
+    return (
+        services.authenticator.must_wait(credential)
+        or services.limiter.must_wait(rule.name, rule.rate)
+        or (rule.is_question and services.admission.must_wait)
+    )
 
 
 def _enter(services: Services, request: ServedRequest, project: Callable[[Call], str | None]) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def open_store(dsn: str, clock: Clock, journals: Path | None = None, *, discard: bool = False) -> Store:
     """Open the engine of a DSN, and update its schema to this program.
 
-    ``chdb://PATH`` is embedded, ``clickhousedb://USER:PASSWORD@HOST:PORT/DATABASE[?cluster=NAME]`` a server.
+    ``chdb://PATH`` is embedded, ``clickhousedb://USER:PASSWORD@HOST:PORT/DATABASE[?cluster=NAME]`` a server or cluster.
     ``journals`` is the folder for the journal of a server; ``discard`` gives up unreachable journals of others.
     Raises ConfigurationError for anything else, UnavailableError if the engine cannot be opened.
     """

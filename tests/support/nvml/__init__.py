@@ -24,6 +24,8 @@ VERSION = "570.86.15"
 _MADE = Path(__file__).parents[3] / ".cache" / "fake-nvml"
 _FLAGS = ("-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-shared", "-fPIC", "-fvisibility=hidden")
 _DEVICES, _PROCESSES, _FIELDS, _METRICS, _INSTANCES, _EVENTS = 16, 16, 128, 128, 8, 64
+ACCOUNTED = 32
+"""Processes that the accounting of a device remembers."""
 NO_INSTANCE = 0xFFFFFFFF
 XID_EVENT = 0x8
 
@@ -73,6 +75,8 @@ class Call(IntEnum):
     EVENT_TYPES = 39
     REGISTER = 40
     SPARE_ROWS = 41
+    ACCOUNTING_MODE = 42
+    ACCOUNTING = 43
 
 
 class LibraryCall(IntEnum):
@@ -91,6 +95,13 @@ class _Process(ctypes.Structure):
         *((name, ctypes.c_uint32) for name in ("pid", "mps", "busy", "share")),
         *((name, ctypes.c_uint64) for name in ("memory", "stamp")),
         *((name, ctypes.c_uint32) for name in ("instance", "pad")),
+    )
+
+
+class _Accounted(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_uint32) for name in ("pid", "running", "busy", "pad")),
+        *((name, ctypes.c_uint64) for name in ("time", "start")),
     )
 
 
@@ -150,6 +161,8 @@ class _Device(ctypes.Structure):
         *((name, ctypes.c_uint32) for name in ("sampled_at", "event_types")),
         ("spare", ctypes.c_uint32 * 5),
         ("gpm_end", ctypes.c_uint32),
+        *((name, ctypes.c_uint32) for name in ("accounting", "accounted_ever")),
+        ("accounted", _Accounted * ACCOUNTED),
         ("instance", _Instance * _INSTANCES),
         ("process", _Process * _PROCESSES),
         ("field", _Field * _FIELDS),
@@ -302,6 +315,24 @@ class FakeDevice:
             one.busy = f"p{one.pid}" in shares
             if one.busy:
                 one.share, one.stamp = shares[f"p{one.pid}"], time.time_ns() // 1_000
+
+    def account(self, *, on: bool) -> None:
+        """Turn the accounting of processes on or off. The driver forgets all processes when it is turned off."""
+        self._data.accounting = on
+        self._data.accounted_ever = self._data.accounted_ever if on else 0
+
+    def begin(self, pid: int, began: float | None = None) -> None:
+        """Let a process open the device, at a time in seconds since the epoch, by default now."""
+        if self._data.accounting:
+            one = self._data.accounted[self._data.accounted_ever % ACCOUNTED]
+            one.pid, one.running, one.start = pid, 1, int((time.time() if began is None else began) * 1e6)
+            self._data.accounted_ever += 1
+
+    def end(self, pid: int, seconds: float, busy: int) -> None:
+        """Let the process end that has had the device open for some seconds, and computed for a percentage of these."""
+        for one in self._data.accounted:
+            if one.pid == pid and one.running:
+                one.running, one.time, one.busy = 0, int(seconds * 1_000), busy
 
     def fail(self, code: int, *calls: Call) -> None:
         """Let calls return that code, by default every one; 0: they answer again."""

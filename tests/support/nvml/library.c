@@ -22,6 +22,7 @@
 #define SESSIONS 64
 #define INSTANCES 8
 #define EVENTS 64
+#define ACCOUNTED 32
 
 enum { SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7,
        DRIVER_NOT_LOADED = 9, TIMEOUT = 10, LIB_RM_VERSION_MISMATCH = 18 };
@@ -30,12 +31,14 @@ enum { SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, 
 enum { EVERY, HANDLE, UUID, MINOR, NAME, UTILIZATION, MEMORY, MEMORY_V2, POWER, POWER_LIMIT, ENERGY, TEMPERATURE, FAN,
        CLOCK, MAX_CLOCK, P_STATE, ENCODER, DECODER, ECC, REMAPPED, REPLAYS, FIELD_VALUES, GPM_SUPPORT, GPM_SAMPLE,
        PROCESS_LIST, MPS_LIST, PROCESS_UTILIZATION, PROCESS_LIST_V2, MPS_LIST_V2, LINK, MAX_LINK, PCI, SERIAL, MIG, SAMPLED, MARGIN,
-       SRAM, FABRIC, LINK_STATE, EVENT_TYPES, REGISTER, SPARE_ROWS, CALLS };
+       SRAM, FABRIC, LINK_STATE, EVENT_TYPES, REGISTER, SPARE_ROWS, ACCOUNTING_MODE,
+       ACCOUNTING, CALLS };
 /* Calls of the library itself. */
 enum { INIT, SHUTDOWN, COUNT, GPM_METRICS, EVENT_SET, EVENT_WAIT, LIBRARY_CALLS };
 
 struct process { uint32_t pid, mps, busy, share; uint64_t memory, stamp; uint32_t instance, pad; };
 struct instance { char uuid[96], name[96]; uint32_t there, instance, place, slices; uint64_t used, total; double share; };
+struct accounted { uint32_t pid, running, busy, pad; uint64_t time, start; };
 struct field { uint32_t id, scope; int32_t type, code; union { double d; uint32_t ui; uint64_t ull; int64_t sll; int32_t si; } value; };
 struct metric { double value; int32_t code, pad; };
 struct device {
@@ -46,6 +49,8 @@ struct device {
     uint32_t encoder, decoder, remapped[4], replays, processes, fields, pad, link[2], max_link[2];
     uint64_t used, total, reserved, energy, joules, ecc[2];
     uint32_t mig, margin, sram[4], fabric, links_down, sampled[2][8], sampled_at, event_types, spare[5], gpm_end;
+    uint32_t accounting, accounted_ever;
+    struct accounted accounted[ACCOUNTED];
     struct instance instance[INSTANCES];
     struct process process[PROCESSES];
     struct field field[FIELDS];
@@ -383,6 +388,52 @@ EXPORT int nvmlDeviceGetNvLinkState(struct handle *handle, unsigned link, unsign
     ENTER(LINK_STATE);
     *value = link >= device->links_down;
     return SUCCESS;
+}
+
+/* Accounting: off by default, and always with MIG. A ring of the newest processes; of several with one number the newest. */
+static struct accounted *accounted_of(struct device *device, uint32_t back) {
+    return back < device->accounted_ever && back < ACCOUNTED
+               ? &device->accounted[(device->accounted_ever - 1 - back) % ACCOUNTED] : NULL;
+}
+static int accounts(struct device *device) { return device->accounting && !device->mig; }
+EXPORT int nvmlDeviceGetAccountingMode(struct handle *handle, unsigned *value) {
+    ENTER(ACCOUNTING_MODE);
+    *value = accounts(device);
+    return SUCCESS;
+}
+EXPORT int nvmlDeviceGetAccountingBufferSize(struct handle *handle, unsigned *value) {
+    ENTER(ACCOUNTING);
+    if (!accounts(device)) return NOT_SUPPORTED;
+    *value = ACCOUNTED;
+    return SUCCESS;
+}
+EXPORT int nvmlDeviceGetAccountingPids(struct handle *handle, unsigned *room, unsigned *pids) {
+    ENTER(ACCOUNTING);
+    if (!accounts(device)) return NOT_SUPPORTED;
+    unsigned found = 0;
+    struct accounted *one;
+    for (uint32_t back = 0; (one = accounted_of(device, back)); back++) {
+        uint32_t newer = 0;
+        while (newer < back && accounted_of(device, newer)->pid != one->pid) newer++;
+        if (newer < back) continue;
+        if (pids && found < *room) pids[found] = one->pid;
+        found++;
+    }
+    code = found > (pids ? *room : 0) ? INSUFFICIENT_SIZE : SUCCESS;
+    *room = found;
+    return code;
+}
+struct accounting_stats { unsigned busy, memory; unsigned long long most, time, start; unsigned running, reserved[5]; };
+EXPORT int nvmlDeviceGetAccountingStats(struct handle *handle, unsigned pid, struct accounting_stats *stats) {
+    ENTER(ACCOUNTING);
+    if (!accounts(device)) return NOT_SUPPORTED;
+    struct accounted *one;
+    for (uint32_t back = 0; (one = accounted_of(device, back)); back++) {
+        if (one->pid != pid) continue;
+        *stats = (struct accounting_stats){one->busy, 1, 1 << 30, one->running ? 0 : one->time, one->start, one->running, {0}};
+        return SUCCESS;
+    }
+    return NOT_FOUND;
 }
 
 EXPORT int nvmlDeviceGetMigMode(struct handle *handle, unsigned *now, unsigned *later) {

@@ -16,8 +16,9 @@ from jobmeter.collect.accelerators.vendor import Device, Driver, Vendor
 from jobmeter.collect.accelerators.visible import Partition, scheduler_variables
 from jobmeter.collect.base import NodeIdentity, Owner
 from jobmeter.collect.discover.devices import DeviceSet
-from jobmeter.collect.discover.member import Member, MembershipSource, MemberTable
+from jobmeter.collect.discover.member import Member, MembershipSource, MemberTable, Process
 from jobmeter.collect.machine import Machine
+from jobmeter.collect.process.stat import Key, ProcessStat
 from jobmeter.model.device import DeviceState
 from jobmeter.model.record import check_record
 from jobmeter.testing.collector import NOW_MS
@@ -68,12 +69,20 @@ class Members:
     def __init__(self) -> None:
         self.by_pid: dict[int, Member] = {}
         self.others: list[Member] = []
+        self.gone: list[Process] = []
 
     def member_of(self, pid: int) -> Member | None:
         return self.by_pid.get(pid)
 
     def members(self) -> list[Member]:
         return [*self.by_pid.values(), *self.others]
+
+    def ended(self) -> list[Process]:
+        return self.gone
+
+    def end(self, pid: int, of: Member, start: int = 0) -> None:
+        """Let a process of a job have ended since the last scan, the only one."""
+        self.gone = [Process(ProcessStat(Key(pid, start), 1, "X", 0, 1, 0), of)]
 
 
 class DeviceNode:

@@ -80,6 +80,31 @@ def test_a_job_that_another_process_added_is_found_before_the_cache_expires(post
     theirs.close()
 
 
+def test_among_other_servers_each_change_is_read_at_once(postgresql_url: str, monkeypatch) -> None:
+    monkeypatch.setattr(memory, "SHARED_SECONDS", 3_600.0)
+    ours, theirs = (open_registry(postgresql_url, Retention()) for _ in range(2))
+    theirs.observe([OBSERVED], NOW)
+    theirs.record("default", Records(jobs=[JobRecord(job_id="other", name="quiet")]), NOW)
+    assert one(ours, NOW).job.name == ""
+    ours.use_alone(alone=False)
+    for name in ("resnet", "bert"):
+        theirs.record("default", Records(jobs=[JobRecord(job_id="job", name=name)]), NOW)
+        assert one(ours, NOW).job.name == name
+        assert ours.memory.job(None, "job", NOW) is None
+    [quiet] = ours.job_head(None, "other", NOW)
+    entry = ours.memory.heads.entry("other", None)
+    theirs.observe([replace(OBSERVED, last_ms=NOW + SECOND)], NOW + SECOND)
+    assert one(ours, NOW + SECOND).job.last_sample == NOW + SECOND
+    assert ours.job_head(None, "other", NOW) == [quiet]
+    assert ours.memory.heads.entry("other", None) == entry, "an unchanged job stays cached"
+    theirs.delete_job("default", "job")
+    assert not ours.job(None, "job", NOW)
+    ours.use_alone(alone=True)
+    assert ours.memory.job_head(None, "other", NOW) == [quiet]
+    ours.close()
+    theirs.close()
+
+
 def test_what_another_process_writes_is_read_once_the_cache_expires(url: str, monkeypatch) -> None:
     monkeypatch.setattr(memory, "SHARED_SECONDS", 0.0)
     monkeypatch.setattr(memory, "ALONE_SECONDS", 0.0)

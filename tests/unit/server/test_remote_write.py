@@ -58,6 +58,21 @@ def test_what_is_too_far_ahead_is_counted_and_reported(server):
     assert "jobmeter_ingest_samples_accepted_total 1.0" in metrics
 
 
+def test_an_unknown_speed_is_counted_and_is_no_error(server):
+    now = server.clock.now_ms()
+    speed = [("__name__", "node_network_speed_bytes"), ("device", "eth0"), ("instance", "n:9100")]
+    negative = [("__name__", "node_memory_MemFree_bytes"), ("instance", "n:9100")]
+    headers = {**HEADERS_1, **bearer(server.admin)}
+    reply = server.raw("POST", PATH, snappy(request_1([(speed, [(-125000.0, now)]), *sent(server)])), headers)
+    assert (reply.status, reply.body) == (204, b"")
+    reply = server.raw("POST", PATH, snappy(request_1([(speed, [(-1.0, now)]), (negative, [(-1.0, now)])])), headers)
+    assert (reply.status, reply.body) == (400, b"0 samples were stored, 1 were refused: 1 for value\n")
+    metrics = server.raw("GET", "/metrics", headers=bearer(server.admin)).body.decode()
+    assert 'jobmeter_ingest_samples_rejected_total{reason="absent"} 2.0' in metrics
+    asked = "/prometheus/api/v1/query?query=node_network_speed_bytes"
+    assert server.raw("GET", asked, headers=bearer(server.admin)).json()["data"]["result"] == []
+
+
 @pytest.mark.parametrize("encoding", ["gzip", "zstd", "deflate"])
 def test_another_encoding_is_415(server, encoding):
     body = gzip.compress(request_1(sent(server)))

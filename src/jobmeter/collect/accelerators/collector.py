@@ -1,11 +1,12 @@
 """Collect metrics of a vendor's accelerators and attribute them to jobs."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from threading import Lock
 from typing import Generic, TypeVar
 
+from jobmeter.collect.accelerators.ended import EndedProcesses, shares_of_ended
 from jobmeter.collect.accelerators.names import VendorNames
 from jobmeter.collect.accelerators.states import DeviceStates
 from jobmeter.collect.accelerators.vendor import (
@@ -14,6 +15,7 @@ from jobmeter.collect.accelerators.vendor import (
     DeviceLostError,
     DeviceProcess,
     Driver,
+    EndedUse,
     Measure,
     NotSupportedError,
 )
@@ -33,7 +35,7 @@ from jobmeter.collect.discover.member import Member, MemberTable
 from jobmeter.collect.discover.permitted import DeviceGroups
 from jobmeter.model.device import DeviceState
 from jobmeter.model.sample import Sample
-from jobmeter.model.time import SystemClock
+from jobmeter.model.time import SECOND, SystemClock
 
 T = TypeVar("T")
 
@@ -92,6 +94,8 @@ class AcceleratorCollector(Generic[D]):
         self._opens_ms: int | None = None
         self.patience = patience
         self._slow_ms: dict[int, int] = {}
+        self._ended = EndedProcesses(members)
+        self._last_ms: int | None = None
         self._working: dict[int, list[Member]] = {}
         self._failed: set[int] = set()
 
@@ -138,12 +142,16 @@ class AcceleratorCollector(Generic[D]):
         vendor = self.vendor
         self.devices = devices = self._driver.devices(now_ms)
         self.device_name.place(devices)
+        self._ended.begin()
+        unknown = {device.index: self._ended.unknown(device.index) for device in devices}
+        answers = self._query(devices, lambda device: (_processes_of(device), _ended_on(device, unknown[device.index])))
         users = {
             index: [(process, self._members.member_of(process.pid)) for process in processes]
-            for index, processes in self._query(devices, _processes_of).items()
+            for index, (processes, _) in answers.items()
             if processes is not None
         }
-        owned = self._claims(devices, users, now_ms)
+        ended = {index: uses for index, (_, found) in answers.items() if (uses := self._ended.uses(index, found))}
+        owned = self._claims(devices, users, ended, now_ms)
         whole = self._owners(owned, users)
         mine = {
             index: own
@@ -158,12 +166,16 @@ class AcceleratorCollector(Generic[D]):
             return values, _process_utilization(device) if device.index in mine else None
 
         samples: Samples = []
+        shares_on: dict[int, Mapping[int, float] | None] = {}
         wanted = [device for device in devices if device.index in whole or device.index in mine]
         for index, (values, shares) in self._query(wanted, read).items():
             if values and index in slow:
                 self._slow_ms[index] = now_ms
             samples += [self._sample(metric, index, whole[index], now_ms, value) for metric, value in values.items()]
-            busy = _busy(mine.get(index, ()), shares)
+            shares_on[index] = shares
+        seconds = (now_ms - (self._last_ms or now_ms)) / SECOND
+        for index in dict.fromkeys([*mine, *ended]):
+            busy = _busy(mine.get(index, ()), shares_on.get(index), shares_of_ended(ended.get(index, ()), seconds))
             samples += [self._sample(self._utilization, index, owner, now_ms, value) for owner, value in busy.items()]
         for index in whole.keys() & users.keys():
             foreign = sum(member is None for _, member in users[index])
@@ -172,6 +184,8 @@ class AcceleratorCollector(Generic[D]):
         for index, present in mine.items():
             used = _memory(present)
             samples += [self._sample(self._memory, index, owner, now_ms, value) for owner, value in used.items()]
+        self._ended.finish(self._clock.now_ms(), mine, users)
+        self._last_ms = now_ms
         return samples + self._states(devices, owned, now_ms)
 
     def _sample(self, metric: str, index: int, owner: Owner | None, now_ms: int, value: float) -> Sample:
@@ -215,6 +229,7 @@ class AcceleratorCollector(Generic[D]):
         self,
         devices: Sequence[D],
         users: Mapping[int, Sequence[tuple[DeviceProcess, Member | None]]],
+        ended: Mapping[int, Sequence[tuple[Member, EndedUse]]],
         now_ms: int,
     ) -> dict[int, list[DeviceClaim]]:
         members = [member for member in self._members.members() if not member.measured]
@@ -225,6 +240,8 @@ class AcceleratorCollector(Generic[D]):
         for index in {device.index for device in devices} & self._working.keys():
             # The users of a device that does not answer are unknown: keep the previous ones while they live.
             working.setdefault(index, [member for member in self._working[index] if member.owner in alive])
+        for index, uses in ended.items():
+            working[index] = [*working.get(index, ()), *(member for member, _ in uses)]
         self._working = working
         given = allocations_by_source(self._allocated, devices, now_ms)
         permitted = self._permitted(devices, now_ms)
@@ -273,6 +290,14 @@ def _processes_of(device: Accelerator) -> Sequence[DeviceProcess] | None:
         return None
 
 
+def _ended_on(device: Accelerator, pids: Collection[int]) -> Sequence[EndedUse]:
+    """Return the use of a device by these processes if they have ended; empty if unknown."""
+    try:
+        return device.ended_uses(pids) if pids else ()
+    except NotSupportedError:
+        return ()
+
+
 def _process_utilization(device: Accelerator) -> Mapping[int, float] | None:
     """Return the utilization by process; None if unknown."""
     try:
@@ -319,14 +344,20 @@ def _memory(present: Iterable[tuple[DeviceProcess, Owner]]) -> dict[Owner, float
     return found
 
 
-def _busy(present: Iterable[tuple[DeviceProcess, Owner]], shares: Mapping[int, float] | None) -> dict[Owner, float]:
+def _busy(
+    present: Collection[tuple[DeviceProcess, Owner]], shares: Mapping[int, float] | None, ended: Mapping[Owner, float]
+) -> dict[Owner, float]:
     """Sum the share of time in which kernels of each owner's processes ran: 0 if idle.
 
-    A client of MPS without a share is unknown: its work may be counted as the server's.
+    A client of MPS without a share is unknown: its work may be counted as the server's. ``ended`` are the shares of
+    processes that began and ended since the last collection.
     """
-    found: dict[Owner, float] = {}
-    for process, owner in present if shares is not None else ():
-        share = shares.get(process.pid, None if process.shared else 0.0) if shares is not None else None
+    if shares is None:
+        unknown = {owner for _, owner in present}
+        return {owner: share for owner, share in ended.items() if owner not in unknown}
+    found = {**ended}
+    for process, owner in present:
+        share = shares.get(process.pid, None if process.shared else 0.0)
         if share is not None:
             found[owner] = min(found.get(owner, 0.0) + share * 0.01, 1.0)
     return found

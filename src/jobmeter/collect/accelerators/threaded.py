@@ -1,11 +1,11 @@
 """Device whose calls run in a thread, so that a call that hangs holds up this device alone."""
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from jobmeter.collect.accelerators.vendor import DeviceEvent, NotSupportedError
+from jobmeter.collect.accelerators.vendor import DeviceEvent, EndedUse, NotSupportedError
 from jobmeter.collect.backoff import Backoff
 from jobmeter.collect.call_thread import CallThread
 from jobmeter.model.device import DeviceState
@@ -96,6 +96,10 @@ class ThreadedDevice:
         """Return the events since the last call."""
         now, found = self._clock.monotonic(), [self._events.popleft() for _ in range(len(self._events))]
         return [event._replace(age_ms=int((now - at) * SECOND)) for at, event in found]
+
+    def ended_uses(self, pids: Collection[int]) -> Sequence[EndedUse]:  # noqa: ARG002 - of drivers that remember them
+        """Return no use by processes that have ended."""
+        return ()
 
     def answered(self) -> None:
         """Note that a call has succeeded."""

@@ -1,6 +1,6 @@
 """Contract of a vendor of accelerators: its driver, its devices, and everything else that differs between vendors."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
@@ -39,6 +39,19 @@ class DeviceProcess(NamedTuple):
     pid: int
     memory: int | None
     shared: bool = False
+
+
+class EndedUse(NamedTuple):
+    """Use of a device by a process that has ended.
+
+    ``began`` is the time at which it opened the device, in seconds since the epoch. ``seconds`` is the time for which
+    the device was open, and ``busy`` the percent of this time in which kernels ran, None if unknown.
+    """
+
+    pid: int
+    began: float
+    seconds: float
+    busy: float | None
 
 
 class DeviceEvent(NamedTuple):
@@ -146,6 +159,10 @@ class Accelerator(Device, Protocol):
 
         The first call returns no data, because it has no start time.
         """
+        ...
+
+    def ended_uses(self, pids: Collection[int]) -> Sequence[EndedUse]:
+        """Return the use by these processes if they have ended. Empty if the driver does not remember them."""
         ...
 
 

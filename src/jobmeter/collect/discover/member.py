@@ -72,6 +72,10 @@ class MemberTable(Protocol):
         """Return the memberships of all processes of jobs."""
         ...
 
+    def ended(self) -> Iterable[Process]:
+        """Return the processes of jobs that ended before the last scan, and were there at the scan before or later."""
+        ...
+
 
 class Classifier(Protocol):
     """Assigns processes to jobs."""

@@ -95,6 +95,10 @@ class ProcessTable:
         """Return the memberships of the processes of the last ``refresh``. Thread-safe."""
         return [process.member for process in self.processes()]
 
+    def ended(self) -> list[Process]:
+        """Return the processes that ended between the last two ``refresh`` calls, and zombies. Thread-safe."""
+        return [process for process in self.processes() if process.stat.ended]
+
     def look(self, pid: int, parent: Member | None) -> Process | None:
         """Classify a process that has begun to run a program.
 

@@ -368,7 +368,7 @@ class _RelayHandler(LocalHandler):
 
     def respond(self) -> None:
         """Answer one call. Other users of the machine reach the port too, so the token is checked first."""
-        if not self.server.admits(self.headers.get("Authorization", "")):
+        if not self.server.admits(self.fields.get("authorization", "")):
             self.close_connection = True
             self.answer(*_refusal(UnauthenticatedError(f"This address needs the token of {TOKEN}.", "malformed")))
             return

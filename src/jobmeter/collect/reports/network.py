@@ -116,7 +116,7 @@ class _MetricsHandler(LocalHandler):
 
     def respond(self) -> None:
         """Take one message."""
-        kind = self.headers.get_content_type()
+        kind = self.fields.get("content-type", "").partition(";")[0].strip().lower()
         if self.command != "POST" or self.path.partition("?")[0] != _PATH:
             self._answer(404, kind, f"only {_PATH} is served here")
             return
@@ -125,7 +125,7 @@ class _MetricsHandler(LocalHandler):
             self._answer(413, kind, f"a request needs Content-Length, of at most {MOST_BODY} bytes")
             return
         try:
-            body = _decompressed(sent, self.headers.get("Content-Encoding", ""))
+            body = _decompressed(sent, self.fields.get("content-encoding", ""))
         except (zlib.error, InvalidRequestError) as error:
             self._answer(400, kind, str(error))
             return

@@ -11,7 +11,7 @@ from jobmeter.model.finding import Severity
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    """Gaps between samples, where they cover a significant share of the time, or one of them is long."""
+    """Find gaps between samples that cover a significant share of the time, or a single long gap."""
     for signal in case.means.get("cpu.usage") or case.means.get("gpu.utilization") or ():
         if len(signal) < 4:
             continue

@@ -1,4 +1,4 @@
-"""The sources of who has which device disagree."""
+"""Sources disagree about who has which device."""
 
 from msgspec.structs import replace
 
@@ -11,7 +11,7 @@ from jobmeter.model.finding import Severity, Subject
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:  # noqa: ARG001 - the shape of a rule
-    """The agents' events about it, once for each replica and device."""
+    """Read the agents' events about disagreements, once for each replica and device."""
     mismatches: dict[tuple[str, str, str], list[Event]] = {}
     for event in case.events:
         if event.reason == ALLOCATION_MISMATCH and event.subject.startswith("device "):

@@ -17,7 +17,7 @@ _MEMORY = tuple(f"{prefix}.memory.utilization" for prefix in PREFIXES)
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    """Low 95th percentiles of the busiest device, of its memory and of the busiest replica's CPU."""
+    """Find low 95th percentiles of the busiest device, of its memory and of the busiest replica's CPU."""
     found = low_level(case, numbers)
     if found is None:
         return
@@ -36,7 +36,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
 
 
 def _room(case: Case, metrics: Sequence[str], numbers: Numbers) -> Iterator[Evidence]:
-    """Yield the level of the fullest member as evidence, where it is low."""
+    """Yield the level of the fullest member as evidence, if it is low."""
     signals = [one for metric in metrics for one in case.signals(metric, numbers)]
     if signals:
         fullest = max(float(np.quantile(by_minute(one).value, _OFTEN)) for one in signals)

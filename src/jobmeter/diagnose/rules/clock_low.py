@@ -1,4 +1,4 @@
-"""A device computes at a low clock, though neither power nor heat holds it back."""
+"""A device computes at a low clock without reaching its power or temperature limit."""
 
 from collections.abc import Mapping, Sequence
 
@@ -28,7 +28,7 @@ _HOLDS = {
 
 
 class Low(msgspec.Struct, frozen=True, eq=False):
-    """A device with a low clock: how high it is and could be, in Hz, and since when."""
+    """A device with a low clock: its clock and the highest possible one, in Hz, and the start."""
 
     signal: Signal
     clock: float
@@ -37,7 +37,7 @@ class Low(msgspec.Struct, frozen=True, eq=False):
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    """A clock below a share of its limit while the device is busy, below its power cap, cool and not throttled."""
+    """Find a clock below a share of its limit while the device is busy, below its power cap, cool and not throttled."""
     load = {one.member: one for one in busy(case, numbers)}
     clocks = [one for one in case.levels(_CLOCK, numbers) if one.member in load]
     low = [found for one in clocks if (found := _low(case, one, load, numbers)) is not None]
@@ -72,7 +72,7 @@ def _low(case: Case, clock: Signal, load: Mapping[Member, Signal], numbers: Numb
 
 
 def _free(case: Case, clock: Signal, numbers: Numbers) -> Bools | None:
-    """Return when nothing is measured that lowers a clock; None where power is not measured at all."""
+    """Return the times without a measured reason for a lower clock; None if power is not measured at all."""
     power, most = (beside(case, metric, clock, numbers) for metric in ("gpu.power", "gpu.power.limit"))
     throttled = beside(case, "gpu.throttle.power", clock, numbers)
     if throttled is None and (power is None or most is None):

@@ -11,7 +11,7 @@ from jobmeter.model.finding import Evidence, Severity, Subject
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    """A node whose agent saw its clock step, ahead or back, and a time in the future when the server received it."""
+    """Find a node whose agent saw its clock step forward or back, and times in the future on arrival at the server."""
     stepped = list(_stepped(rule, case, numbers))
     yield from stepped
     skew, text, time = max(_ahead(case), default=(0, "", 0))

@@ -27,7 +27,7 @@ _LANES = {1: 2.5e9 * 8 / 10, 2: 5e9 * 8 / 10, **{n: 2.0**n * 1e9 * 128 / 130 for
 class LoadedLink(msgspec.Struct, frozen=True):
     """A link that may hold up work.
 
-    ``use`` is its traffic as a share of its speed or in ``unit``; above ``full`` the link holds up ``work``, a share
+    ``use`` is its traffic, as a share of its speed or in ``unit``. Above ``full`` the link holds up ``work``, a share
     of time. ``busy`` has to be high meanwhile. ``before`` and ``after`` surround the amount of traffic in a sentence.
     """
 
@@ -43,10 +43,11 @@ class LoadedLink(msgspec.Struct, frozen=True):
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    """Traffic near the speed of a link beside devices, or in a job without any CPU, that are active for little time.
+    """Find traffic near a link's speed while devices, or CPUs of a job without devices, are rarely active.
 
-    Utilization of a device does not count: a collective that waits for the network keeps it busy. The speed of NVLink
-    is unknown: a busy device has to compute less and to carry more over NVLink than at other times of the job.
+    The utilization of a device does not count, because a collective that waits for the network keeps it high. The speed
+    of NVLink is unknown. So a busy device has to compute less, and to carry more over NVLink, than at other times of
+    the job.
     """
     known = _findings(rule, case, [*_links_of_nodes(case, numbers), *_lanes(case, numbers)], numbers)
     yield from known
@@ -56,7 +57,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
 
 
 def _findings(rule: Rule, case: Case, links: Iterable[LoadedLink], numbers: Numbers) -> list[Finding]:
-    """Return a finding about each subject, of the link and direction that was full for longest."""
+    """Return a finding about each subject: its link and direction that was full for the longest time."""
     found: dict[Subject, Finding] = {}
     for link in links:
         work = link.work.at(link.use.time)
@@ -97,7 +98,7 @@ def _links_of_nodes(case: Case, numbers: Numbers) -> Iterator[LoadedLink]:
 
 
 def _share(traffic: Signal, speed: float, full: float, numbers: Numbers) -> Signal | None:
-    """Return traffic as a share of a speed; None where it is never full, or more than the speed allows."""
+    """Return traffic as a share of a speed; None if it never fills the link, or exceeds the speed."""
     highest = float(traffic.value.max())
     if not full * speed < highest <= numbers["most"] * speed:
         return None
@@ -105,7 +106,7 @@ def _share(traffic: Signal, speed: float, full: float, numbers: Numbers) -> Sign
 
 
 def _lanes(case: Case, numbers: Numbers) -> Iterator[LoadedLink]:
-    """Yield the PCIe links that are full at times, by the highest speed at which the link ran: idle ones lower it."""
+    """Yield the PCIe links that are full at times, by the highest measured speed: idle links lower theirs."""
     widths = case.by_member(_WIDTH)
     works: Mapping[Member, Signal] | None = None
     for metric in _PCIE:
@@ -159,7 +160,7 @@ def _work_of_devices(case: Case, numbers: Numbers) -> Mapping[Member, Signal]:
 
 
 def _work(case: Case, numbers: Numbers) -> dict[str, Signal]:
-    """Return the mean activity of the job's devices by node; of its CPUs where it has no devices."""
+    """Return the mean activity of the job's devices by node; of its CPUs for a job without devices."""
     metrics = _ACTIVE if has_devices(case, numbers) else (_CPU,)
     places = {one.name: one.node for one in case.view.replicas}
     by_node: dict[str, list[Signal]] = {}
@@ -170,7 +171,7 @@ def _work(case: Case, numbers: Numbers) -> dict[str, Signal]:
 
 
 def _mean(signals: list[Signal], node: str) -> Signal:
-    """Return the mean of signals at the times at which any was measured."""
+    """Return the mean of signals at the times of any sample."""
     time, values = together(signals)
     return replace(signals[0], time=time, value=np.nanmean(values, axis=0), node=node, device="")
 

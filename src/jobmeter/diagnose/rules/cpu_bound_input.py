@@ -12,7 +12,7 @@ from jobmeter.model.finding import Severity
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    """Full CPU beside idle devices for most of the time."""
+    """Find full CPUs beside idle devices for most of the time."""
     cpus = case.signals("cpu.utilization", numbers, reaching=numbers["cpu"])
     devices = busy(case, numbers) if cpus else []
     for cpu in cpus:

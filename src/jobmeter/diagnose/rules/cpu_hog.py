@@ -1,4 +1,4 @@
-"""Processes outside the job take the CPUs that it asked for."""
+"""Processes outside the job use the CPUs that the job requested."""
 
 from collections.abc import Mapping, Sequence
 
@@ -19,7 +19,7 @@ _REST = frozenset({"idle", "iowait"})
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    """A full node on which others use more CPUs than the job left them, while the job gets less and waits for more."""
+    """Find full nodes on which others use more CPUs than the job left them, while the job waits for CPU."""
     counts = {one.node: float(one.value.max()) for one in case.nodes.get(_COUNT, ()) if len(one)}
     totals = {
         node: total
@@ -50,7 +50,7 @@ def _hog(
     waits: Float64s,
     numbers: Numbers,
 ) -> Finding | None:
-    """Return the finding of one node, of which ``cpus`` are all there are and those that the job may use."""
+    """Return the finding of one node. ``cpus`` has the number of its CPUs and of those that the job may use."""
     count, limit = cpus
     mine = np.sum([np.nan_to_num(one.at(total.time)) for one in own], axis=0)
     outside = total.value - mine
@@ -77,7 +77,7 @@ def _hog(
 
 
 def _totals(case: Case, numbers: Numbers) -> dict[str, Signal]:
-    """Return the CPUs in use of each node: the sum over all busy modes."""
+    """Return the used CPUs of each node: the sum over all busy modes."""
     modes: dict[str, list[Signal]] = {}
     for (node, mode), signal in case.levels_of_nodes(_TIME, numbers).items():
         if mode not in _REST:
@@ -99,9 +99,10 @@ def _by_node(signals: Sequence[Signal], places: Mapping[str, str]) -> dict[str, 
 
 
 def _waits(case: Case, total: Signal, pressure: Sequence[Signal], count: float, numbers: Numbers) -> Float64s:
-    """Return for which share of the time tasks of the job wait for a CPU, at the times of a signal.
+    """Return the share of time in which tasks of the job wait for a CPU, at the times of a signal.
 
-    Without pressure of its own that of the node counts; without any, runnable processes beyond the number of CPUs.
+    Without pressure of the job, the pressure of the node counts. Without either, runnable processes beyond the number
+    of CPUs count.
     """
     of_node = case.levels_of_nodes(_NODE_WAITS, numbers).get((total.node, ""))
     own = pressure or ([] if of_node is None else [of_node])

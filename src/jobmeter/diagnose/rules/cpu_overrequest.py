@@ -11,9 +11,9 @@ from jobmeter.model.finding import Severity
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    """Replicas whose busiest times stay far below their limit, although they do not wait for CPU.
+    """Find replicas whose busiest times stay far below their limit, although they do not wait for CPU.
 
-    Replicas of a role are given as much each, so that none of the role may need its limit.
+    All replicas of a role have the same limit, so all of them must stay below it.
     """
     waiting = {one.replica: float(np.mean(one.value)) for one in case.means.get("pressure.cpu", ()) if len(one)}
     limits = {signal.replica: float(signal.value.max()) for signal in case.means.get("cpu.limit", ())}

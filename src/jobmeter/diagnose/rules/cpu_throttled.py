@@ -8,7 +8,7 @@ from jobmeter.model.finding import Severity
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    """Replicas that are throttled for a good part of the time."""
+    """Find replicas that are throttled for a large share of the time."""
     for signal in case.levels("cpu.throttled.time", numbers):
         longest = case.stretch(signal, signal.value > numbers["share"], numbers)
         if longest is not None:

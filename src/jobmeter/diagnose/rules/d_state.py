@@ -10,7 +10,7 @@ from jobmeter.model.finding import Severity, Subject
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    """Blocked processes without a pause."""
+    """Find blocked processes without a pause."""
     for signal in case.of_nodes("node.processes.blocked", numbers):
         longest = case.stretch(signal, signal.value >= numbers["processes"], numbers)
         if longest is not None:

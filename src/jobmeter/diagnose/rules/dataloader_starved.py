@@ -1,4 +1,4 @@
-"""Devices work and wait in turn: they wait while their replica reads or prepares data."""
+"""Devices work and wait in turn, because their replica is too slow at reading or preparing data."""
 
 import numpy as np
 
@@ -23,9 +23,9 @@ _SHIFT = 1 / 8
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    """A square wave of a replica's devices, against which what it reads, or its CPU, swings.
+    """Find a square wave of a replica's devices, with its reads or its CPU swinging in the opposite phase.
 
-    A pause in which a replica reads less, too (a checkpoint, an evaluation), is no lack of data.
+    A pause in which the replica also reads less (a checkpoint, an evaluation) is no lack of data.
     """
     devices = busy(case, numbers)
     loads = {name: {one.replica: one for one in case.signals(name, numbers)} for name in _LOADS if devices}
@@ -54,7 +54,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
 def _wave(gpu: Signal, numbers: Numbers) -> tuple[Signal | None, float]:
     """Return the longest part in which devices fell to less than half of their work again and again.
 
-    Return None without such a part; else the part and the mean time from one fall to the next, in ms.
+    Also returns the mean time between two falls, in ms. None without such a part.
     """
     if gpu.value.min() > gpu.value.max() / 2:  # most devices never fall so low, and quantiles take longer to find
         return None, 0.0
@@ -71,7 +71,7 @@ def _wave(gpu: Signal, numbers: Numbers) -> tuple[Signal | None, float]:
 
 
 def _against(gpu: Signal, load: Signal, lag: int) -> float:
-    """Return how closely a load rises where the devices fall, 0 to 1: the most of shifts by up to ``lag`` points."""
+    """Return how closely a load rises when the devices fall, 0 to 1: the highest value over shifts up to ``lag``."""
     beside = load.at(gpu.time)
     most = 0.0
     for shift in range(-lag, lag + 1):

@@ -1,4 +1,4 @@
-"""Device memory is corrected all the time."""
+"""Device memory has many corrected errors."""
 
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.devices import growth_storm
@@ -9,7 +9,7 @@ from jobmeter.model.finding import Severity
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    """More corrected errors a minute than there should be, for as long as the hold time."""
+    """Find more corrected errors a minute than the threshold, for the hold time."""
     for signal, rate, span in growth_storm(case, "gpu.ecc.corrected", numbers):
         text = f"{case.name_of(signal)} had {rate:.1f} memory errors a minute, which were corrected"
         evidence = signal.evidence(text, rate, numbers["rate"], "{error}/min")

@@ -9,7 +9,7 @@ from jobmeter.model.finding import Severity
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:  # noqa: ARG001 - the shape of a rule
-    """Any growth of the counter while the job had the device."""
+    """Find any growth of the counter while the job had the device."""
     for signal in case.increases.get("gpu.ecc.uncorrected", ()):
         grown = signal.value > 0
         if grown.any():

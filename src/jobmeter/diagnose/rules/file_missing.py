@@ -1,4 +1,4 @@
-"""A file that is needed is not there."""
+"""A required file does not exist."""
 
 from jobmeter.diagnose.causes import Cause
 

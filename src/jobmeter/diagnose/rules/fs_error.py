@@ -23,7 +23,7 @@ _DEVICE = re.compile(
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    """Each device with errors once; worst where the filesystem gave up."""
+    """Report each device with errors once; critical if the filesystem gave up."""
     by_device: dict[tuple[str, str], list[IncidentReport]] = {}
     worse: set[tuple[str, str]] = set()
     for line in case.kernel:

@@ -15,7 +15,7 @@ _STORAGE, _WRITE = "storage.ephemeral.utilization", "disk.write"
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    """The highest use of each mount point that the job used, and of each replica's ephemeral storage."""
+    """Find the highest use of each mount point that the job used, and of each replica's ephemeral storage."""
     yield from _mounts(rule, case, numbers)
     for used in case.means.get(_STORAGE, ()):
         full = used.value >= numbers["info"]
@@ -48,10 +48,10 @@ def _mounts(rule: Rule, case: Case, numbers: Numbers) -> Findings:
 
 
 def _concerns(case: Case, node: str, mount: str, numbers: Numbers) -> bool:
-    """False for a filesystem that the job neither works in nor writes to: another program's.
+    """False for a filesystem in which the job neither works nor writes: another program fills it.
 
-    Files are open for a short time, and may not have been seen. So a job that wrote, on whatever filesystem, may have
-    written to this one; and nothing is left out where neither files nor bytes were measured.
+    Files are open for a short time, and an agent may miss them. So a job that wrote anywhere may have written to this
+    filesystem. Without measurements of files and of written bytes, no filesystem is left out.
     """
     used = case.mounts.get(node)
     if used is not None and mount in used.worked | used.written:

@@ -18,7 +18,7 @@ _OFTEN = 0.9
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    """High utilization beside few active multiprocessors, idle tensor cores, little power or empty memory."""
+    """Find high utilization beside few active multiprocessors, idle tensor cores, little power or empty memory."""
     for prefix in PREFIXES:
         for signal in case.levels(f"{prefix}.utilization", numbers, reaching=numbers["busy"]):
             is_busy = case.stretch(signal, signal.value >= numbers["busy"], numbers) is not None
@@ -51,7 +51,7 @@ def _signs(case: Case, prefix: str, signal: Signal, numbers: Numbers) -> Iterato
 
 
 def _is_used(tensor: Float64s, numbers: Numbers) -> bool:
-    """True where a job uses tensor cores at all: others compute without."""
+    """True if a job uses tensor cores at all: other jobs compute without them."""
     measured_ones = tensor[~np.isnan(tensor)]
     return bool(len(measured_ones)) and float(np.quantile(measured_ones, _OFTEN)) >= numbers["used"]
 

@@ -1,4 +1,4 @@
-"""Devices work in bursts: idle again and again between two of them."""
+"""Devices work in bursts and are idle between them, again and again."""
 
 from collections.abc import Iterator
 
@@ -25,9 +25,10 @@ class Bursts(msgspec.Struct, frozen=True):
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    """Most of the working devices swing between high and idle many times in nearly every window of their life.
+    """Find jobs most of whose working devices swing between high and idle many times in nearly every window.
 
-    Samples of the devices fall on other moments of a cycle, so that they seem to differ: none is a straggler by that.
+    The samples of the devices hit different moments of a cycle, so the devices seem to differ. That makes none of them
+    a straggler.
     """
     used = [one for one in busy(case, numbers) if works(one, numbers)]
     found = [bursts for one in used if (bursts := _bursts(one, numbers)) is not None]
@@ -46,9 +47,9 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
 
 
 def _bursts(signal: Signal, numbers: Numbers) -> Bursts | None:
-    """Return how a device swings; None for one that does not do so all its life.
+    """Return a device's swings; None for a device that does not swing all its life.
 
-    A service or a notebook has bursts, too, but rests for long now and then.
+    A service or a notebook also works in bursts, but has long rests between them.
     """
     windows = list(_windows(signal, numbers))
     found = [one for part in windows if (one := _in_window(part, numbers)) is not None]

@@ -1,4 +1,4 @@
-"""A device that the job has does nothing."""
+"""A device of the job is idle."""
 
 import numpy as np
 
@@ -14,7 +14,7 @@ _USUALLY = 0.9
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    """Devices whose utilization and active multiprocessors stay at idle."""
+    """Find devices whose utilization and active multiprocessors stay at idle."""
     for signal in busy(case, numbers):
         longest = case.stretch(signal, signal.value <= numbers["idle"], numbers)
         if longest is None:

@@ -42,7 +42,7 @@ def _of_job(case: Case) -> Mapping[str, Mapping[Member, Signal]]:
 
 
 def _of_nodes(case: Case) -> Mapping[str, Mapping[Member, Signal]]:
-    """Return what was measured of devices without a job, each while a replica of the job had the device."""
+    """Return the signals of devices without a job, cut to the times in which a replica of the job had the device."""
     found: dict[str, dict[Member, Signal]] = {}
     for name in (_MEMORY, _PROCESSES, _FOREIGN, _BUSY):
         for signal in case.nodes.get(name, ()):

@@ -1,4 +1,4 @@
-"""The devices of a job work, but little."""
+"""The devices of a job have a low utilization."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from jobmeter.model.finding import Severity
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    """A low mean over those devices that did anything."""
+    """Find a low mean over the devices that did anything."""
     span = case.judged(numbers)
     used = [one for one in busy(case, numbers) if works(one, numbers)]
     if not used or span.length_ms < numbers["hold"]:

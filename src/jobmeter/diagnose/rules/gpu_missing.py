@@ -26,7 +26,7 @@ _UNMEASURED = "Nothing is measured of it, and the job may be well: see `jobmeter
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:  # noqa: ARG001 - the shape of a rule
-    """Each device by its samples of ``gpu.state``, and by the agent's events where there are none."""
+    """Find lost devices by their samples of ``gpu.state``, and by the agent's events for devices without samples."""
     events = _events(case)
     raised: set[tuple[str, str]] = set()
     for signal in case.means.get("gpu.state", ()):
@@ -65,7 +65,7 @@ def _finding(
 
 
 def _events(case: Case) -> Mapping[tuple[str, str], list[Event]]:
-    """The agents' events about each device of the job, (node, device), from its first loss on."""
+    """Return the agents' events about each device of the job, (node, device), from its first loss on."""
     found: dict[tuple[str, str], list[Event]] = {}
     for event in sorted((*case.events, *_faults(case)), key=lambda one: one.time):
         key = (event.node, event.object.name if event.subject.startswith("device ") else "")
@@ -75,7 +75,7 @@ def _events(case: Case) -> Mapping[tuple[str, str], list[Event]]:
 
 
 def _faults(case: Case) -> Iterator[Event]:
-    """Return the faults of nodes, without faults of devices that the job never had there."""
+    """Return the faults of nodes, without faults of devices that the job never had."""
     mine = {(one.node, one.device) for one in case.view.allocations}
     for event in case.faults:
         if not event.subject.startswith("device ") or (event.node, event.object.name) in mine:

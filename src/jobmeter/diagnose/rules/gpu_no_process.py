@@ -10,7 +10,7 @@ from jobmeter.model.finding import Severity
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    """Devices on which the driver lists no process for long, and which compute nothing meanwhile."""
+    """Find devices without a process in the driver's list for long, which compute nothing meanwhile."""
     load = {one.member: one for one in busy(case, numbers)}
     for signal in case.signals("gpu.processes", numbers):
         none = signal.value <= 0

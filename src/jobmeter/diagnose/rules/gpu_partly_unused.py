@@ -1,4 +1,4 @@
-"""Some devices of a job work, others never do."""
+"""Some devices of a job work; others never do."""
 
 from msgspec.structs import replace
 
@@ -13,7 +13,7 @@ _NAMED = 8
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    """K of n devices that were never above idle while another one was."""
+    """Find K of n devices that were never above idle while another device was."""
     span = case.judged(numbers)
     signals = busy(case, numbers)
     idle = [one for one in signals if not works(one, numbers)]

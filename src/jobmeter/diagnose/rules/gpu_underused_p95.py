@@ -10,7 +10,7 @@ from jobmeter.model.finding import Severity
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    """A 95th percentile of the busiest device that is low, in a job that works at one level."""
+    """Find a low 95th percentile of the busiest device, in a job that works at one level."""
     found = low_level(case, numbers)
     if found is None:
         return

@@ -30,10 +30,9 @@ _SPINS = 0.5
 
 
 class Still(msgspec.Struct, frozen=True):
-    """A signal that stays at ``level`` from ``since`` (epoch ms) to its end; ``before`` is its usual level before that.
+    """A signal that stays at ``level`` from ``since`` (epoch ms) to its end; ``before`` is its earlier usual level.
 
-    ``before`` is NaN where it was always still. ``quiet`` is True where the level is next to nothing, ``fell`` where
-    it was work before.
+    ``before`` is NaN if it never moved. ``quiet`` is True for a level near zero, ``fell`` if there was work before.
     """
 
     kind: str
@@ -46,10 +45,10 @@ class Still(msgspec.Struct, frozen=True):
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    """Up to the end of the samples nothing moves, of any replica and device, where there was work before.
+    """Find jobs in which nothing moves up to the end of the samples, in any replica and device, after earlier work.
 
-    Devices stay at one level: idle, or busy with a collective that waits for a rank. A shorter time is enough where
-    the stacks of the ranks show that the others wait for a stuck rank.
+    Devices stay at one level: idle, or busy with a collective that waits for a rank. A shorter time suffices if the
+    stacks of the ranks show that the others wait for a stuck rank.
     """
     still = _stand_still(case, numbers, numbers["hold"], is_open=rule.name in case.open_rules)
     if not still:
@@ -62,22 +61,23 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
 
 
 def suspects(case: Case, numbers: Numbers) -> int | None:
-    """Return since when all ranks of a job stand still, for a minute at least; None where they do not."""
+    """Return the time since which all ranks of a job stand still, for at least a minute; None if they move."""
     still = _suspicious(case, numbers)
     return _begin(still) if still else None
 
 
 def _suspicious(case: Case, numbers: Numbers) -> list[Still]:
-    """Return the signals of a job of several ranks that stand still for the time ``suspect``, else none."""
+    """Return the signals of a job of several ranks that stand still for the time ``suspect``; else an empty list."""
     if len({replica.name for replica in case.view.replicas}) < 2:
         return []
     return _stand_still(case, numbers, numbers["suspect"], is_open=False)
 
 
 def _is_shown(case: Case, still: Sequence[Still], numbers: Numbers) -> bool:
-    """True where the newest stacks since then name ranks that the others wait for, and these ranks are stuck.
+    """True if the newest stacks since then name stuck ranks that the others wait for.
 
-    A stuck rank uses no CPU. An event of level info is about a rank that may be slow, for example to write a file.
+    A stuck rank uses no CPU. An event of level info is about a rank that may be slow, for example while it writes a
+    file.
     """
     since = _begin(still)
     compared = [one for one in case.events if one.reason == STACK_EVIDENCE and one.time >= since]
@@ -92,7 +92,7 @@ def _is_shown(case: Case, still: Sequence[Still], numbers: Numbers) -> bool:
 
 
 def _stand_still(case: Case, numbers: Numbers, hold_ms: float, *, is_open: bool) -> list[Still]:
-    """Return the signals of a job where all of them stand still for a time, else none."""
+    """Return the signals of a job if all of them stand still for a time; else an empty list."""
     still: list[Still] = []
     for kind, signal in _last_ones(case) if case.may_hang else ():
         one = _still(kind, signal, numbers, max(hold_ms, _FEWEST * signal.interval), is_open=is_open)
@@ -114,7 +114,7 @@ def _end(still: Sequence[Still]) -> int:
 
 
 def _last_ones(case: Case) -> list[tuple[str, Signal]]:
-    """Return the signals that were measured to the end: what is not measured any more shows nothing."""
+    """Return the signals with samples up to the end: a signal without samples shows nothing."""
     found = [
         (kind, signal)
         for kind, metrics in _KINDS.items()
@@ -127,7 +127,7 @@ def _last_ones(case: Case) -> list[tuple[str, Signal]]:
 
 
 def _still(kind: str, signal: Signal, numbers: Numbers, hold_ms: float, *, is_open: bool) -> Still | None:
-    """Return since when a signal stays at the level of its end; None where it does not, or not for the hold time."""
+    """Return the start of a signal's final level; None if the level changes, or if it is shorter than the hold time."""
     end = signal.span[1]
     usual = 0.0 if is_open else _usual(signal.value)
     tail = signal.within(end - int(hold_ms), end).value
@@ -145,13 +145,13 @@ def _still(kind: str, signal: Signal, numbers: Numbers, hold_ms: float, *, is_op
 
 
 def _usual(value: Float64s) -> float:
-    """Return what nine of ten points do not exceed: the level of a job that worked, unless it hung nearly always."""
+    """Return the 90th percentile: the level of a job that worked, unless it hung nearly always."""
     place = (len(value) - 1) * 9 // 10
     return float(np.partition(value, place)[place])  # a tenth of what NumPy's own quantile takes
 
 
 def _stays(kind: str, value: Float64s, level: float, usual: float, numbers: Numbers) -> Bools:
-    """Return where a signal stays: what flows stays at nothing, the CPU at nothing or a level, all else at a level."""
+    """Return where a signal stays: a flow at zero, the CPU at zero or one level, all others at one level."""
     nothing: Bools = value <= _nothing(kind, usual, numbers)
     wobble = numbers["wobble"] * level if kind in {"cpu", "power"} else 3 * numbers["spread"]
     same: Bools = np.abs(value - level) <= wobble
@@ -159,13 +159,13 @@ def _stays(kind: str, value: Float64s, level: float, usual: float, numbers: Numb
 
 
 def _nothing(kind: str, usual: float, numbers: Numbers) -> float:
-    """Return up to which level a signal of a kind counts as nothing beside its usual level."""
+    """Return the highest level that counts as zero for a kind of signal, beside its usual level."""
     least = {"flow": numbers["traffic"], "cpu": numbers["cores"]}.get(kind, numbers["spread"])
     return float(max(least, numbers[f"rest_{kind}"] * usual))
 
 
 def _has_stopped(still: Sequence[Still], numbers: Numbers) -> bool:
-    """True where work has stopped, by the kinds of signals that there are."""
+    """True if work has stopped, by the available kinds of signals."""
     kinds = {one.kind for one in still}
     fell = {one.kind for one in still if one.fell}
     several = len({one.signal.replica for one in still}) > 1
@@ -193,7 +193,7 @@ def _who(case: Case, still: Sequence[Still]) -> str:
 
 
 def _how(still: Sequence[Still]) -> str:
-    """Return what they do meanwhile."""
+    """Describe the ranks' activity meanwhile."""
     busy = [one.level for one in still if one.kind == "busy"]
     if busy and max(busy) > _SPINS:
         level = amount_of("gpu.utilization", max(busy))
@@ -202,7 +202,7 @@ def _how(still: Sequence[Still]) -> str:
 
 
 def _evidence(still: Sequence[Still], start: int) -> Iterator[Evidence]:
-    """Yield what was before and what is now, by metric; first those that fell."""
+    """Yield the level before and now, by metric; first the signals that fell."""
     chosen = [one for one in still if one.fell] or list(still[:1])
     for metric in dict.fromkeys(one.signal.metric for one in chosen):
         own = [one for one in chosen if one.signal.metric == metric]

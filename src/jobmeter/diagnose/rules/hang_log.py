@@ -12,7 +12,7 @@ from jobmeter.model.time import NS_PER_MS
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    """Silence of all replicas up to now, or up to an end that was no success."""
+    """Find silence of all replicas up to now, or up to an end without success."""
     start, end = _silent_since(case, numbers, numbers["hold"]), case.span.end_ms
     if start is None:
         return
@@ -23,14 +23,17 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
 
 
 def suspects(case: Case, numbers: Numbers) -> int | None:
-    """Return since when a job of several ranks writes nothing, long before that is a finding; None where it writes."""
+    """Return the time since which a job of several ranks writes nothing; None if it writes.
+
+    The time is shorter than the one that makes a finding.
+    """
     if len({replica.name for replica in case.view.replicas}) < 2:
         return None
     return _silent_since(case, numbers, numbers["suspect"])
 
 
 def _silent_since(case: Case, numbers: Numbers, hold_ms: float) -> int | None:
-    """Return the time of the last line of a job that wrote before and has been silent for ``hold_ms``, else None."""
+    """Return the time of a job's last line, if it wrote before and has been silent for ``hold_ms``; else None."""
     if not case.may_hang or len(case.lines) < numbers["lines"]:
         return None
     last = case.lines[-1].time_ns // NS_PER_MS
@@ -41,7 +44,7 @@ def _silent_since(case: Case, numbers: Numbers, hold_ms: float) -> int | None:
 
 
 def _is_regular(case: Case, numbers: Numbers, silence: int) -> bool:
-    """True where the last lines fill a time without a pause of half the silence: a service only tells of its start."""
+    """True if the last lines fill a time without a pause of half the silence: a service may only log its start."""
     times = np.array([line.time_ns // NS_PER_MS for line in case.lines], np.int64)
     before = int(np.searchsorted(times, times[-1] - numbers["regular"], side="right")) - 1
     own = times[max(before, 0) :]

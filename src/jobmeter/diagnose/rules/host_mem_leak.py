@@ -1,4 +1,4 @@
-"""Memory of a replica grows on a straight line without an end."""
+"""Memory of a replica grows steadily without an end."""
 
 from functools import partial
 

@@ -29,7 +29,7 @@ _DEVICE = re.compile(r"CUDA|HIP|NPU|GPU|OutOfMemoryError")
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    """The kernel's counter, its log lines, and what an agent or a scheduler reports of the end."""
+    """Read the kernel's counter, its log lines, and the reports of agents and schedulers about the end."""
     counted_kills = dict(_counted(case))
     reports: dict[str, list[IncidentReport]] = {}
     for name, report in _reports(case, numbers):
@@ -44,7 +44,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
 
 
 def _counted(case: Case) -> Iterator[tuple[str, tuple[int, list[Evidence]]]]:
-    """Each replica with the kills that the kernel counted."""
+    """Yield each replica with the kills that the kernel counted."""
     for signal in case.increases.get("memory.oom.kills", ()):
         grown = signal.value > 0
         if grown.any():
@@ -55,7 +55,7 @@ def _counted(case: Case) -> Iterator[tuple[str, tuple[int, list[Evidence]]]]:
 
 
 def _reports(case: Case, numbers: Numbers) -> Iterator[tuple[str, IncidentReport]]:
-    """Each report of a kill with its replica, "" for the job."""
+    """Yield each report of a kill with its replica, "" for the job."""
     for event in case.events:
         if event.source != "state" and _REASON.search(event.reason):
             yield event.replica, IncidentReport.of_event(event, event_evidence(event))
@@ -71,10 +71,10 @@ def _reports(case: Case, numbers: Numbers) -> Iterator[tuple[str, IncidentReport
 
 
 def _lines(case: Case, numbers: Numbers) -> Iterator[tuple[str, LogLine]]:
-    """The lines that report a kill, each with its replica ("" for the job).
+    """Yield the lines that report a kill, each with its replica ("" for the job).
 
-    A replica's own output counts only where the replica failed: a program can print anything. A line of the kernel that
-    names no job counts for the replica that SIGKILL ended on that node at that time.
+    A replica's own output counts only if the replica failed: a program can print anything. A kernel line without a job
+    counts for the replica that SIGKILL ended on that node at that time.
     """
     dead = deaths(case, numbers)
     failed = {death.subject.name if death.subject.kind == "replica" else "" for death in dead}
@@ -102,7 +102,7 @@ def _killed_by(line: LogLine, killed: Sequence[Death], case: Case, numbers: Numb
 
 
 def _is_host(error: str) -> bool:
-    """True where an error is about the host's memory, not a device's."""
+    """True if an error is about the host's memory, not a device's."""
     return bool(_REASON.search(error)) and ("kill" in error.lower() or not _DEVICE.search(error))
 
 

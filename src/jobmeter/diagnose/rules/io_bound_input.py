@@ -10,7 +10,7 @@ from jobmeter.model.finding import Severity
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    """Pressure on storage beside idle devices, or idle CPU where there are none, for most of the time."""
+    """Find pressure on storage for most of the time, beside idle devices, or an idle CPU for jobs without devices."""
     devices = busy(case, numbers)
     cpus = case.by_member("cpu.utilization")
     for io in _pressure(case, numbers):
@@ -37,7 +37,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
 
 
 def _pressure(case: Case, numbers: Numbers) -> list[Signal]:
-    """The pressure of each replica: its own, else that of a node where it is alone."""
+    """Return the pressure of each replica: its own, else the pressure of a node with only this replica."""
     own = case.signals("pressure.io", numbers)
     if own:
         return own

@@ -30,7 +30,7 @@ _FABRIC = re.compile(r"(?:ib|mlx[45]_\d|hfi|opa|bond-ib)", re.ASCII)
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    """Each link that went down as often as the threshold says; one of the fabric is worse than one of Ethernet."""
+    """Find each link that went down at least as often as the threshold; a fabric link is worse than Ethernet."""
     downs: dict[tuple[str, str], list[IncidentReport]] = {}
     for line in case.kernel:
         text = line.text[:4_000]

@@ -23,9 +23,10 @@ _NAMED = 4
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    """Devices of one role of which always the same ones do much less than the others.
+    """Find devices of one role that constantly do much less than the others.
 
-    Active multiprocessors are compared where all devices have them: a device that waits in a collective is utilized.
+    Active multiprocessors are compared if all devices have them, because a device that waits in a collective has a high
+    utilization.
     """
     for prefix in PREFIXES:
         busy = case.signals(f"{prefix}.utilization", numbers)

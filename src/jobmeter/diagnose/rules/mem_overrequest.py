@@ -13,10 +13,10 @@ _USED, _PEAK, _LIMIT, _TOTAL = "memory.usage", "memory.peak", "memory.limit", "n
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    """Replicas whose peak stays far below a limit that somebody set.
+    """Find replicas whose peak stays far below a limit that somebody set.
 
-    A limit as large as the node's memory is no request. Where that memory is unknown, nothing is said. Replicas of a
-    role are given as much each, so that none of the role may need its limit.
+    A limit as large as the node's memory is no request. If the node's memory is unknown, there is no finding. All
+    replicas of a role have the same limit, so all of them must stay below it.
     """
     whole, peaks = case.by_member(_USED), case.by_member(_PEAK)
     totals = {one.node: float(one.value.max()) for one in case.nodes.get(_TOTAL, ()) if len(one)}

@@ -1,4 +1,4 @@
-"""A job has a whole device and needs a slice of it."""
+"""A job has a whole device, but a slice of it suffices."""
 
 from collections.abc import Iterator
 
@@ -19,7 +19,7 @@ _LIMITS = {"gpu.memory.usage": "memory", "cpu.usage": "cores", "memory.usage": "
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    """Find the only device of a job that works little, with little memory in use, for a program on one core."""
+    """Find the only device of a job with little load and little memory in use, for a program on one core."""
     span = case.judged(numbers)
     signals = busy(case, numbers)
     if len(signals) != 1 or span.length_ms < numbers["hold"] or not works(signals[0], numbers):
@@ -39,7 +39,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
 
 
 def _small(case: Case, numbers: Numbers) -> Iterator[Evidence]:
-    """Yield what the job uses most of the time of each metric of which it uses little."""
+    """Yield the usual use of each metric if it is small."""
     for metric, threshold in _LIMITS.items():
         signals = case.signals(metric, numbers)
         used = sum(float(np.quantile(by_minute(one).value, _BUSIEST)) for one in signals)
@@ -49,7 +49,7 @@ def _small(case: Case, numbers: Numbers) -> Iterator[Evidence]:
 
 
 def _is_large(case: Case, numbers: Numbers) -> bool:
-    """True for a device with memory for several slices."""
+    """True for a device with enough memory for several slices."""
     return any(one.mean >= numbers["slices"] * numbers["memory"] for one in case.signals("gpu.memory.limit", numbers))
 
 

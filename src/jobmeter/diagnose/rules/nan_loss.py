@@ -1,4 +1,4 @@
-"""The loss is not a number any more."""
+"""The loss is no longer a number."""
 
 from jobmeter.diagnose.causes import Cause
 

@@ -1,4 +1,4 @@
-"""A collective did not come to its end."""
+"""A collective did not finish."""
 
 from jobmeter.diagnose.causes import Cause
 from jobmeter.diagnose.rule import Weight

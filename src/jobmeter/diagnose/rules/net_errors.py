@@ -1,4 +1,4 @@
-"""A node of the job loses packets, or sends many of them again."""
+"""A node of the job loses packets, or retransmits many of them."""
 
 from collections.abc import Iterator
 
@@ -18,7 +18,7 @@ _LOST = {"node.network.errors": "lost to errors", "node.network.dropped": "dropp
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    """Each link that loses more than a share of its packets; a node that sends more again, where no link of it does."""
+    """Find links that lose more than a share of their packets, and nodes that retransmit without such a link."""
     links: dict[Subject, list[tuple[Stretch, Evidence]]] = {}
     for name, stretch, evidence, node in _of_links(case, numbers):
         links.setdefault(Subject("link", f"{node}/{name}"), []).append((stretch, evidence))
@@ -58,14 +58,14 @@ def _of_links(case: Case, numbers: Numbers) -> Iterator[tuple[str, Stretch, Evid
 
 
 def _pairs(case: Case, part: str, whole: str, numbers: Numbers) -> dict[tuple[str, str], tuple[Signal, Signal]]:
-    """Return what is lost and all there is, in equal windows, by node and link."""
+    """Return lost and all packets in equal windows, by node and link."""
     wholes = case.levels_of_nodes(whole, numbers)
     parts = case.levels_of_nodes(part, numbers)
     return {place: (one, wholes[place]) for place, one in parts.items() if place in wholes}
 
 
 def _share(case: Case, part: Signal, whole: Signal, limit: float, numbers: Numbers) -> tuple[Stretch, float] | None:
-    """Return when a part was above its limit as a share of the whole, and its mean then; None where it was not.
+    """Return the time in which a part was above its limit as a share of the whole, and its mean; None if it never was.
 
     A link that carries next to nothing is not judged.
     """

@@ -1,4 +1,4 @@
-"""The PCIe link of a device is slower than it could be, or repeats what it sends."""
+"""The PCIe link of a device is slower than possible, or repeats its packets."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -22,7 +22,7 @@ _TEXTS = {
 
 
 class LinkFault(NamedTuple):
-    """A fault of a device's link from ``start`` to ``end``, epoch ms; ``alone`` False where all links are so."""
+    """A fault of a device's link from ``start`` to ``end``, epoch ms; ``alone`` is False if all links have it."""
 
     signal: Signal
     evidence: Evidence
@@ -32,7 +32,7 @@ class LinkFault(NamedTuple):
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    """Fewer lanes or a lower generation than device and slot allow while the device works; replays all the time."""
+    """Find fewer lanes or a lower generation than possible while the device works, and constant replays."""
     faults = [*_slow_links(case, numbers), *_replays(case, numbers)]
     for member in dict.fromkeys(one.signal.member for one in faults):
         own = [one for one in faults if one.signal.member == member]
@@ -62,7 +62,7 @@ def _replays(case: Case, numbers: Numbers) -> Iterator[LinkFault]:
 
 
 def _low(case: Case, metric: str, signals: Sequence[Signal], numbers: Numbers) -> list[tuple[Signal, float, Stretch]]:
-    """Return the links below their limit while the device works, with the limit; an idle device may lower its link."""
+    """Return links below their limit while the device works, with the limit; an idle device may lower its link."""
     load = {one.member: one for one in busy(case, numbers)}
     found = []
     for signal in signals:

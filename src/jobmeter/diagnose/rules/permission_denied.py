@@ -1,4 +1,4 @@
-"""A file may not be used."""
+"""Access to a file is denied."""
 
 from jobmeter.diagnose.causes import Cause
 

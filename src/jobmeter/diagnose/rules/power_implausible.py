@@ -1,4 +1,4 @@
-"""The power that a device reports cannot be right."""
+"""The power that a device reports is implausible."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from jobmeter.model.finding import Severity
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    """Less than an idle device draws while it computes, or much more than the power limit lets it draw."""
+    """Find less power than an idle device draws during work, or much more than the power limit allows."""
     for signal in case.levels("gpu.power", numbers):
         limit = beside(case, "gpu.power.limit", signal, numbers)
         busy, active = (beside(case, f"gpu.{name}", signal, numbers) for name in ("utilization", "sm.active"))

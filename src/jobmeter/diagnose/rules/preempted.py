@@ -1,4 +1,4 @@
-"""The job had to give way."""
+"""The job was preempted."""
 
 from jobmeter.diagnose.causes import Cause
 

@@ -1,4 +1,4 @@
-"""A rank went away while the others stayed."""
+"""A rank ended while the others continued."""
 
 from collections.abc import Mapping, Sequence
 
@@ -26,9 +26,9 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
 
 
 def _stopped_with_others(dead: Sequence[Death], ranks: int, numbers: Numbers) -> bool:
-    """True where the first end is part of a stop of the whole job: one signal ended most ranks at about one time.
+    """True if the first end is part of a stop of the whole job: one signal ended most ranks at about one time.
 
-    A launcher ends the remaining ranks by another signal than the one that a lost rank got.
+    A launcher ends the remaining ranks by another signal than the signal of the lost rank.
     """
     first, *others = dead
     if not others:
@@ -38,7 +38,7 @@ def _stopped_with_others(dead: Sequence[Death], ranks: int, numbers: Numbers) ->
 
 
 def _vanished(rule: Rule, case: Case, last: Mapping[str, Replica], numbers: Numbers) -> list[Finding]:
-    """Ranks that were not seen any more although nobody recorded their end at that time."""
+    """Find ranks whose samples stopped without a recorded end at that time."""
     seen, interval = _newest_samples(case)
     names = set(last) if rule.name in case.open_rules else set(seen)
     ends = {name: seen.get(name, case.span.start_ms) for name in sorted(names)}
@@ -54,7 +54,7 @@ def _vanished(rule: Rule, case: Case, last: Mapping[str, Replica], numbers: Numb
 
 
 def _newest_samples(case: Case) -> tuple[dict[str, int], int]:
-    """The end of each replica's last sample of any metric, and the longest usual interval of their samples, in ms."""
+    """Return the end of each replica's last sample of any metric, and their longest usual interval, in ms."""
     seen: dict[str, int] = {}
     interval = 0
     for metric in RULE.metrics:
@@ -66,7 +66,7 @@ def _newest_samples(case: Case) -> tuple[dict[str, int], int]:
 
 
 def _recorded(replica: Replica | None, latest: float) -> bool:
-    """True where somebody saw the replica end: its exit status is known, or it ended while it was last seen."""
+    """True if the replica's end was observed: its exit status is known, or it ended at its last sample."""
     if replica is None:
         return False
     return replica.exit_code is not None or (replica.end is not None and replica.end <= latest)

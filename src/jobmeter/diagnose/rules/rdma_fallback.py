@@ -1,4 +1,4 @@
-"""Ranks exchange data over TCP sockets although the nodes have, or may have, InfiniBand or RoCE."""
+"""Ranks exchange data over TCP sockets, although their nodes may have InfiniBand or RoCE."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -26,9 +26,9 @@ _SPEED = "node.rdma.speed"
 
 
 def find(rule: Rule, case: Case, _numbers: Numbers) -> Findings:
-    """Replicas on several nodes that use sockets while others do not, or their node has a port, or none was found.
+    """Find replicas on several nodes that use sockets while others use RDMA, or RDMA is possible or was not found.
 
-    A replica that was asked to use sockets counts only where its node has a port.
+    A replica that was told to use sockets counts only if its node has a port.
     """
     nodes = {one.name: one.node for one in case.view.replicas if one.node}
     chosen = _networks(case.lines)
@@ -63,9 +63,10 @@ def find(rule: Rule, case: Case, _numbers: Numbers) -> Findings:
 
 
 def _networks(lines: Iterable[LogLine]) -> Mapping[str, tuple[bool, LogLine]]:
-    """Return by replica whether it uses sockets, and the line that says so.
+    """Return by replica if it uses sockets, and the log line about it.
 
-    What NCCL says it chose goes before what it found: 2.4 lists sockets beside ports, which it uses to connect.
+    The network that NCCL chose counts more than those that it found: NCCL 2.4 lists sockets beside ports, because it
+    connects over sockets.
     """
     found: dict[str, tuple[int, bool, LogLine]] = {}
     for line in lines:

@@ -1,4 +1,4 @@
-"""Device memory cannot be repaired any more."""
+"""Device memory can no longer be repaired."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""Device memory waits for a reset to be repaired."""
+"""Device memory needs a reset to be repaired."""
 
 from functools import partial
 

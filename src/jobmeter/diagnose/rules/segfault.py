@@ -1,4 +1,4 @@
-"""A process touched memory that is not its own."""
+"""A process accessed memory outside its address space."""
 
 from jobmeter.diagnose.causes import Cause
 

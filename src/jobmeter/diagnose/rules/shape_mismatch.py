@@ -1,4 +1,4 @@
-"""Shapes of arrays do not fit."""
+"""Shapes of arrays do not match."""
 
 from jobmeter.diagnose.causes import Cause
 

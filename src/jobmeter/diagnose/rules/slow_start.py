@@ -1,4 +1,4 @@
-"""The devices of a job wait long before they work for the first time."""
+"""The devices of a job wait for a long time before their first work."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -21,7 +21,7 @@ _WORKS = frozenset({Phase.FIRST_STEP, Phase.TRAINING})
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    """A start phase that took longer than the limit, and that devices worked after."""
+    """Find a start phase that took longer than the limit, and after which devices worked."""
     metric = next((name for name in WORK if case.means.get(name)), "")
     if not metric:
         return
@@ -45,7 +45,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
 
 
 def _course(signals: Sequence[Signal]) -> Course:
-    """Return the mean of the devices as one line, at the times of the one with the most samples."""
+    """Return the mean of the devices as one line, at the times of the device with the most samples."""
     own = list(signals)
     time, values = together(own)
     valid = ~np.isnan(values).all(axis=0)

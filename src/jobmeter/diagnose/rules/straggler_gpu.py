@@ -35,9 +35,9 @@ _MOSTLY = 0.5
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    """Devices that stand apart in several metrics, or far apart in one, for long enough.
+    """Find devices that stand apart in several metrics, or far apart in one, for long enough.
 
-    In a synchronous job the slow device computes while the others wait for it: it may be the busier one.
+    In a synchronous job the slow device computes while the others wait for it. So it may be the busier one.
     """
     for prefix in PREFIXES:
         names = [f"{prefix}.{name}" for name in (*_SIGNS, _MEMORY)]
@@ -56,7 +56,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
 
 
 def _odd(peers: Peers, prefix: str, severity: Severity, numbers: Numbers) -> Iterator[tuple[Outlier, list[str]]]:
-    """Yield the devices that differ by a fault, each with the metrics in which it does."""
+    """Yield the devices that differ by a fault, each with its differing metrics."""
     works = _works(peers, prefix, numbers)
     signs = [name for one in _SIGNS if (name := f"{prefix}.{one}") in peers.metrics]
     far = {name: peers.metrics[name].far(numbers["z"]) & works for name in signs}
@@ -69,7 +69,7 @@ def _odd(peers: Peers, prefix: str, severity: Severity, numbers: Numbers) -> Ite
 
 
 def _apart(peers: Peers, far: Mapping[str, Bools], prefix: str, severity: Severity, numbers: Numbers) -> Bools:
-    """Return where a device differs enough, bool[member, window]; for a finding of level info a single metric is."""
+    """Return where a device differs enough, bool[member, window]; level info needs only one metric."""
     agreeing = sum((own.astype(np.int64) for own in far.values()), np.zeros(peers.shape, np.int64))
     many = len(peers) >= numbers["many"]
     if severity is Severity.INFO:
@@ -84,7 +84,7 @@ def _apart(peers: Peers, far: Mapping[str, Bools], prefix: str, severity: Severi
 
 
 def _is_fault(peers: Peers, one: Outlier, odd: list[Outlier], signs: list[str], prefix: str, numbers: Numbers) -> bool:
-    """True for a device that differs by a fault, not by design: apart from all others, with the same part in the job.
+    """True if a device differs by a fault, not by design: it has the same part in the job as the others.
 
     A device that was like the others before has the same part.
     """
@@ -106,7 +106,7 @@ def _is_fault(peers: Peers, one: Outlier, odd: list[Outlier], signs: list[str], 
 
 
 def _works(peers: Peers, prefix: str, numbers: Numbers) -> Bools:
-    """Return where a device does anything and the others work, bool[member, window].
+    """Return where a device does anything while the others work, bool[member, window].
 
     Other rules report idle devices. Devices that hardly work differ by chance.
     """
@@ -120,7 +120,7 @@ def _works(peers: Peers, prefix: str, numbers: Numbers) -> Bools:
 
 
 def _has_own_load(peers: Peers, one: Outlier, numbers: Numbers) -> bool:
-    """True for a device with more or less to do than others that do not wait for it: a replica of a service.
+    """True for a device with its own amount of work, for which the others do not wait: a replica of a service.
 
     A device that waits in a collective counts as busy.
     """
@@ -135,9 +135,9 @@ def _share(far: Bools, one: Outlier) -> float:
 
 
 def _has_other_memory(peers: Peers, one: Outlier, prefix: str, numbers: Numbers) -> bool:
-    """True for a device with other amounts of memory in use than the others: a stage of its own, for example.
+    """True if a device uses another amount of memory than the others, for example a pipeline stage.
 
-    Where the others use unlike amounts, each device has a part of its own.
+    If the others differ among themselves, each device has its own part in the job.
     """
     memory = peers.metrics.get(f"{prefix}.{_MEMORY}")
     if memory is None:

@@ -19,9 +19,9 @@ _CPU, _WAITS, _WANTED = "cpu.usage", "pressure.cpu", "wanted"
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    """A replica whose CPU differs from that of the others of its role for long enough.
+    """Find replicas whose CPU differs from the others of their role for long enough.
 
-    One that computes while the others wait for it uses more, one that is slowed down uses less.
+    A replica that computes while the others wait for it uses more CPU. A replica that is slowed down uses less.
     """
     if has_devices(case, numbers):
         return  # straggler_gpu covers jobs with devices
@@ -42,7 +42,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
 
 
 def _apart(peers: Peers, numbers: Numbers) -> Bools:
-    """Return where a replica uses, or wants, much more or much less CPU than the others, bool[member, window]."""
+    """Return where a replica uses or requests much more or less CPU than the others, bool[member, window]."""
     cpu = peers.metrics[_CPU]
     few = len(peers) < numbers["many"]
     high, low = (numbers["ratio"], 1 / numbers["ratio"]) if few else (1 / numbers["score"], numbers["score"])
@@ -59,7 +59,7 @@ def _apart(peers: Peers, numbers: Numbers) -> Bools:
 
 
 def _wanted(cpus: Sequence[Signal], waits: Sequence[Signal]) -> list[Signal]:
-    """Return the cores in use and the time of waiting for one together, where all of them have both."""
+    """Return used cores plus the time of waiting for one, if all replicas have both."""
     pressure = {signal.member: signal for signal in waits}
     if not all(signal.member in pressure for signal in cpus):
         return []

@@ -1,4 +1,4 @@
-"""A node swaps, or reads again and again what it has just given up."""
+"""A node swaps, or repeatedly rereads pages that it has just dropped."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ _OUT, _FAULTS, _PRESSURE = "node.swap.out", "node.memory.major.faults", "node.pr
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    """Lasting writes to swap; or major faults while tasks wait for memory, as mapped files cause faults, too."""
+    """Find lasting writes to swap, or major faults while tasks wait for memory: mapped files cause faults, too."""
     for signal, true, evidence in _conditions(case, numbers):
         longest = case.stretch(signal, true, numbers)
         if longest is None:
@@ -29,7 +29,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
 
 
 def _conditions(case: Case, numbers: Numbers) -> Iterator[tuple[Signal, Bools, list[Evidence]]]:
-    """Yield what each node shows first, and where it does."""
+    """Yield the first symptom of each node, and its points."""
     pressure = case.levels_of_nodes(_PRESSURE, numbers)
     written = case.levels_of_nodes(_OUT, numbers)
     for (node, part), faults in case.levels_of_nodes(_FAULTS, numbers).items():

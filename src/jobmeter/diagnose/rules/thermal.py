@@ -9,7 +9,7 @@ from jobmeter.model.finding import Severity
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    """High temperature, or time in which the hardware throttled the device because of it."""
+    """Find high temperatures, or time in which the hardware throttled the device because of them."""
     reported: set[Member] = set()
     for metric in rule.metrics:
         hot = metric.endswith(".temperature")

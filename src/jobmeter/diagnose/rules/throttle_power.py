@@ -9,7 +9,7 @@ from jobmeter.model.finding import Severity
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    """Time under the software cap for long, or any under the power brake."""
+    """Find long times under the software cap, or any time under the power brake."""
     for signal in case.levels("gpu.throttle.power", numbers):
         longest = case.stretch(signal, signal.value > numbers["cap"], numbers)
         if longest is not None:

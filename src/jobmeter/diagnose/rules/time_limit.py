@@ -1,4 +1,4 @@
-"""The time that a job was given is over."""
+"""The time limit of a job is over."""
 
 from jobmeter.diagnose.causes import Cause
 

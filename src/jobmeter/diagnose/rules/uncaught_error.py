@@ -1,4 +1,4 @@
-"""A program in another language than Python ended by an error that it did not catch."""
+"""A program in another language than Python ended by an uncaught error."""
 
 import re
 from collections.abc import Sequence

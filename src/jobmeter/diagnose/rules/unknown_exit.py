@@ -12,7 +12,7 @@ _SHOWN = 5
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    """Every failure; used only where no other cause is found. Stopping a job is no failure."""
+    """Report every failure; used only without any other cause. Stopping a job is no failure."""
     for death in deaths(case, numbers):
         if case.job.state is JobState.STOPPED and not death.exit_code:
             continue

@@ -17,9 +17,9 @@ from jobmeter.model.xid import XidReport, read_xid
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:  # noqa: ARG001 - the shape of a rule
-    """Each code once for each device that the job had then, with its entry in the vendor's catalogue.
+    """Report each code once for each device that the job had then, with its entry in the vendor's catalogue.
 
-    A device whose address no agent said may be any of the node.
+    A device with an unknown address may be any device of the node.
     """
     reports: dict[tuple[Subject, XidReport], list[IncidentReport]] = {}
     for node, xid, report in _reports(case):
@@ -49,7 +49,7 @@ def _subject(case: Case, node: str, address: str, xid: XidReport) -> Subject:
 
 
 def _is_of_job(case: Case, subject: Subject, time: int) -> bool:
-    """Return False for another job's device: the job had only other devices of the node then.
+    """Return False for another job's device: this job had only other devices of the node then.
 
     An error of a device is an error of each of its MIG instances.
     """

@@ -199,21 +199,28 @@ def _inverted(rule: TranslationRule, series: Series) -> dict[str, str] | None:
         return None
     names = {ours: theirs for theirs, ours in rule.keep.items()}
     labels = {names.get(label, _plain(label)): value for label, value in own.items()}
+    owner = _owner(rule.subject, series)
     for label, pattern in rule.only.items():
-        if label in labels or (label == "gpu" and rule.subject is RuleTarget.GPU):
+        if label in labels or (label in owner and (rule.subject is RuleTarget.GPU or pattern.fullmatch(owner[label]))):
             continue
         # A rule of one part of their metric names it: the pattern is the text itself.
         if not pattern.fullmatch(pattern.pattern):
             return None
         labels[label] = pattern.pattern
     identity = _identity(replace(series, labels=()))
-    identity.update(labels)
-    if rule.subject is RuleTarget.GPU:
-        identity["gpu"] = series.device.removeprefix("gpu")
-        identity["device"] = "nvidia" + identity["gpu"]
-        identity["Hostname"] = series.node
+    identity.update(labels | owner)
     if series.node:
         identity["instance"] = series.node
     if series.job and series.replica and rule.subject in {RuleTarget.POD, RuleTarget.REPORTED_POD}:
         identity.setdefault("pod", f"{series.job}-{series.replica}")
     return identity
+
+
+def _owner(subject: RuleTarget, series: Series) -> dict[str, str]:
+    """Return the labels by which an exporter names the GPU or the job of Slurm."""
+    gpu = series.device.removeprefix("gpu")
+    if subject is RuleTarget.GPU:
+        return {"gpu": gpu, "device": f"nvidia{gpu}", "Hostname": series.node}
+    if subject is RuleTarget.SLURM_GPU:
+        return {"gpu": gpu, "slurmjobid": series.job}
+    return {"slurmjobid": series.job} if subject is RuleTarget.SLURM else {}

@@ -4,12 +4,15 @@ Two kinds of metrics stay under their own names. Rates (PCIe and NVLink bytes of
 in the catalogue. Times of violations have different units in different versions.
 """
 
+import math
 import re
 from collections.abc import Mapping
 
 from jobmeter.ingest.rule import MEBIBYTE, Rules, RuleTarget, TranslationRule
 
 _NUMBERED = {"gpu": re.compile(r"\d{1,3}")}
+_MEASURED = (-math.inf, 2.0**47 - 1)
+"""Blank values of DCGM are 2^47 for floats, and close to 2^63 for whole numbers. Old exporters pass them on."""
 _PERCENT = 0.01
 _MHZ = 1e6
 
@@ -52,7 +55,12 @@ _FIELDS: Mapping[str, tuple[str, float]] = {
 RULES: Rules = {
     f"DCGM_FI_{theirs}": (
         TranslationRule(
-            metric=ours, subject=RuleTarget.GPU, factor=factor, keep={"GPU_I_ID": "instance"}, only=_NUMBERED
+            metric=ours,
+            subject=RuleTarget.GPU,
+            factor=factor,
+            keep={"GPU_I_ID": "instance"},
+            only=_NUMBERED,
+            measured=_MEASURED,
         ),
     )
     for theirs, (ours, factor) in _FIELDS.items()

@@ -5,7 +5,7 @@ Only metrics that match the catalogue's table in meaning and unit.
 
 from collections.abc import Mapping, Sequence
 
-from jobmeter.ingest.rule import Rules, RuleTarget, TranslationRule
+from jobmeter.ingest.rule import ANY, NOT_NEGATIVE, Rules, RuleTarget, TranslationRule
 
 _TASK = {"task_name": "task", "subtask_index": "subtask"}
 _OPERATOR = {**_TASK, "operator_name": "operator"}
@@ -36,7 +36,15 @@ _PREFIXES: Sequence[tuple[str, Mapping[str, str], Mapping[str, str]]] = (
 )
 
 RULES: Rules = {
-    prefix + theirs: (TranslationRule(metric=f"flink.{ours}", subject=RuleTarget.FLINK, keep=keep),)
+    prefix + theirs: (
+        TranslationRule(
+            metric=f"flink.{ours}",
+            subject=RuleTarget.FLINK,
+            keep=keep,
+            # Before the first checkpoint Flink gives -1 for the last one.
+            measured=NOT_NEGATIVE if table is _JOB else ANY,
+        ),
+    )
     for prefix, table, keep in _PREFIXES
     for theirs, ours in table.items()
 }

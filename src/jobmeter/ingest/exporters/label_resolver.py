@@ -25,6 +25,10 @@ _MOST_BYTES = 512 * 2**20
 _UNKNOWN = -1
 _REASONS = ("name", "labels")
 """Reasons to reject a series, as numbers below ``_UNKNOWN`` in this order."""
+ABSENT = "absent"
+"""Reason for a value by which a sender says that it has no measurement. The sender need not hear of it."""
+_NO_RULE = np.array([[1.0], [-np.inf], [np.inf], [-np.inf], [np.inf]])
+"""Factor, bounds and ``measured`` of a series without a rule; see ``ResolvedSeries``."""
 _FIRST = 1024
 _MOST_LISTED = 1_000_000
 """Most keys in all cached lists."""
@@ -48,8 +52,8 @@ class _ResolvedKeys:
 
     ``series`` int64[n]: numbers of an interner; below ``_UNKNOWN``: the reason of a rejection. ``listed``: the accepted
     series, each once. ``places`` uint32[n]: the position of each key's series in ``listed`` (None: the key's own
-    position). ``factors`` float64[n] (None: all are 1), ``lowest`` and ``highest`` float64[n]. A value between
-    ``floor`` and ``ceiling`` is valid for every series.
+    position). ``factors`` float64[n] (None: all are 1), ``lowest`` and ``highest`` float64[n], ``measured``
+    float64[2, n], see ``ResolvedSeries``. A value between ``floor`` and ``ceiling`` is valid for every series.
     """
 
     series: Int64s
@@ -58,6 +62,7 @@ class _ResolvedKeys:
     factors: Float64s | None
     lowest: Float64s
     highest: Float64s
+    measured: Float64s
     floor: float
     ceiling: float
 
@@ -93,7 +98,7 @@ class _LabelCache:
         self._series: Int64s = np.empty(_FIRST, np.int64)
         self._sent: Int64s = np.empty(_FIRST, np.int64)
         self._days: Int64s = np.empty(_FIRST, np.int64)
-        self._rules: Float64s = np.empty((3, _FIRST))
+        self._rules: Float64s = np.empty((len(_NO_RULE), _FIRST))
 
     def add(self, keys: Texts, results: Sequence[ResolvedSeries | str]) -> None:
         """Add the series of some keys."""
@@ -103,23 +108,23 @@ class _LabelCache:
             more = max(more, len(self._series))
             columns = self._series, self._sent, self._days
             self._series, self._sent, self._days = (np.append(one, np.empty(more, np.int64)) for one in columns)
-            self._rules = np.concatenate((self._rules, np.empty((3, more))), axis=1)
+            self._rules = np.concatenate((self._rules, np.empty((len(_NO_RULE), more))), axis=1)
         good = [at for at, result in enumerate(results) if isinstance(result, ResolvedSeries)]
         accepted = [result for result in results if isinstance(result, ResolvedSeries)]
         refused = [_UNKNOWN - 1 - _REASONS.index(one) if isinstance(one, str) else 0 for one in results]
         self._series[numbers] = refused
-        self._rules[:, numbers] = np.array([[1.0], [-np.inf], [np.inf]])
+        self._rules[:, numbers] = _NO_RULE
         self._series[numbers[good]] = self.interner.numbers([one.series for one in accepted])
         self._sent[numbers] = self._days[numbers] = _UNKNOWN
         mapped = [at for at, one in zip(good, accepted, strict=True) if one.sent is not None]
         self._sent[numbers[mapped]] = self.interner.numbers([one.sent for one in accepted if one.sent is not None])
-        rules = [(one.factor, one.lowest, one.highest) for one in accepted]
-        self._rules[:, numbers[good]] = np.reshape(rules, (-1, 3)).T
+        rules = [(one.factor, one.lowest, one.highest, *one.measured) for one in accepted]
+        self._rules[:, numbers[good]] = np.reshape(rules, (-1, len(_NO_RULE))).T
 
     def list(self, numbers: Int64s) -> _ResolvedKeys:
         """Return the series of the keys with these numbers."""
         series = self._series[numbers]
-        factors, lowest, highest = (rule[numbers] for rule in self._rules)
+        factors, lowest, highest, *measured = (rule[numbers] for rule in self._rules)
         there = series >= 0
         own, places = distinct(self.interner, series[there])
         if not there.all():
@@ -127,8 +132,10 @@ class _LabelCache:
             found[there] = np.arange(len(own), dtype=np.uint32) if places is None else places
             places = found
         plain = bool((factors == 1.0).all())
-        floor, ceiling = float(lowest.max(initial=-np.inf)), float(highest.min(initial=np.inf))
-        return _ResolvedKeys(series, own, places, None if plain else factors, lowest, highest, floor, ceiling)
+        floor = float(max(lowest.max(initial=-np.inf), measured[0].max(initial=-np.inf)))
+        ceiling = float(min(highest.min(initial=np.inf), measured[1].min(initial=np.inf)))
+        bounds = lowest, highest, np.array(measured)
+        return _ResolvedKeys(series, own, places, None if plain else factors, *bounds, floor, ceiling)
 
     def unconfirmed(self, numbers: Int64s, day: int) -> Int64s:
         """Return the keys whose sent labels are not stored on that day."""
@@ -174,7 +181,7 @@ class LabelResolver:
         columns: tuple[Uint32s, Int64s, Float64s],
         now_ms: int | None = None,
     ) -> ResolvedBatch:
-        """Return the valid samples, and the number of rejected ones by reason: name, labels, time, value.
+        """Return the valid samples, and the number of rejected ones by reason: name, labels, time, ``ABSENT``, value.
 
         At ``now_ms``, the result also has the sent labels that are not stored yet on this day; None leaves them out.
         ``names``: the project and the kind of key. ``keys`` stand for the labels of the series, which ``labels`` reads
@@ -187,8 +194,9 @@ class LabelResolver:
         if resolved.factors is not None:
             value = _in_our_units(value, resolved.factors[index])
         if len(value) and not (value.min() >= resolved.floor and value.max() <= resolved.ceiling):
-            good = (value >= resolved.lowest[index]) & (value <= resolved.highest[index])
-            index, time, value = _selected(good, index, time, value, refused, "value")
+            for bounds, reason in ((resolved.measured, ABSENT), ((resolved.lowest, resolved.highest), "value")):
+                good = (value >= bounds[0][index]) & (value <= bounds[1][index])
+                index, time, value = _selected(good, index, time, value, refused, reason)
         if resolved.places is not None:
             index = resolved.places[index]
         return ResolvedBatch(used(listed(resolved.listed, index, time, value)), +refused, sent)

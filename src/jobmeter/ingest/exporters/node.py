@@ -2,7 +2,7 @@
 
 import re
 
-from jobmeter.ingest.rule import Rules, RuleTarget, TranslationRule, table
+from jobmeter.ingest.rule import NOT_NEGATIVE, Rules, RuleTarget, TranslationRule, table
 
 _PLAIN = {
     "node_memory_MemTotal_bytes": "node.memory.total",
@@ -44,8 +44,9 @@ WIRE = re.compile(
 _NETWORK = {
     "node_network_receive_bytes_total": "node.network.receive",
     "node_network_transmit_bytes_total": "node.network.transmit",
-    "node_network_speed_bytes": "node.network.speed",
 }
+# The kernel says -1 Mbit/s of a link without a speed, and the exporter passes -125000 B/s on.
+_SPEEDS = {"node_network_speed_bytes": "node.network.speed"}
 _COUNTED = {
     "packets": "node.network.packets",
     "errs": "node.network.errors",
@@ -70,6 +71,7 @@ RULES: Rules = {
     **table(RuleTarget.NODE, _PLAIN),
     **table(RuleTarget.NODE, _DISKS, {"device": "disk"}, {"device": WHOLE_DISK}),
     **table(RuleTarget.NODE, _NETWORK, _INTERFACE, {"device": WIRE}),
+    **table(RuleTarget.NODE, _SPEEDS, _INTERFACE, {"device": WIRE}, NOT_NEGATIVE),
     **{
         f"node_network_{direction}_{theirs}_total": _counted(ours, direction)
         for direction in ("receive", "transmit")

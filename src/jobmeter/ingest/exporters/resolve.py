@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from jobmeter.errors import InvalidRequestError
 from jobmeter.ingest.exporters import RULES
-from jobmeter.ingest.rule import RuleTarget, TranslationRule
+from jobmeter.ingest.rule import ANY, Bounds, RuleTarget, TranslationRule
 from jobmeter.model.catalog import find
 from jobmeter.model.series import Series, check_job_id, check_series, is_name
 from jobmeter.model.special import is_special, plain_of, special_of
@@ -39,8 +39,13 @@ _NODES = {  # an exporter that reports on other machines or pods has an ``instan
     RuleTarget.REPORTED_NODE: ("node",),
     RuleTarget.GPU: ("Hostname", "hostname", "node", "instance"),
     RuleTarget.FLINK: ("host", "instance"),
+    RuleTarget.SLURM: ("nodename", "instance"),
+    RuleTarget.SLURM_GPU: ("nodename", "instance"),
 }
-_OF_NODES = {RuleTarget.NODE, RuleTarget.REPORTED_NODE, RuleTarget.GPU}
+_GPUS = {RuleTarget.GPU, RuleTarget.SLURM_GPU}
+_SLURM = {RuleTarget.SLURM, RuleTarget.SLURM_GPU}
+"""Subjects of which each machine is a replica of the job."""
+_OF_NODES = {RuleTarget.NODE, RuleTarget.REPORTED_NODE, RuleTarget.GPU, *_SLURM}
 """Subjects whose series are ambiguous without a machine."""
 _WORKER = re.compile(
     r"(?P<job>.+)-(?P<role>master|worker|launcher|chief|ps|evaluator|scheduler|server|head)-(?P<index>\d+)"
@@ -55,6 +60,7 @@ _JOB = re.compile(f"(?:{_SCRAPE})*job")
 class ResolvedSeries:
     """A series, the factor of its values, and their bounds after the multiplication.
 
+    ``measured``: values outside stand for no measurement, after the multiplication too.
     ``sent`` is the series whose labels are the sent labels, if ``series`` is a metric of the catalogue; see
     ``read_sent``.
     """
@@ -64,6 +70,7 @@ class ResolvedSeries:
     lowest: float
     highest: float
     sent: Series | None = None
+    measured: Bounds = ANY
 
 
 def resolve(labels: Sequence[tuple[str, str]], project: str) -> ResolvedSeries:
@@ -78,7 +85,8 @@ def resolve(labels: Sequence[tuple[str, str]], project: str) -> ResolvedSeries:
         rule, mapped = None, _external(name, named, project)
     if rule is None:
         return bounded(mapped, name)
-    return replace(bounded(mapped, name, rule.factor), sent=_sent(name, named, mapped))
+    measured = rule.measured[0] * rule.factor, rule.measured[1] * rule.factor
+    return replace(bounded(mapped, name, rule.factor), sent=_sent(name, named, mapped), measured=measured)
 
 
 def resolve_special(labels: Sequence[tuple[str, str]], project: str) -> ResolvedSeries:
@@ -176,15 +184,16 @@ def _mapped(rule: TranslationRule, named: Mapping[str, str], project: str) -> Se
     alike = _alike(named)
     labels = {ours: alike[theirs] for theirs, ours in rule.keep.items() if theirs in alike}
     job, replica = _owner(rule.subject, named)
+    node = _host(_first(named, _NODES[rule.subject]))
     if not job and rule.subject in {RuleTarget.POD, RuleTarget.REPORTED_POD}:
         labels |= {"pod": pod} if (pod := _first(named, _PODS)) else {}
     return Series(
         metric=rule.metric,
         project=project,
-        node=_host(_first(named, _NODES[rule.subject])),
-        device=f"gpu{named.get('gpu', '')}" if rule.subject is RuleTarget.GPU else "",
+        node=node,
+        device=f"gpu{named.get('gpu', '')}" if rule.subject in _GPUS else "",
         job=job,
-        replica=replica,
+        replica=node if rule.subject in _SLURM else replica,
         labels=tuple(sorted((*labels.items(), *rule.fixed))),
     )
 
@@ -197,6 +206,8 @@ def _owner(subject: RuleTarget, named: Mapping[str, str]) -> tuple[str, str]:
         # By its id, as the collector of a job manager does: names are reused, and a job must keep one identity.
         job = next((name for key in ("job_id", "job_name") if _is_job(name := named.get(key, ""))), "")
         return job, _replica(named.get("tm_id", "") or "jobmanager")
+    if subject in _SLURM:
+        return named["slurmjobid"], ""
     pod = _first(named, _PODS)
     return owner_of(pod, _first(named, _JOB_LABELS)) if pod else ("", "")
 

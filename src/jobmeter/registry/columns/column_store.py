@@ -29,7 +29,7 @@ from jobmeter.registry.columns.job_groups import job_groups
 from jobmeter.registry.columns.select import Rows
 from jobmeter.registry.columns.table import SAMPLED_COLUMNS, JobRow, JobTable, Key
 from jobmeter.registry.conditions import FINDING, OPEN_FINDING, RELATED, TAG, Predicate, check
-from jobmeter.registry.database import POSTGRESQL, Database
+from jobmeter.registry.database import Database
 from jobmeter.registry.groups import views_of
 from jobmeter.registry.rows import job_of
 from jobmeter.registry.schema import jobs, replicas, tags
@@ -150,7 +150,7 @@ class ColumnStore:
             wasteful = current.table.wasteful
         if wasteful:
             # The old columns answer while new ones are read.
-            with self._snapshot() as connection:
+            with self._database.snapshot() as connection:
                 fresh, position = self._load(connection)
             with self._lock:
                 self._table, self._position = fresh, position
@@ -164,7 +164,7 @@ class ColumnStore:
         with ExitStack() as held:
             locked = held.enter_context(ExitStack())
             locked.enter_context(self._locked(seconds))
-            connection = held.enter_context(self._snapshot())
+            connection = held.enter_context(self._database.snapshot())
             yield _Current(connection, self._brought_up(connection), locked.close)
 
     @contextmanager
@@ -237,13 +237,6 @@ class ColumnStore:
             table.load(some)
         table.end_load()
         return table, position
-
-    @contextmanager
-    def _snapshot(self) -> Iterator[sa.Connection]:
-        with self._database.read() as connection:
-            if self._database.kind == POSTGRESQL:
-                connection.execute(sa.text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"))
-            yield connection
 
 
 def _apply(connection: sa.Connection, table: JobTable, changed: changes.Changed) -> None:

@@ -13,6 +13,9 @@ from jobmeter.server.workers.frames import AdmissionRequest, AdmissionResult, Ch
 class NotedNonces:
     """Notes the signature of the running call, with the interface of ``NonceMemory``. Every signature counts as new."""
 
+    is_alone = True
+    """True: the storage process finds out whether other servers accept requests."""
+
     def __init__(self) -> None:
         self.clear()
 

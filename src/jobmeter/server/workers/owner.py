@@ -83,6 +83,8 @@ class OwnedRecords:
         """
         nonces, date_ms = self._services.nonces, about.date_ms
         signature = about.access_key_id, about.nonce, date_ms or 0
+        if not nonces.is_alone:  # another server has come since the worker answered
+            return False
         if date_ms is not None and (not nonces.fresh(date_ms) or (about.nonce and nonces.contains(*signature))):
             return False
         admission = self._services.admission

@@ -1,14 +1,11 @@
 """Moves the data of an engine to another one, slice by slice, while a server reads and writes the first engine.
 
-A pass compares counts and checksums of both engines, and copies the slices that differ. So a move needs no record of
-its progress: after a kill at any moment the same command copies the rest. A copy may be repeated, because a row
-replaces an equal row. When little is left, writes are refused until a pass finds no difference. Only then the marks say
-where the data are (``move_marks``).
+Passes copy what differs (``slice_copy``). When little is left, writes are refused until a pass finds no difference.
+Only then the marks say where the data are (``move_marks``).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -17,10 +14,9 @@ from jobmeter.errors import (
     ConflictError,
     InvalidRequestError,
     JobmeterError,
-    UnavailableError,
 )
 from jobmeter.model.move import MovedTable, MoveLine, MoveOrder, MoveReport, MoveStep
-from jobmeter.model.time import HOUR, SECOND, Clock
+from jobmeter.model.time import Clock
 from jobmeter.store.clickhouse.failures import translated
 from jobmeter.store.clickhouse.lock import FolderLock
 from jobmeter.store.clickhouse.maintenance import Maintenance
@@ -36,24 +32,8 @@ from jobmeter.store.clickhouse.move_marks import (
 from jobmeter.store.clickhouse.moved_tables import TABLES, EngineTables, SliceSum, TableSlices
 from jobmeter.store.clickhouse.pool import Pool, connect
 from jobmeter.store.clickhouse.servers import ServerRow
+from jobmeter.store.clickhouse.slice_copy import SliceCopy
 from jobmeter.store.clickhouse.target import EngineTarget, parse_dsn
-
-SHORT_SECONDS = 5.0
-"""Writes are refused once a pass took less than this, or once further passes are hardly shorter."""
-_SHORTER = 0.7
-_MOST_CHECKS = 5
-"""Passes without writes until the engines must agree."""
-_WORD = 1 << 64
-_NOTHING = SliceSum(0, 0)
-_State = tuple[int, int]
-_Difference = tuple[int, SliceSum, SliceSum]
-
-
-class _EqualPartition(NamedTuple):
-    """State of a partition at which both engines had the same rows, and their sum."""
-
-    state: _State
-    total: SliceSum
 
 
 class StoreMove:
@@ -73,9 +53,7 @@ class StoreMove:
         self._clock = clock
         self._maintenance = maintenance
         self._others = others
-        self._equal: dict[tuple[str, str], _EqualPartition] = {}
-        self._copied = 0
-        self._is_quiet = False
+        self._copying = SliceCopy(source, destination, clock, maintenance.flush)
 
     def compare(self) -> Iterator[MoveLine]:
         """Compare all slices, and write nothing."""
@@ -83,7 +61,7 @@ class StoreMove:
         found: list[MovedTable] = []
         for table in TABLES:
             yield MoveLine(step=MoveStep(table=table.table, done=0, total=1, rows=0))
-            differing, total = self._compared(table, self._changed(table))
+            differing, total = self._copying.compared(table, self._copying.changed(table))
             rows = sum(source.rows for _, source, _ in differing)
             found.append(replace(_described(table, total), slices=len(differing), differing_rows=rows))
         yield MoveLine(report=MoveReport(tables=found))
@@ -94,17 +72,17 @@ class StoreMove:
         if self._begin(identity, name):
             yield MoveLine(report=MoveReport(moved=True))
             return
-        yield from self._passes()
+        yield from (MoveLine(step=step) for step in self._copying.passes())
         with self._maintenance.refusing() as leave:
             began = self._clock.monotonic()
-            self._is_quiet = True
-            yield from self._checks()
+            self._copying.is_quiet = True
+            yield from (MoveLine(step=step) for step in self._copying.checks())
             self._depart(name)
             leave()
             mark_arrival(self._destination.pool, identity, COMPLETE)
             refused_ms = round(1_000 * (self._clock.monotonic() - began))
-        tables = [_described(table, self._agreed_on(table)) for table in TABLES]
-        yield MoveLine(report=MoveReport(tables=tables, copied=self._copied, refused_ms=refused_ms, moved=True))
+        tables = [_described(table, self._copying.agreed_on(table)) for table in TABLES]
+        yield MoveLine(report=MoveReport(tables=tables, copied=self._copying.copied, refused_ms=refused_ms, moved=True))
 
     def _depart(self, name: str) -> None:
         """Mark the first engine as abandoned. A server that starts later sees the mark, an earlier one is in the table.
@@ -140,95 +118,9 @@ class StoreMove:
             mark_arrival(self._destination.pool, identity, ARRIVING)
         return False
 
-    def _passes(self) -> Iterator[MoveLine]:
-        """Copy until little is left: what is written during a pass is the work of the next one."""
-        before = float("inf")
-        while True:
-            began = self._clock.monotonic()
-            yield from self._pass(again=False)
-            took = self._clock.monotonic() - began
-            if took < SHORT_SECONDS or took > before * _SHORTER:
-                return
-            before = took
-
-    def _checks(self) -> Iterator[MoveLine]:
-        """Copy and compare until both engines agree. Nobody writes meanwhile."""
-        for number in range(_MOST_CHECKS):
-            differed = False
-            for line in self._pass(again=number > 0):
-                differed = True
-                yield line
-            if not differed:
-                return
-        raise UnavailableError(
-            "the two engines still differ after every difference was copied: repeat the command, and check the disks "
-            "of both if it fails again"
-        )
-
-    def _pass(self, *, again: bool) -> Iterator[MoveLine]:
-        """Copy the slices that differ.
-
-        ``again``: an earlier copy did not make them equal, so the destination has rows that the first engine lacks.
-        """
-        self._maintenance.flush()
-        for table in TABLES:
-            changed = self._changed(table)
-            pairs, _ = self._compared(table, changed)
-            surplus = [one for one, here, there in pairs if there.rows and (again or there.rows > here.rows)]
-            if surplus:
-                self._destination.erase(table, surplus)
-            for done, (number, here, _) in enumerate(pairs):
-                step = MoveStep(
-                    table=table.table, done=done, total=len(pairs), rows=self._copied, refusing=self._is_quiet
-                )
-                yield MoveLine(step=step)
-                if here.rows:
-                    self._source.copy(table, number, self._clock.now_ms() // SECOND, self._destination)
-                    self._copied += here.rows
-
-    def _changed(self, table: TableSlices) -> dict[str, _State]:
-        """Return the partitions that may differ, with their states in the first engine."""
-        here = self._source.partitions(table)
-        extra: dict[str, _State] = {name: (-1, -1) for name in self._destination.partitions(table) if name not in here}
-        found = {**here, **extra}
-        return {name: state for name, state in found.items() if self._state_of(table, name) != state}
-
-    def _state_of(self, table: TableSlices, partition: str) -> _State | None:
-        equal = self._equal.get((table.table, partition))
-        return None if equal is None else equal.state
-
-    def _compared(self, table: TableSlices, changed: Mapping[str, _State]) -> tuple[list[_Difference], SliceSum]:
-        """Compare partitions. Return their slices that differ, and the sum of their rows in the first engine.
-
-        Notes the partitions that agree.
-        """
-        if not changed:
-            return [], _NOTHING
-        # A row that expires during the comparison must not count in one engine only.
-        at_seconds = (self._clock.now_ms() + HOUR) // SECOND
-        source, destination = (one.sums(table, list(changed), at_seconds) for one in (self._source, self._destination))
-        differing: list[_Difference] = []
-        for name, state in changed.items():
-            here, there = source[name], destination[name]
-            numbers = sorted(number for number in here.keys() | there.keys() if here.get(number) != there.get(number))
-            differing += [(number, here.get(number, _NOTHING), there.get(number, _NOTHING)) for number in numbers]
-            if not numbers:
-                self._equal[table.table, name] = _EqualPartition(state, _total(here.values()))
-        return differing, _total(one for sums in source.values() for one in sums.values())
-
-    def _agreed_on(self, table: TableSlices) -> SliceSum:
-        return _total(equal.total for (name, _), equal in self._equal.items() if name == table.table)
-
 
 def _described(table: TableSlices, total: SliceSum) -> MovedTable:
     return MovedTable(table=table.table, rows=total.rows, checksum=f"{total.checksum:016x}")
-
-
-def _total(sums: Iterable[SliceSum]) -> SliceSum:
-    rows = checksum = 0
-    for one in sums:
-        rows, checksum = rows + one.rows, (checksum + one.checksum) % _WORD
-    return SliceSum(rows, checksum)
 
 
 def require_empty(engine: EngineTables, marks: MoveMarks, identity: str) -> None:
@@ -255,7 +147,7 @@ def require_alike(source: EngineTables, destination: EngineTables) -> None:
 class NoTables(EngineTables):
     """Tables of a database that does not exist."""
 
-    def partitions(self, table: TableSlices) -> dict[str, _State]:  # noqa: ARG002 - as of an engine
+    def partitions(self, table: TableSlices) -> dict[str, tuple[int, int]]:  # noqa: ARG002 - as of an engine
         """Return none."""
         return {}
 
@@ -303,8 +195,12 @@ def move(
         target = parse_dsn(order.to)
     except ConfigurationError as error:
         raise InvalidRequestError(error.message, "to") from error
-    if maintenance.target.cluster:
+    if maintenance.target.cluster or len(maintenance.target.places) > 1:
         raise InvalidRequestError("data are moved out of an embedded store or one ClickHouse server only", "from")
+    if len(target.places) > 1 and not target.cluster:
+        raise InvalidRequestError(
+            "data are moved to one of several replicas: name one host, and the others at the next start", "to"
+        )
     if not maintenance.moving.acquire(blocking=False):
         raise ConflictError("the stored data are being moved already: wait for the end of that move")
     with ExitStack() as stack:

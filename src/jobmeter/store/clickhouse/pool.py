@@ -5,6 +5,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -28,7 +29,8 @@ _SETTINGS: dict[str, Any] = {
     "max_partitions_per_insert_block": 100,
     "do_not_merge_across_partitions_select_final": 1,
 }
-_SILENCE_SECONDS = 300
+WRITE_SILENCE_SECONDS = 300
+Opening = Callable[[str | None, int], Client]
 _CLUSTER_SETTINGS: dict[str, Any] = {
     "distributed_foreground_insert": 1,
     "distributed_product_mode": "local",
@@ -45,11 +47,20 @@ class Pool:
     """
 
     def __init__(
-        self, target: EngineTarget, size: int, wait_seconds: float = 30.0, silence_seconds: int = _SILENCE_SECONDS
+        self,
+        target: EngineTarget,
+        size: int,
+        wait_seconds: float = 30.0,
+        silence_seconds: int = WRITE_SILENCE_SECONDS,
+        opening: Opening | None = None,
     ) -> None:
-        """``silence_seconds``: time without a byte from the server after which the connection counts as lost."""
+        """``silence_seconds``: time without a byte from the server after which the connection counts as lost.
+
+        ``opening`` opens a connection to a database with that time; by default to the first server of the target.
+        """
         self._target = target
         self._silence_seconds = silence_seconds
+        self._opening: Opening = opening or partial(connect, target)
         self.check: Callable[[], None] = accept_all
         self._slots = threading.BoundedSemaphore(size)
         self._wait_seconds = wait_seconds
@@ -102,7 +113,11 @@ class Pool:
                 raise UnavailableError("the telemetry store is closed")
             if self._idle:
                 return self._idle.pop()
-        return connect(self._target, self._target.database, self._silence_seconds)
+        return self._opening(self._target.database, self._silence_seconds)
+
+    def connect(self) -> Client:
+        """Open a connection without a database, which does not belong to the pool yet."""
+        return self._opening(None, self._silence_seconds)
 
     def _give_back(self, client: Client) -> None:
         with self._lock:
@@ -136,7 +151,7 @@ def _discard(client: Client) -> None:
         logger.warning("a connection to the telemetry engine could not be closed: %s", error)
 
 
-def connect(target: EngineTarget, database: str | None, silence_seconds: int = _SILENCE_SECONDS) -> Client:
+def connect(target: EngineTarget, database: str | None, silence_seconds: int = WRITE_SILENCE_SECONDS) -> Client:
     """Open a connection. ``silence_seconds`` as for ``Pool``; an embedded engine ignores it.
 
     Raises ConfigurationError if another process or another path is in the way, else UnavailableError.
@@ -155,8 +170,8 @@ def connect(target: EngineTarget, database: str | None, silence_seconds: int = _
                 chdb_options={"backups.allowed_path": "/", **target.options},
             )
         return clickhouse_connect.get_client(
-            host=target.host,
-            port=target.port,
+            host=target.places[0][0],
+            port=target.places[0][1],
             username=target.user or None,
             password=target.password,
             database=database,

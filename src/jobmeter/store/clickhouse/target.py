@@ -1,10 +1,10 @@
 """The address of the engine: parses and checks a DSN."""
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from jobmeter.errors import ConfigurationError
 
@@ -13,21 +13,27 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _CLUSTER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 _SERVER_OPTIONS = frozenset({"ca_cert", "client_cert", "client_cert_key", "secure", "server_host_name", "verify"})
 _EMBEDDED_OPTIONS = frozenset({"config-file"})
+_MOST_HOSTS = 16
+_ADDRESS = re.compile(r"clickhousedb://(?P<user>[^/?#]*@)?(?P<hosts>[^/?#]*)(?P<rest>.*)", re.DOTALL)
+_NO_HOST = "a clickhousedb:// store needs a host: clickhousedb://USER:PASSWORD@HOST:8123/DB; several hosts: HOST,HOST"
+
+Place = tuple[str, int]
+"""Host and port of a ClickHouse server."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineTarget:
     """An engine to connect to.
 
-    ``path`` is set for the embedded engine, ``host`` for a server. ``cluster`` is the ClickHouse cluster over which the
-    tables are distributed, empty for none. Without ``journal`` a ClickHouse server commits every sample. ``options`` go
-    to the engine (embedded) or to the HTTP client (server).
+    ``path`` is set for the embedded engine, ``places`` for one or more servers. ``cluster`` is the ClickHouse cluster
+    over which the tables are distributed, empty for none. Any of several servers takes the statements for a cluster.
+    Without a cluster, several servers are replicas that Jobmeter writes. Without ``journal`` a ClickHouse server
+    commits every sample. ``options`` go to the engine (embedded) or to the HTTP client (server).
     """
 
     database: str = DEFAULT_DATABASE
     path: Path | None = None
-    host: str = ""
-    port: int = 0
+    places: tuple[Place, ...] = ()
     user: str = ""
     password: str = field(default="", repr=False)
     cluster: str = ""
@@ -47,11 +53,32 @@ class EngineTarget:
     @property
     def name(self) -> str:
         """The name for messages, without the password."""
-        return f"chdb://{self.path}" if self.path else f"clickhousedb://{self.host}:{self.port}/{self.database}"
+        hosts = ",".join(map(place_name, self.places))
+        return f"chdb://{self.path}" if self.path else f"clickhousedb://{hosts}/{self.database}"
+
+    @property
+    def is_secure(self) -> bool:
+        """True if servers speak TLS."""
+        return is_true(self.options.get("secure", ""))
+
+    def at(self, place: Place) -> "EngineTarget":
+        """Return the target that has only this server."""
+        return replace(self, places=(place,))
+
+
+def is_true(option: str) -> bool:
+    """Return True if the value of an option means yes."""
+    return option.lower() in {"1", "true", "yes"}
+
+
+def place_name(place: Place) -> str:
+    """Return ``HOST:PORT``, the host in brackets if it is an IPv6 address."""
+    host, port = place
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def parse_dsn(dsn: str) -> EngineTarget:
-    """Parse ``chdb://PATH`` or ``clickhousedb://USER:PASSWORD@HOST:PORT/DATABASE``, with ``?option=value``.
+    """Parse ``chdb://PATH`` or ``clickhousedb://USER:PASSWORD@HOST:PORT,HOST:PORT/DATABASE``, with ``?option=value``.
 
     Raises ConfigurationError naming the invalid part. A chDB path is taken literally, not percent-decoded.
     """
@@ -76,33 +103,62 @@ def _embedded(rest: str) -> EngineTarget:
 
 
 def _server(dsn: str) -> EngineTarget:
-    parts = urlsplit(dsn)
-    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    before, hosts, rest = _divided(dsn)
+    parts = [_split(f"clickhousedb://{before}{host}{rest}") for host in hosts]
+    options = dict(parse_qsl(parts[0].query, keep_blank_values=True))
     cluster = _cluster(options.pop("cluster", ""))
     journal = options.pop("journal", "on")
     if journal not in {"on", "off"}:
         raise ConfigurationError(f"the option journal of the store must be on or off, got {journal[:64]!r}")
     _check_options(options, _SERVER_OPTIONS)
-    secure = options.get("secure", "").lower() in {"1", "true", "yes"}
-    try:
-        port = parts.port or (8443 if secure else 8123)
-    except ValueError as error:
-        raise ConfigurationError("the port of the store is not a number from 0 to 65535") from error
-    if not parts.hostname:
-        raise ConfigurationError("a clickhousedb:// store needs a host: clickhousedb://USER:PASSWORD@HOST:8123/DB")
-    database = unquote(parts.path.strip("/")) or DEFAULT_DATABASE
+    secure = is_true(options.get("secure", ""))
+    database = unquote(parts[0].path.strip("/")) or DEFAULT_DATABASE
     if not _IDENTIFIER.fullmatch(database):
         raise ConfigurationError(f"the database {database!r} of the store is not a name of letters, digits and _")
     return EngineTarget(
         database=database,
-        host=parts.hostname,
-        port=port,
-        user=unquote(parts.username or ""),
-        password=unquote(parts.password or ""),
+        places=_places(parts, 8443 if secure else 8123),
+        user=unquote(parts[0].username or ""),
+        password=unquote(parts[0].password or ""),
         cluster=cluster,
         journal=journal == "on",
         options=options,
     )
+
+
+def _divided(dsn: str) -> tuple[str, list[str], str]:
+    """Return user and password with their ``@``, the hosts, and the rest from the path on."""
+    found = _ADDRESS.fullmatch(dsn)
+    if found is None:
+        raise ConfigurationError(_NO_HOST)
+    hosts = found["hosts"].split(",")
+    if len(hosts) > _MOST_HOSTS:
+        raise ConfigurationError(f"the store names {len(hosts)} hosts, at most {_MOST_HOSTS} are possible")
+    return found["user"] or "", hosts, found["rest"]
+
+
+def _split(dsn: str) -> SplitResult:
+    try:
+        return urlsplit(dsn)
+    except ValueError as error:
+        raise ConfigurationError("a host of the store is not a name or an address; an IPv6 address needs []") from error
+
+
+def _places(parts: Sequence[SplitResult], default_port: int) -> tuple[Place, ...]:
+    """Return host and port of each server."""
+    places: list[Place] = []
+    for one in parts:
+        try:
+            port = one.port or default_port
+        except ValueError as error:
+            raise ConfigurationError("the port of the store is not a number from 0 to 65535") from error
+        if not one.hostname:
+            raise ConfigurationError(_NO_HOST)
+        place = (one.hostname, port)
+        if place in places:
+            raise ConfigurationError(f"the store names {place_name(place)} twice")
+        places.append(place)
+    return tuple(places)
 
 
 def _cluster(name: str) -> str:

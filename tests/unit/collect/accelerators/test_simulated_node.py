@@ -1,19 +1,26 @@
-"""A node with GPUs of NVIDIA and of AMD, 500 processes and six jobs that share them: every owner and every sum."""
+"""A node with GPUs of NVIDIA and of AMD, 500 processes and six jobs that share them: every owner and every sum.
 
+``python -m tests.unit.collect.accelerators.test_simulated_node ROOT STATE`` measures the files of this node. Each line
+on standard input is a collection after that many milliseconds. Its values are a line on standard output.
+"""
+
+import json
+import os
 import random
 import shutil
-from functools import partial
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.waiting import wait_until
+from tests.support.nvml import FakeNvml
 from tests.unit.collect.accelerators.amd.test_amd import card, process
 from tests.unit.collect.gpus import ManualClock
 from tests.unit.collect.trees import plant, plant_process
 
 from jobmeter.collect.accelerators import registry
 from jobmeter.collect.accelerators.names import DeviceNames
-from jobmeter.collect.accelerators.nvidia.binding import PynvmlLibrary
 from jobmeter.collect.base import NodeIdentity
 from jobmeter.collect.cgroup.paths import Hierarchies
 from jobmeter.collect.discover.classify import NodeClassifier
@@ -33,15 +40,71 @@ INSTANCES = {"gpu3:1": [3], "gpu3:2": [4], "gpu4:1": [4, 4], "gpu4:2": []}
 CARDS = {"amd0": [5], "amd1": [5, 5], "amd2": [1, 5], "amd3": []}
 
 
-class SimulatedNode:
-    """The files and drivers of the node.
+class Measuring:
+    """The table of processes and the collectors of an agent over the files of a node."""
 
-    ``agent`` begins to measure, as after a kill: nothing of a former one is closed.
-    """
+    def __init__(self, root, state):
+        self.clock, self.now_ms = ManualClock(), NOW_MS
+        folders = ("proc", "sys", "dev", "run", "var")
+        machine = Machine(**{name: str(root / name) for name in folders})
+        self.table = ProcessTable(NodeClassifier("n1", machine.proc), machine.proc)
+        names = DeviceNames(registry.VENDORS, machine, state)
+        hierarchies = Hierarchies(machine.proc, str(root))
+        place = NodeIdentity("n1", "c1")
+        self.accelerators = accelerator_collectors(place, self.table, self.clock, hierarchies, names, patience=9.0)
+
+    def look(self, passed_ms=10_000):
+        self.table.refresh()
+        self.now_ms += passed_ms
+        self.clock.seconds += passed_ms / 1000
+        samples = [sample for one in self.accelerators for sample in one.collect(self.now_ms)]
+        return [(one.series.metric, one.series.device, one.series.job, one.value) for one in samples]
+
+
+class AgentProcess:
+    """A process that measures a node until it is killed."""
+
+    def __init__(self, node, state):
+        command = [sys.executable, "-m", "tests.unit.collect.accelerators.test_simulated_node"]
+        environment = {**os.environ, **node.driver.environment}
+        self._process = subprocess.Popen(
+            [*command, str(node.root), str(state)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+            cwd=Path(__file__).parents[4],
+        )
+
+    def begin(self, passed_ms=10_000):
+        """Let the process begin a collection."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{passed_ms}\n")
+        self._process.stdin.flush()
+
+    def look(self, passed_ms=10_000):
+        """The values of a collection by metric, device and job."""
+        self.begin(passed_ms)
+        assert self._process.stdout is not None
+        values = [(tuple(key), value) for *key, value in json.loads(self._process.stdout.readline())]
+        assert len(dict(values)) == len(values)
+        return dict(values)
+
+    def kill(self):
+        """End the process as ``kill -9`` does."""
+        self._process.kill()
+        with self._process:
+            self._process.wait()
+
+
+class SimulatedNode:
+    """The files and drivers of the node."""
 
     def __init__(self, root, driver, seed=7):
         self.root, self.driver, self.random = root, driver, random.Random(seed)
         self.memory: dict[str, dict[str, int]] = {}
+        self.users: dict[str, list[int]] = {}
+        self.shares: dict[tuple[str, str], float] = {}
         self.free = list(range(1_000, 1_000 + PROCESSES))
         self.random.shuffle(self.free)
         self.pids: dict[int, list[int]] = {number: [] for number in range(len(JOBS))}
@@ -73,30 +136,24 @@ class SimulatedNode:
             for pid, memory in self._users(device, jobs):
                 plant(self.root, process(pid, **{f"g{70 + number}": memory}))
 
+    def work(self):
+        """Let each process on a whole GPU of NVIDIA have computed since the last collection, for a random share."""
+        self.shares = {}
+        for device, jobs in WHOLE.items():
+            gpu = self.driver.devices[int(device[3:])]
+            pids = self.users[device]
+            shares = {f"p{pid}": self.random.randrange(1, 40) for pid in pids}
+            gpu.work(**shares)
+            for number, pid in zip(jobs, pids, strict=True):
+                key = device, JOBS[number]
+                self.shares[key] = self.shares.get(key, 0.0) + shares[f"p{pid}"] / 100
+
     def _users(self, device, jobs):
         found = [(self.pids[number].pop(), self.random.randrange(1, 4_000) * MIB) for number in jobs]
+        self.users[device] = [pid for pid, _ in found]
         sums = self.memory[device] = {}
         for number, (_, memory) in zip(jobs, found, strict=True):
             sums[JOBS[number]] = sums.get(JOBS[number], 0) + memory
-        return found
-
-    def agent(self, state):
-        self.clock, self.now_ms = ManualClock(), NOW_MS
-        folders = ("proc", "sys", "dev", "run", "var")
-        machine = Machine(**{name: str(self.root / name) for name in folders})
-        self.table = ProcessTable(NodeClassifier("n1", machine.proc), machine.proc)
-        names = DeviceNames(registry.VENDORS, machine, state)
-        hierarchies = Hierarchies(machine.proc, str(self.root))
-        place = NodeIdentity("n1", "c1")
-        self.accelerators = accelerator_collectors(place, self.table, self.clock, hierarchies, names, patience=9.0)
-
-    def look(self, passed_ms=10_000):
-        self.table.refresh()
-        self.now_ms += passed_ms
-        self.clock.seconds += passed_ms / 1000
-        samples = [sample for one in self.accelerators for sample in one.collect(self.now_ms)]
-        found = {(one.series.metric, one.series.device, one.series.job): one.value for one in samples}
-        assert len(found) == len(samples)
         return found
 
 
@@ -129,54 +186,77 @@ def check(node, found, missing=()):
         assert sum(value for (_, of), value in used.items() if of == job) == sum(
             memory for (_, of), memory in planted.items() if of == job
         )
+    busy = {
+        (device, job): value
+        for (name, device, job), value in found.items()
+        if name == "gpu.process.utilization" and device.startswith("gpu") and value
+    }
+    assert busy == pytest.approx(node.shares)
+    node.shares = {}
     counted = {device: value for (name, device, _), value in found.items() if name == "gpu.processes"}
     assert counted == {device: len(jobs) for device, jobs in users.items() if device not in missing}
     assert {value for (name, *_), value in found.items() if name == "gpu.processes.foreign"} == {0}
 
 
 @pytest.fixture
-def node(tmp_path, make_driver, monkeypatch):
-    driver = make_driver(8)
+def node(tmp_path):
+    driver = FakeNvml(tmp_path, 8)
     driver.install()
-    libraries = []
-
-    def opened(clock, machine, patience):
-        libraries.append(PynvmlLibrary(clock=clock, proc_root=machine.proc, patience=patience))
-        return libraries[-1]
-
-    vendors = tuple(
-        type(one)(
-            **{field: getattr(one, field) for field in one.__slots__}
-            | ({"open": opened} if one.name == "nvidia" else {})
-        )
-        for one in registry.VENDORS
-    )
-    monkeypatch.setattr(registry, "VENDORS", vendors)
     yield SimulatedNode(tmp_path, driver)
     driver.unblock()
-    for library in libraries:
-        wait_until(library.close, "the calls return")
 
 
-def test_every_owner_and_every_sum_also_after_a_kill(node, tmp_path):
+@pytest.fixture
+def agent(node, tmp_path):
+    """Starts an agent process for the node; all of them are killed at the end."""
     state = tmp_path / "state"
     state.mkdir()
-    node.agent(state)
-    check(node, node.look())
+    started = []
+
+    def start():
+        started.append(AgentProcess(node, state))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.kill()
+
+
+def test_every_owner_and_every_sum_also_after_a_kill(node, agent):
+    first = agent()
+    check(node, first.look())
+    node.work()
+    check(node, first.look())
     node.driver.devices[LOST].fail(15)
     node.driver.devices[HUNG].block(1)
-    look = partial(node.look, 10_000)
-    for found in (look(), look(), look()):
-        check(node, found, (f"gpu{LOST}", f"gpu{HUNG}"))
+    for _ in range(2):
+        check(node, first.look(), (f"gpu{LOST}", f"gpu{HUNG}"))
+    found = first.look()
+    check(node, found, (f"gpu{LOST}", f"gpu{HUNG}"))
     states = {(device, job): value for (name, device, job), value in found.items() if name == "gpu.state" and value}
     # A device that does not answer stays its job's while the job's processes live.
     assert states == {
         (f"gpu{LOST}", JOBS[0]): DeviceState.LOST.code,
         (f"gpu{HUNG}", JOBS[3]): DeviceState.HANGS.code,
     }
+    first.begin()  # the process is killed in the middle of a collection, with a call of the driver in progress
+    first.kill()
     node.driver.unblock()
     node.driver.devices[LOST].fail(0)
     for path in ("sys/class/drm/card1", "sys/bus/pci/drivers/amdgpu/0000:81:00.0"):
         shutil.rmtree(node.root / path)
-    node.agent(state)
-    check(node, node.look(), ("amd1",))
+    second = agent()
+    check(node, second.look(), ("amd1",))
+    node.work()
+    check(node, second.look(), ("amd1",))
+
+
+def main(root, state):
+    """Measure the node of a folder; see the module."""
+    measuring = Measuring(Path(root), Path(state))
+    for line in sys.stdin:
+        print(json.dumps(measuring.look(int(line))), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -74,6 +74,9 @@ class Node:
     def members(self):
         return self.table.members()
 
+    def ended(self):
+        return self.table.ended()
+
     def member_of(self, pid):
         return self.table.member_of(pid)
 

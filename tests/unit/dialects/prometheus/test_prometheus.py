@@ -136,6 +136,21 @@ def test_a_device_has_the_exporters_name_and_unit(name):
     assert found.divisor == placed.factor
 
 
+@pytest.mark.parametrize(
+    ("job", "name", "metric", "device", "wanted"),
+    [
+        ("4711", "slurm_job_memory_usage", "memory.usage", "", {"slurmjobid": "4711", "instance": "n1"}),
+        ("4711", "slurm_job_power_gpu", "gpu.power", "gpu2", {"slurmjobid": "4711", "gpu": "2", "instance": "n1"}),
+        # Jobs of other schedulers have no number.
+        ("train-7", "slurm_job_memory_usage", "memory.usage", "", None),
+    ],
+)
+def test_only_jobs_with_a_number_of_slurm_have_the_names_of_its_exporter(job, name, metric, device, wanted):
+    series = Series(metric, "lab", node="n1", device=device, job=job, replica="worker-0")
+    found = [dict(one.labels) for one in exposed(series, name)]
+    assert [set(wanted.items()) <= set(labels.items()) for labels in found] == ([] if wanted is None else [True])
+
+
 def test_series_of_other_senders_show_their_node_and_job():
     series = Series(metric="external.sys.cpu", project="lab", node="n1", job="train", labels=(("cpu", "0"),))
     (found,) = exposed(series)

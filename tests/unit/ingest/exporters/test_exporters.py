@@ -74,6 +74,22 @@ CASES = {
         series("cpu.time", **OF_POD, labels=SPLIT),
         1.0,
     ),
+    'slurm_job_core_usage_total{core="3",slurmjobid="4711",user="lin",account="a",instance="n1:9798",job="slurm"}': (
+        series("cpu.time", node="n1", job="4711", replica="n1", labels={"core": "3"}),
+        1e-9,
+    ),
+    'slurm_job_power_gpu{gpu="1",gpu_type="H100",slurmjobid="4711",user="lin",instance="n1:9798"}': (
+        series("gpu.power", node="n1", job="4711", replica="n1", device="gpu1"),
+        1e-3,
+    ),
+    'slurm_job_power_gpu{gpu="MIG-0a",slurmjobid="4711",instance="n1:9798"}': (
+        series(
+            "external.slurm_job_power_gpu",
+            node="n1",
+            labels={"gpu": "MIG-0a", "slurmjobid": "4711", "instance": "n1:9798"},
+        ),
+        1.0,
+    ),
     f"container_memory_working_set_bytes{{{POD}}}": (series("memory.usage", **OF_POD, labels=SPLIT), 1.0),
     'container_network_receive_bytes_total{interface="eth0",namespace="lab",pod="train-7-worker-1",node="gpu-1"}': (
         series("network.receive", **OF_POD, labels={"interface": "eth0", "namespace": "lab"}),
@@ -291,6 +307,46 @@ def test_what_cannot_be_stored_is_counted_and_the_rest_is_stored():
     assert refused == {"name": 1, "labels": 1, "time": 2, "value": 2}
 
 
+@pytest.mark.parametrize(
+    ("name", "labels", "values", "stored", "refused"),
+    [
+        (
+            "node_network_speed_bytes",
+            {"device": "eth0", "instance": "n:9100"},
+            (-125000.0, -0.125, 0.0, 1.25e9),
+            [0.0, 1.25e9],
+            {"absent": 2},
+        ),
+        # A bridge has its own name and no bounds.
+        ("node_network_speed_bytes", {"device": "docker0", "instance": "n:9100"}, (-125000.0,), [-125000.0], {}),
+        ("DCGM_FI_DEV_POWER_USAGE", {"gpu": "0", "Hostname": "n"}, (2.0**47, 700.0), [700.0], {"absent": 1}),
+        (
+            "DCGM_FI_DEV_GPU_UTIL",
+            {"gpu": "0", "Hostname": "n"},
+            (2.0**63 - 16, -1.0, 100.0, 5000.0),
+            [1.0],
+            {"absent": 1, "value": 2},
+        ),
+        (
+            "slurm_job_memory_limit",
+            {"slurmjobid": "7", "instance": "n:1"},
+            (2.0**63, 2.0**40),
+            [2.0**40],
+            {"absent": 1},
+        ),
+        ("flink_jobmanager_job_lastCheckpointSize", {"job_name": "j"}, (-1.0, 7.0), [7.0], {"absent": 1}),
+        ("flink_taskmanager_job_task_operator_watermarkLatency", {"job_name": "j"}, (-1.0,), [-1.0], {}),
+        ("node_memory_MemFree_bytes", {"instance": "n:9100"}, (-1.0, 1.0), [1.0], {"value": 1}),
+    ],
+)
+def test_values_for_no_measurement_are_absent_and_others_out_of_bounds_are_errors(
+    name, labels, values, stored, refused
+):
+    rows = [([("__name__", name), *labels.items()], value, T + at) for at, value in enumerate(values)]
+    found, counted, _ = batch(LabelResolver(), rows)
+    assert (found.value.tolist(), counted) == (stored, refused)
+
+
 def test_projects_do_not_meet():
     resolver = LabelResolver()
     one, _, _ = batch(resolver, [(UP, 1.0, T)], "one")
@@ -337,8 +393,8 @@ def test_lists_of_keys_are_recognised_again_as_a_whole_and_bounded(monkeypatch):
     assert [one.metric for one in turned.series] == ["gpu.utilization", "external.up"]
     for at in range(20):
         batch(resolver, [([("__name__", f"m{at}")], 1.0, T)])
-    assert sum(len(kept.series) for kept in resolver._lists.values()) <= 10
     after, _, _ = batch(resolver, rows[:2])
+    assert after.series is not first.series, "the list was forgotten"
     assert (list(after.series), after.value.tolist()) == (list(first.series), first.value.tolist())
 
 

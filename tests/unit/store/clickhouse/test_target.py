@@ -3,10 +3,13 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from jobmeter.errors import ConfigurationError
 from jobmeter.model.time import SystemClock
 from jobmeter.store.clickhouse import parse_dsn
+from jobmeter.store.clickhouse.target import place_name
 from jobmeter.store.registry import open_store
 
 
@@ -18,7 +21,7 @@ def test_an_embedded_path_is_taken_literally():
 
 def test_a_server_is_named_with_everything():
     target = parse_dsn("clickhousedb://u%40x:p%2Fw@host:9123/telemetry?cluster=main&secure=true")
-    assert (target.user, target.password, target.host, target.port) == ("u@x", "p/w", "host", 9123)
+    assert (target.user, target.password, target.places) == ("u@x", "p/w", (("host", 9123),))
     assert (target.database, target.cluster, target.options) == ("telemetry", "main", {"secure": "true"})
     assert "p/w" not in repr(target)
     assert "p/w" not in target.name
@@ -26,8 +29,29 @@ def test_a_server_is_named_with_everything():
 
 def test_a_server_has_defaults():
     target = parse_dsn("clickhousedb://host")
-    assert (target.port, target.database, target.cluster) == (8123, "jobmeter", "")
-    assert parse_dsn("clickhousedb://host?secure=1").port == 8443
+    assert (target.places, target.database, target.cluster) == ((("host", 8123),), "jobmeter", "")
+    assert parse_dsn("clickhousedb://host?secure=1").places == (("host", 8443),)
+
+
+def test_hosts_are_separated_by_commas():
+    target = parse_dsn("clickhousedb://u:a,b@one,[::1]:9001,three:9002/db?cluster=main")
+    assert target.places == (("one", 8123), ("::1", 9001), ("three", 9002))
+    assert target.password == "a,b"
+    assert target.name == "clickhousedb://one:8123,[::1]:9001,three:9002/db"
+    assert target.at(("three", 9002)).name == "clickhousedb://three:9002/db"
+
+
+@given(
+    st.lists(
+        st.tuples(st.from_regex(r"[a-z][a-z0-9.-]{0,20}", fullmatch=True), st.integers(1, 65_535)),
+        min_size=1,
+        max_size=16,
+        unique=True,
+    )
+)
+def test_each_host_is_read_as_it_was_written(places):
+    hosts = ",".join(map(place_name, places))
+    assert parse_dsn(f"clickhousedb://{hosts}/db?cluster=c").places == tuple(places)
 
 
 @pytest.mark.parametrize(
@@ -41,6 +65,11 @@ def test_a_server_has_defaults():
         ("clickhousedb://host/db?cluster=x'y", "x'y"),
         ("clickhousedb://host/db?nonsense=1", "nonsense"),
         ("clickhousedb://host:99999/db", "port"),
+        ("clickhousedb://one,,three/db?cluster=main", "host"),
+        ("clickhousedb://one,one:8123/db?cluster=main", "one:8123 twice"),
+        ("clickhousedb://one,two:x/db?cluster=main", "port"),
+        ("clickhousedb://one,[::1/db?cluster=main", "IPv6"),
+        (f"clickhousedb://{','.join(map(str, range(17)))}/db?cluster=main", "17 hosts, at most 16"),
         ("chdb:///x?mode=ro", "mode"),
         ("nothing", "nothing"),
     ],

@@ -1,17 +1,19 @@
 """GPU through ``nvidia-ml-py``: the real ``NvmlDevice``."""
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from threading import Lock
 from typing import Any, NamedTuple, TypeVar
 
 from jobmeter.collect import files
 from jobmeter.collect.accelerators.nvidia import codes
+from jobmeter.collect.accelerators.nvidia.accounting import ended_uses
 from jobmeter.collect.accelerators.nvidia.api import Field, NvmlError, Reading
 from jobmeter.collect.accelerators.nvidia.codes import Failure, failure_of
+from jobmeter.collect.accelerators.nvidia.readings import OF_HARDWARE, READINGS
 from jobmeter.collect.accelerators.threaded import ThreadedDevice
-from jobmeter.collect.accelerators.vendor import DeviceLostError, DeviceProcess
+from jobmeter.collect.accelerators.vendor import DeviceLostError, DeviceProcess, EndedUse
 from jobmeter.collect.accelerators.visible import Partition
 from jobmeter.model.device import pci_address
 from jobmeter.model.time import Clock
@@ -149,9 +151,9 @@ class PynvmlDevice(ThreadedDevice):
         if reading in self._lacking:
             raise NvmlError("the device does not give it")
         try:
-            return [int(number) for number in _READINGS[reading](self._module, self._call)]
+            return [int(number) for number in READINGS[reading](self._module, self._call)]
         except NvmlError as error:
-            if error.lasting and reading in _OF_HARDWARE:
+            if error.lasting and reading in OF_HARDWARE:
                 self._lacking.add(reading)
             raise
 
@@ -323,6 +325,10 @@ class PynvmlDevice(ThreadedDevice):
             by_pid.setdefault(sample.pid, []).append(sample.smUtil)
         return {pid: sum(shares) / len(shares) for pid, shares in by_pid.items() if pid}
 
+    def ended_uses(self, pids: Collection[int]) -> Sequence[EndedUse]:
+        """Return the use by these processes if they have ended, where the driver accounts for processes."""
+        return [] if self.partitioned else ended_uses(self._module, self._call, pids)
+
     def _list(self, name: str) -> Sequence[Any]:
         """Return a list of processes; before driver 510 by the second version of the call."""
         try:
@@ -418,73 +424,6 @@ def _details(session: Session, handle: Any) -> dict[str, str | int]:  # noqa: AN
 def _address(found: Any) -> str:  # noqa: ANN401
     """Return the address of ``nvmlPciInfo_t``; empty for None."""
     return pci_address(text_of(found.busId)) if found is not None else ""
-
-
-_Call = Callable[..., Any]
-"""Function that calls the module for the device."""
-
-
-def _memory(nvml: Any, call: _Call) -> Sequence[int]:  # noqa: ANN401 - the module has no types
-    try:
-        found = call(nvml.nvmlDeviceGetMemoryInfo, nvml.nvmlMemory_v2)
-    except NvmlError as error:
-        if not error.lasting:  # memory reserved by the driver would count as used for one reading
-            raise
-        # Before driver 510, memory reserved by the driver counts as used.
-        found = call(nvml.nvmlDeviceGetMemoryInfo)
-    return found.used, found.total
-
-
-def _performance_state(nvml: Any, call: _Call) -> Sequence[int]:  # noqa: ANN401
-    state = int(call(nvml.nvmlDeviceGetPerformanceState))
-    if not 0 <= state <= 15:
-        raise NvmlError("the P-state is unknown")
-    return [state]
-
-
-def _ecc_errors(nvml: Any, call: _Call) -> Sequence[int]:  # noqa: ANN401
-    kinds = nvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED
-    return [call(nvml.nvmlDeviceGetTotalEccErrors, kind, nvml.NVML_VOLATILE_ECC) for kind in kinds]
-
-
-def _spare_rows(nvml: Any, call: _Call) -> Sequence[int]:  # noqa: ANN401
-    found = call(nvml.nvmlDeviceGetRowRemapperHistogram)
-    return found.max, found.high, found.partial, found.low, found.none
-
-
-_READINGS: Mapping[Reading, Callable[[Any, _Call], Sequence[int]]] = {
-    Reading.MEMORY: _memory,
-    Reading.POWER: lambda nvml, call: [call(nvml.nvmlDeviceGetPowerUsage)],
-    Reading.POWER_LIMIT: lambda nvml, call: [call(nvml.nvmlDeviceGetEnforcedPowerLimit)],
-    Reading.ENERGY: lambda nvml, call: [call(nvml.nvmlDeviceGetTotalEnergyConsumption)],
-    Reading.TEMPERATURE: lambda nvml, call: [call(nvml.nvmlDeviceGetTemperature, nvml.NVML_TEMPERATURE_GPU)],
-    Reading.FAN: lambda nvml, call: [call(nvml.nvmlDeviceGetFanSpeed)],
-    Reading.CLOCKS: lambda nvml, call: [
-        call(nvml.nvmlDeviceGetClockInfo, clock) for clock in (nvml.NVML_CLOCK_SM, nvml.NVML_CLOCK_MEM)
-    ],
-    Reading.HIGHEST_CLOCK: lambda nvml, call: [call(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_SM)],
-    Reading.PERFORMANCE_STATE: _performance_state,
-    Reading.ENCODER: lambda nvml, call: call(nvml.nvmlDeviceGetEncoderUtilization)[:1],
-    Reading.DECODER: lambda nvml, call: call(nvml.nvmlDeviceGetDecoderUtilization)[:1],
-    Reading.ECC_ERRORS: _ecc_errors,
-    Reading.REMAPPED_ROWS: lambda nvml, call: call(nvml.nvmlDeviceGetRemappedRows),
-    Reading.SPARE_ROWS: _spare_rows,
-    Reading.MARGIN: lambda nvml, call: [call(nvml.nvmlDeviceGetMarginTemperature)],
-    Reading.PCIE_REPLAYS: lambda nvml, call: [call(nvml.nvmlDeviceGetPcieReplayCounter)],
-    Reading.PCIE_LINK: lambda nvml, call: [
-        call(function)
-        for function in (
-            nvml.nvmlDeviceGetCurrPcieLinkGeneration,
-            nvml.nvmlDeviceGetCurrPcieLinkWidth,
-            nvml.nvmlDeviceGetMaxPcieLinkGeneration,
-            nvml.nvmlDeviceGetMaxPcieLinkWidth,
-        )
-    ],
-}
-
-
-_OF_HARDWARE = frozenset({Reading.SPARE_ROWS})
-"""Readings that no setting changes: a device that lacks one is not asked again in a session."""
 
 
 def _is_mps_server(pid: int) -> bool:

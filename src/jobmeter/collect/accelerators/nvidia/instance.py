@@ -1,10 +1,11 @@
 """MIG instance of a GPU: memory, processes and GPM are its own, all else is the GPU's."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from jobmeter.collect.accelerators.nvidia.api import Field, NvmlError, Reading
 from jobmeter.collect.accelerators.nvidia.device import MigInstance, PynvmlDevice, Session
+from jobmeter.collect.accelerators.vendor import EndedUse
 from jobmeter.collect.accelerators.visible import Partition
 from jobmeter.model.time import Clock
 
@@ -75,6 +76,10 @@ class MigDevice(PynvmlDevice):
     def process_utilization(self) -> Mapping[int, float] | None:
         """Raise NvmlError: NVML gives no shares of time on an instance."""
         raise NvmlError("it is not measured on an instance")
+
+    def ended_uses(self, pids: Collection[int]) -> Sequence[EndedUse]:  # noqa: ARG002 - the form of Accelerator
+        """Return no use: the driver does not account for processes on GPUs with MIG."""
+        return ()
 
     def _is_profiled(self) -> bool:
         return bool(self._guarded(self._module.nvmlGpmQueryDeviceSupport, self._parent.handle).isSupportedDevice)

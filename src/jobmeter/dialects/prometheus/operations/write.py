@@ -13,7 +13,7 @@ from jobmeter.dialects.base.request import HEADER, Request
 from jobmeter.dialects.prometheus.errors import ENCODING, TEXT, TYPE, text
 from jobmeter.dialects.prometheus.requests import operation
 from jobmeter.errors import InvalidRequestError, LimitExceededError
-from jobmeter.ingest.exporters.label_resolver import ResolvedBatch
+from jobmeter.ingest.exporters.label_resolver import ABSENT, ResolvedBatch
 from jobmeter.ingest.join import join
 from jobmeter.ingest.receipt import Receipt
 from jobmeter.ingest.sender_cache import SenderCache
@@ -76,6 +76,7 @@ class RemoteWrite(Request, frozen=True, kw_only=True):
             if sent is not None:
                 sent.confirm()
         refused.update(receipt.rejected)
+        del refused[ABSENT]
         headers = _counts(receipt) if message == _TWO else ()
         if refused:
             return text(400, _explanation(refused, receipt), headers)
