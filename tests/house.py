@@ -84,27 +84,23 @@ def packages_without_tests() -> list[str]:
 
 
 def private_accesses() -> int:
-    """Count the places where a unit test reads a private attribute of another object."""
-    return sum(count_private_accesses(path.read_text()) for path in UNIT.rglob("*.py"))
-
-
-def count_private_accesses(source: str) -> int:
-    """Count the private attributes of other objects that a source reads or writes.
+    """Count the places where a unit test reads a private attribute of another object.
 
     Python documents a few names that begin with an underscore: the methods of named tuples, and ``os._exit``.
     """
     documented = {"_fields", "_replace", "_asdict", "_exit"}
     found = 0
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Attribute):
-            own = isinstance(node.value, ast.Name) and node.value.id == "self"
-            private = bool(re.match(r"_[a-z]\w*(?<!_)$", node.attr))
-            found += private and not own and node.attr not in documented
+    for path in UNIT.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Attribute):
+                own = isinstance(node.value, ast.Name) and node.value.id == "self"
+                private = bool(re.match(r"_[a-z]\w*(?<!_)$", node.attr))
+                found += private and not own and node.attr not in documented
     return found
 
 
 FIGURES = (
-    Figure("lines of Python and C", lines, 142_700, 84_000),
+    Figure("lines of Python and C", lines, 143_900, 84_000),
     Figure("docstrings with forbidden words", forbidden_docstrings, 0, 0),
     Figure(
         "class names of the core with several meanings",

@@ -5,7 +5,7 @@ import ast
 import pytest
 
 from tests import house
-from tests.house import FIGURES, count_private_accesses, packages_without_tests, shared_class_names
+from tests.house import FIGURES, packages_without_tests, private_accesses, shared_class_names
 
 
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.name)
@@ -19,7 +19,14 @@ def test_a_class_name_of_two_modules_is_found(monkeypatch):
     assert shared_class_names() == {"Line": ["query/a.py", "cli/b.py"]}
 
 
-def test_the_figures_see_what_they_count():
-    """A package with tests is not listed, and an access in a text of Python is counted."""
+def test_a_package_with_tests_is_not_counted():
     assert "registry/columns" not in packages_without_tests()
-    assert count_private_accesses("a._b = self._c + d._replace()") == 1
+
+
+def test_private_attributes_of_others_are_counted(monkeypatch, tmp_path):
+    text = (
+        "def test(cache, row):\n    assert cache._entries == row._asdict()\n    cache.inner._size\n    self._own = 1\n"
+    )
+    (tmp_path / "test_cache.py").write_text(text)
+    monkeypatch.setattr(house, "UNIT", tmp_path)
+    assert private_accesses() == 2

@@ -158,7 +158,7 @@ def _show(api: Api, jobs: Sequence[tuple[Job, FindingSummary | None]]) -> None:
         (*_row(job, summary), text) for (job, _), summary, text in zip(jobs, summaries, found, strict=True)
     ]
     columns = ("id", "name", "type", "project", "state", "user", "start", "duration", "size", *_USED, _FINDING)
-    optional = (*_USED[1:], "project", "user", "type", "size", _FINDING)
+    optional = (*_USED, "project", "user", "type", "size", _FINDING)
     empty = {name for name in optional if all(row[columns.index(name)] in {"-", ""} for row in rows)}
     if len({job.project for job, _ in jobs}) == 1:
         empty.add("project")

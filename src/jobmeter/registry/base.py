@@ -23,7 +23,6 @@ from jobmeter.registry import (
     node_liveness,
     nodes,
     observe,
-    projects,
     sizes,
     transactions,
 )
@@ -232,7 +231,7 @@ class Registry:
     def projects(self, names: frozenset[str] | None, now_ms: int) -> list[Project]:
         """Return the projects with these names (None: all) that have ever been written to, sorted."""
         with self.database.read() as connection:
-            return projects.list_projects(connection, names, now_ms)
+            return nodes.list_projects(connection, names, now_ms)
 
     def sizes(self, jobs: Iterable[tuple[str, str]], *, places: bool = False) -> dict[tuple[str, str], JobSize]:
         """Return the sizes of these jobs, (project, id); with ``places`` also their devices and nodes."""

@@ -1,4 +1,5 @@
 import json
+from typing import Any
 
 import pytest
 
@@ -68,12 +69,13 @@ def test_the_table_has_a_row_a_job(listed, run):
 @pytest.mark.parametrize(("utilization", "shown"), [(None, "45.0%"), (0.8, "80.0%")])
 def test_a_job_on_mig_instances_has_their_activity_as_its_use(listed, run, utilization, shown):
     given = {"gpu.utilization": utilization, "gpu.sm.active": 0.45}
+    metrics: Any = SUMMARY["metrics"]
     measured = [
-        {**SUMMARY["metrics"][0], "metric": name, "unit": "1", "job_mean": value}
+        {**metrics[0], "metric": name, "unit": "1", "job_mean": value}
         for name, value in given.items()
         if value is not None
     ]
-    listed.on("/jobs/b", {"job": JOBS[0], "summary": {**SUMMARY, "metrics": [*SUMMARY["metrics"], *measured]}})
+    listed.on("/jobs/b", {"job": JOBS[0], "summary": {**SUMMARY, "metrics": [*metrics, *measured]}})
     line = run("jobs").stdout.splitlines()[2]
     assert line.split()[-1] == shown
 
