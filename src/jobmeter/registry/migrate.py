@@ -5,7 +5,7 @@ import sqlalchemy as sa
 from jobmeter.errors import ConfigurationError
 from jobmeter.registry.breaker import SLOW_SECONDS
 from jobmeter.registry.database import POSTGRESQL, Database
-from jobmeter.registry.schema import job_changes, metadata, rate_buckets, signature_owner
+from jobmeter.registry.schema import FIRST_ROWS, UNLOGGED, metadata
 
 HEAD = "0019"
 """The newest migration."""
@@ -46,10 +46,10 @@ def _create(connection: sa.Connection) -> None:
             index.dialect_options["postgresql"]["where"] = index.dialect_options["sqlite"]["where"]
     metadata.create_all(connection)
     if connection.dialect.name == POSTGRESQL:
-        connection.execute(sa.text(f"ALTER TABLE {rate_buckets.name} SET UNLOGGED"))
-    # These tables are never empty.
-    connection.execute(sa.insert(job_changes).values(transaction=0, written=0, payload="{}"))
-    connection.execute(sa.insert(signature_owner).values(id=1, owner="", floor=0))
+        for table in UNLOGGED:
+            connection.execute(sa.text(f"ALTER TABLE {table.name} SET UNLOGGED"))
+    for table, row in FIRST_ROWS.items():
+        connection.execute(sa.insert(table).values(row))
     _VERSIONS.create(connection)
     connection.execute(sa.insert(_VERSIONS).values(version_num=HEAD))
 
