@@ -57,7 +57,7 @@ class RateLimiter:
     ) -> None:
         """``rates`` by operation, ``*`` for all others. At most ``most`` buckets are cached; the latest used stay.
 
-        With ``shared`` the rates are those of all servers together.
+        With ``shared`` all servers together grant the rates.
         """
         self._shared = shared
         self._clock = clock
@@ -145,7 +145,7 @@ class Allowance:
     ) -> None:
         """``what`` names the unit in a refusal, such as ``stored rows``. ``per_minute`` 0 means no limit.
 
-        With ``shared`` the allowance is that of all servers together.
+        With ``shared`` all servers together have one allowance.
         """
         self._shared = shared
         self._clock = clock

@@ -18,11 +18,11 @@ _FORGET_SECONDS = 60.0
 class SharedRates:
     """Buckets that all servers share while there are several. Thread-safe.
 
-    While the registry does not answer, every request is granted here: each server then limits its own calls alone.
+    Every request is granted here while the registry does not answer: each server then limits its own calls.
     """
 
     def __init__(self, clock: Clock, table: RateTable) -> None:
-        """Until ``use_alone`` is called, other servers may grant calls."""
+        """Other servers may grant calls before ``use_alone`` is called."""
         self.is_alone = False
         """True while no other server grants calls: the buckets of this process are enough."""
         self._clock = clock
