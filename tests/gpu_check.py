@@ -6,6 +6,7 @@ if one differs, and 2 without a GPU or without a reading to compare.
 
 import argparse
 import json
+import re
 import shlex
 import shutil
 import subprocess
@@ -24,7 +25,22 @@ from jobmeter.collect.machine import Machine
 from jobmeter.model.time import SystemClock
 
 _SECONDS = 60.0
-_UNKNOWN = ("[N/A]", "[Not Supported]", "N/A", "[Unknown Error]", "")
+WORDS = {
+    "No": 0.0,
+    "Yes": 1.0,
+    "Not Started": 1.0,
+    "In Progress": 2.0,
+    "Completed": 3.0,
+    "None": 0.0,
+    "Reset": 1.0,
+    "Reboot": 2.0,
+    "Drain P2P": 3.0,
+    "Drain and Reset": 4.0,
+    **{f"P{number}": float(number) for number in range(16)},
+}
+"""Numbers of the words of nvidia-smi: flags, states of the fabric, recovery actions, and P-states."""
+PROCESSES = "compute-apps"
+"""Field that this module adds: the number of processes that nvidia-smi lists on the GPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +67,49 @@ FIELDS = (
     Compared("clocks.sm", "gpu.clock.sm", 1e6, share=0.25, most=100e6),
     Compared("clocks.mem", "gpu.clock.memory", 1e6, share=0.25, most=100e6),
     Compared("clocks.max.sm", "gpu.clock.sm.limit", 1e6, most=1),
+    Compared("pstate", "gpu.performance.state", most=2),
+    Compared("fan.speed", "gpu.fan", 0.01, most=0.1),
     Compared("utilization.gpu", "gpu.utilization", 0.01, most=0.3),
+    Compared("utilization.memory", "gpu.memory.copy.utilization", 0.01, most=0.3),
+    Compared("utilization.encoder", "gpu.encoder.utilization", 0.01, most=0.3),
+    Compared("utilization.decoder", "gpu.decoder.utilization", 0.01, most=0.3),
     Compared("pcie.link.gen.current", "gpu.pcie.generation"),
     Compared("pcie.link.width.current", "gpu.pcie.width"),
+    Compared("pcie.link.gen.max", "gpu.pcie.generation.limit"),
+    Compared("pcie.link.width.max", "gpu.pcie.width.limit"),
     Compared("ecc.errors.uncorrected.volatile.total", "gpu.ecc.uncorrected"),
     Compared("ecc.errors.corrected.volatile.total", "gpu.ecc.corrected"),
+    Compared("ecc.errors.uncorrected.volatile.sram", "gpu.ecc.sram.uncorrected"),
+    Compared("ecc.errors.corrected.volatile.sram", "gpu.ecc.sram.corrected"),
+    Compared("ecc.errors.uncorrected.aggregate.sram.thresholdExceeded", "gpu.ecc.sram.exceeded"),
+    Compared("retired_pages.single_bit_ecc.count", "gpu.retired.pages.correctable"),
+    Compared("retired_pages.double_bit.count", "gpu.retired.pages.uncorrectable"),
+    Compared("retired_pages.pending", "gpu.retired.pages.pending"),
+    Compared("remapped_rows.correctable", "gpu.remapped.rows.correctable"),
+    Compared("remapped_rows.uncorrectable", "gpu.remapped.rows.uncorrectable"),
+    Compared("remapped_rows.pending", "gpu.remapped.rows.pending"),
+    Compared("remapped_rows.failure", "gpu.remapped.rows.failed"),
+    Compared("remapped_rows.histogram.max", "gpu.remapped.spare.all"),
+    Compared("remapped_rows.histogram.high", "gpu.remapped.spare.most"),
+    Compared("remapped_rows.histogram.partial", "gpu.remapped.spare.part"),
+    Compared("remapped_rows.histogram.low", "gpu.remapped.spare.few"),
+    Compared("remapped_rows.histogram.none", "gpu.remapped.spare.none"),
+    Compared("temperature.gpu.tlimit", "gpu.temperature.margin", most=5),
+    Compared("gpu_recovery_action", "gpu.recovery.action"),
+    Compared("fabric.state", "gpu.fabric.state"),
+    *(
+        Compared(f"clocks_event_reasons_counters.{field}", f"gpu.throttle.{metric}", 1e-6, share=0.05, most=2)
+        for field, metric in (
+            ("sw_power_cap", "power"),
+            ("sync_boost", "sync"),
+            ("sw_thermal_slowdown", "thermal.software"),
+            ("hw_thermal_slowdown", "thermal.hardware"),
+            ("hw_power_brake_slowdown", "power.brake"),
+        )
+    ),
+    Compared(PROCESSES, "gpu.processes"),
 )
+"""Readings that both give."""
 
 
 class _NoJobs:
@@ -72,14 +125,35 @@ class _NoJobs:
         return []
 
 
-def read_tool(tool: str) -> list[dict[str, str]]:
-    """Return the fields of each GPU by nvidia-smi, in its order. Raises OSError if it fails."""
-    command = [tool, f"--query-gpu={','.join(one.field for one in FIELDS)}", "--format=csv,noheader,nounits"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+def _ask(tool: str, *words: str) -> list[list[str]]:
+    """Return the cells of each line that nvidia-smi prints. Raises OSError if it fails."""
+    done = subprocess.run([tool, *words], capture_output=True, text=True, timeout=60, check=False)
     if done.returncode:
         raise OSError(f"nvidia-smi failed: {(done.stderr or done.stdout).strip()[:500]}")
-    rows = [line.split(",") for line in done.stdout.splitlines() if line.strip()]
-    return [dict(zip((one.field for one in FIELDS), (cell.strip() for cell in row), strict=True)) for row in rows]
+    return [[cell.strip() for cell in line.split(",")] for line in done.stdout.splitlines() if line.strip()]
+
+
+def read_tool(tool: str) -> list[dict[str, str]]:
+    """Return the fields of each GPU by nvidia-smi, in its order. Fields that its version lacks are left out.
+
+    Raises OSError if it fails.
+    """
+    offered = {name for line in _ask(tool, "--help-query-gpu") for name in re.findall(r'"([^"]+)"', ",".join(line))}
+    fields = [one.field for one in FIELDS if one.field in offered]
+    form = "--format=csv,noheader,nounits"
+    rows = _ask(tool, f"--query-gpu={','.join(['uuid', *fields])}", form)
+    users = [row[0] for row in _ask(tool, "--query-compute-apps=gpu_uuid,pid", form)]
+    return [{**dict(zip(fields, row[1:], strict=True)), PROCESSES: str(users.count(row[0]))} for row in rows]
+
+
+def number_of(text: str) -> float | None:
+    """Return the number of a cell; None if nvidia-smi does not know the value."""
+    if text in WORDS:
+        return WORDS[text]
+    try:
+        return float(text)
+    except ValueError:
+        return None
 
 
 def differences(tool: Sequence[Mapping[str, str]], own: Mapping[tuple[str, str], float]) -> tuple[list[str], int]:
@@ -88,10 +162,10 @@ def differences(tool: Sequence[Mapping[str, str]], own: Mapping[tuple[str, str],
     count = 0
     for index, row in enumerate(tool):
         for one in FIELDS:
-            text, value = row.get(one.field, ""), own.get((one.metric, f"gpu{index}"))
-            if text in _UNKNOWN or value is None:
+            shown, value = number_of(row.get(one.field, "")), own.get((one.metric, f"gpu{index}"))
+            if shown is None or value is None:
                 continue
-            expected = float(text) * one.scale
+            expected = shown * one.scale
             count += 1
             if abs(value - expected) > max(one.most, one.share * abs(expected)):
                 found.append(f"gpu{index} {one.metric}: {value:g}, nvidia-smi's {one.field} says {expected:g}")
@@ -138,6 +212,8 @@ def check(tool: str | None, seconds: float, load: str, recording: Path) -> int:
     recording.write_text(json.dumps({"nvidia-smi": rows, "readings": written}, indent=1))
     print(*found, sep="\n", end="\n" if found else "")
     print(f"{len(rows)} GPUs, {count} readings compared, {len(found)} differ; the recording is {recording}")
+    alone = sorted({metric for metric, _ in own} - {one.metric for one in FIELDS})
+    print(f"Without a counterpart in nvidia-smi's table: {', '.join(alone)}")
     return 1 if found else 0 if count else 2
 
 

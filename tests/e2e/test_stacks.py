@@ -156,3 +156,11 @@ def test_an_agent_collects_for_the_jobs_that_it_measures(server, tmp_path):
         found = wait_until(message)
         assert found.startswith("worker-1 (node-of-ranks, pid ")
         assert "worker-0, worker-2 wait in `all_reduce`" in found
+        for target in ((job,), ("--node", "node-of-ranks")):
+            task = json.loads(diagnose(server, *target, "--processes", "--json"))
+            [answer] = task["answers"]
+            used = [use for check in answer["checks"] for use in check.get("processes", ())]
+            of_job = {(use["replica"], use.get("rank")) for use in used if use.get("job") == job}
+            assert of_job == {(f"worker-{at}", at) for at in range(3)} or target != (job,)
+            assert used
+            assert all(use["name"] for use in used)

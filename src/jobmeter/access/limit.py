@@ -57,7 +57,7 @@ class RateLimiter:
     ) -> None:
         """``rates`` by operation, ``*`` for all others. At most ``most`` buckets are cached; the latest used stay.
 
-        With ``shared`` all servers together grant the rates.
+        With ``shared`` all servers share the rates.
         """
         self._shared = shared
         self._clock = clock
@@ -145,7 +145,7 @@ class Allowance:
     ) -> None:
         """``what`` names the unit in a refusal, such as ``stored rows``. ``per_minute`` 0 means no limit.
 
-        With ``shared`` all servers together have one allowance.
+        With ``shared`` the allowance is that of all servers together.
         """
         self._shared = shared
         self._clock = clock

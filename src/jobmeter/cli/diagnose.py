@@ -13,6 +13,7 @@ from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.options import examples, names_option, since_option
 from jobmeter.cli.output import cell, console, counted, moment, print_json, state_cell
+from jobmeter.cli.process_table import print_processes
 from jobmeter.cli.stacks import print_stacks
 from jobmeter.client.api import Api
 from jobmeter.model.task import CheckStatus, DiagnosticTask, NewTask, NodeAnswer, TaskState, TaskType, Verdict
@@ -39,6 +40,7 @@ _VERDICTS = {Verdict.HEALTHY: "green", Verdict.FAULT: "bold red", Verdict.UNKNOW
 @click.option("--cluster", default="", metavar="NAME", help="The cluster of the nodes.")
 @since_option("With --node: age of stored data to include, such as 1h.", default="1h", show_default=True)
 @click.option("--stacks", is_flag=True, help="Collect where each rank of JOB is now, and compare the ranks.")
+@click.option("--processes", is_flag=True, help="Show the processes of JOB or of the nodes that use most now.")
 @click.option("--task", metavar="ID", help="Show an earlier diagnostic task.")
 @click.option("--tasks", "listed", is_flag=True, help="List the newest diagnostic tasks.")
 @click.option(
@@ -52,6 +54,7 @@ def command(  # noqa: PLR0913 - one for each option
     cluster: str,
     since: str,
     stacks: bool,
+    processes: bool,
     task: str | None,
     listed: bool,
     as_json: bool,
@@ -61,14 +64,13 @@ def command(  # noqa: PLR0913 - one for each option
 
     With --node the agents of those nodes check them (disks, links, GPUs, clock, waiting processes, memory), and rules
     evaluate their stored data. With --stacks the agents of the running JOB, or its `jobmeter run`, collect the stacks
-    and states of its ranks, and the answer names the rank that the others wait for. No process is stopped. The key
-    needs the role writer.
+    and states of its ranks, and the answer names the rank that the others wait for. No process is stopped. With
+    --processes they name the ten processes that use most processor time, memory and storage traffic. The key needs the
+    role writer.
     """
     if sum((job is not None, bool(nodes), task is not None, listed)) != 1:
         raise click.UsageError("give one of JOB, --node, --task and --tasks")
-    if stacks and job is None:
-        raise click.UsageError("--stacks needs a JOB")
-    _check_since(nodes)
+    _check_options(job, nodes, stacks=stacks, processes=processes)
     if job is None:
         api = connection.open()
         if listed:
@@ -76,12 +78,14 @@ def command(  # noqa: PLR0913 - one for each option
         elif task is not None:
             _show_task(api.task(task), as_json=as_json)
         else:
+            kind = TaskType.PROCESSES if processes else TaskType.NODE
             back_ms = parse_duration(since, "--since")
-            _show_task(_check_nodes(api, list(nodes), cluster, connection.project, back_ms), as_json=as_json)
+            _show_task(_check_nodes(api, list(nodes), cluster, connection.project, back_ms, kind), as_json=as_json)
         return
     named = connection.find(job)
-    if stacks:
-        new_task = NewTask(type=TaskType.STACKS, job=named.id, project=named.project)
+    if stacks or processes:
+        kind = TaskType.STACKS if stacks else TaskType.PROCESSES
+        new_task = NewTask(type=kind, job=named.id, project=named.project)
         _show_task(_carried_out(named.api, new_task), as_json=as_json)
         return
     findings = named.api.findings(named.id, named.project)
@@ -95,16 +99,25 @@ def command(  # noqa: PLR0913 - one for each option
         print_finding(out, one)
 
 
-def _check_since(nodes: Sequence[str]) -> None:
+def _check_options(job: str | None, nodes: Sequence[str], *, stacks: bool, processes: bool) -> None:
+    """Raise UsageError for options that do not fit what is diagnosed."""
+    if stacks and job is None:
+        raise click.UsageError("--stacks needs a JOB")
+    if processes and (stacks or not (job or nodes)):
+        raise click.UsageError("--processes needs a JOB or --node, and no --stacks")
     given = click.get_current_context().get_parameter_source("since")
     if not nodes and given is not ParameterSource.DEFAULT:
         raise click.UsageError("--since needs --node: the findings of a job cover its whole life")
 
 
-def _check_nodes(api: Api, nodes: list[str], cluster: str, project: str | None, back_ms: int) -> DiagnosticTask:
-    """Create a task that checks nodes and wait for its end; see ``_carried_out``."""
-    now_ms = SystemClock().now_ms()
-    return _carried_out(api, NewTask(nodes=nodes, cluster=cluster, project=project, start=now_ms - back_ms, end=now_ms))
+def _check_nodes(
+    api: Api, nodes: list[str], cluster: str, project: str | None, back_ms: int, kind: TaskType
+) -> DiagnosticTask:
+    """Create a task of that type about nodes and wait for its end; see ``_carried_out``."""
+    end = SystemClock().now_ms()
+    start = end - back_ms
+    new_task = NewTask(type=kind, nodes=nodes, cluster=cluster, project=project, start=start, end=end)
+    return _carried_out(api, new_task)
 
 
 def _carried_out(api: Api, new_task: NewTask) -> DiagnosticTask:
@@ -128,6 +141,9 @@ def _show_task(task: DiagnosticTask, *, as_json: bool) -> None:
     out = console()
     if task.type is TaskType.STACKS:
         print_stacks(out, task)
+        return
+    if task.type is TaskType.PROCESSES:
+        print_processes(out, task)
         return
     verdict = f"[{_VERDICTS[task.verdict]}]{task.verdict}[/]" if task.verdict else state_cell(str(task.state))
     out.print(f"[bold]{cell(task.id)}[/]  {verdict}  {cell(task.message)}")

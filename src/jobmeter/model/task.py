@@ -15,6 +15,8 @@ MAX_LOG_LINES = 10_000
 MAX_LOG_BYTES = 512 * 1024
 MOST_OPEN = 100
 """Most unfinished tasks of a project."""
+MOST_PROCESSES = 10
+"""Most processes that one check ranks."""
 
 
 class TaskType(StrEnum):
@@ -28,6 +30,14 @@ class TaskType(StrEnum):
     """A job, by every rule."""
     STACKS = "stacks"
     """The ranks of a running job and where each is now. The measuring agents collect the evidence."""
+    PROCESSES = "processes"
+    """The processes of nodes or of a running job that use most now. The measuring agents read them."""
+
+
+OF_CHECKS = frozenset({TaskType.NODE, TaskType.PROCESSES})
+"""Types of tasks that agents answer with checks."""
+ANSWERS_ASIDE = frozenset({TaskType.STACKS, TaskType.PROCESSES})
+"""Types of tasks whose answers are stored outside of the task: there may be many, and no rule evaluates stored data."""
 
 
 class TaskState(StrEnum):
@@ -59,13 +69,35 @@ class CheckStatus(StrEnum):
     """The check could not be made."""
 
 
+class ProcessUse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Use of one process without its children, within a second. ``job`` is empty for a process of no visible job.
+
+    ``cores`` is processor time, ``memory`` the resident bytes at the end, in which a shared page counts for each
+    process. ``traffic`` is storage traffic in bytes per second, absent for a process that may not be read.
+    """
+
+    pid: int
+    name: str
+    job: str = ""
+    replica: str = ""
+    attempt: int = 0
+    rank: int | None = None
+    cores: float | None = None
+    memory: int = 0
+    traffic: float | None = None
+
+
 class TaskCheck(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Result of one check on a node. ``values`` are figures by name, in the units that the names state."""
+    """Result of one check on a node. ``values`` are figures by name, in the units that the names state.
+
+    ``processes`` are the processes that the check ranks, the largest first.
+    """
 
     name: str
     status: CheckStatus
     text: str
     values: dict[str, float] = {}
+    processes: list[ProcessUse] = []
 
 
 class NodeAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -92,8 +124,8 @@ class GivenLog(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class NewTask(msgspec.Struct, Question["DiagnosticTask"], frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Task to create. ``start`` and ``end`` in epoch ms; default: the last hour.
 
-    Type ``node`` needs ``nodes``, optionally with ``cluster``; types ``job`` and ``stacks`` need ``job``; type ``logs``
-    needs ``logs``.
+    Type ``node`` needs ``nodes``, optionally with ``cluster``; types ``job`` and ``stacks`` need ``job``; type
+    ``processes`` needs ``nodes`` or ``job``; type ``logs`` needs ``logs``.
     """
 
     type: TaskType = TaskType.NODE
@@ -167,7 +199,10 @@ class TaskFilter(msgspec.Struct, Question[TaskPage], frozen=True, kw_only=True):
 
 
 class NodeRequest(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Request to an agent: the checks of a task, by name, or the evidence of the ranks of ``job``."""
+    """Request to an agent: the checks of a task, by name, or the evidence of the ranks of ``job``.
+
+    With both, the check covers the processes of the job.
+    """
 
     task: str
     checks: list[str]

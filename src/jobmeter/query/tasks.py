@@ -6,7 +6,15 @@ from msgspec.structs import replace
 from jobmeter.access.principal import Scope
 from jobmeter.errors import NotFoundError
 from jobmeter.model.question import Question
-from jobmeter.model.task import DiagnosticTask, NodeAnswer, TaskFilter, TaskPage, TaskState, TaskType
+from jobmeter.model.task import (
+    ANSWERS_ASIDE,
+    DiagnosticTask,
+    NodeAnswer,
+    TaskFilter,
+    TaskPage,
+    TaskState,
+    TaskType,
+)
 from jobmeter.registry.base import Registry
 
 MAX_PAGE = 100
@@ -61,7 +69,7 @@ def task(registry: Registry, question: TaskQuestion, scope: Scope) -> Diagnostic
         name = question.id[:64]
         raise NotFoundError(f"there is no diagnostic task {name}", "task", name)
     one = found[0]
-    if one.type is TaskType.STACKS or (one.state is TaskState.RUNNING and one.type is TaskType.NODE):
+    if one.type in ANSWERS_ASIDE or (one.state is TaskState.RUNNING and one.type is TaskType.NODE):
         return replace(one, answers=registry.tasks.answers(one.id))
     return one
 

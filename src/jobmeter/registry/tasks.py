@@ -1,5 +1,7 @@
 """Diagnostic tasks and the answers of agents, in the database."""
 
+from collections.abc import Iterable
+
 import msgspec
 import sqlalchemy as sa
 
@@ -87,10 +89,10 @@ class TaskTable:
             texts = connection.scalars(question.order_by(_answer.task).limit(limit)).all()
         return [msgspec.json.decode(text, type=DiagnosticTask) for text in texts]
 
-    def answer(self, project: str, task: str, answer: NodeAnswer, kind: TaskType = TaskType.NODE) -> bool:
-        """Store a node's first answer to a task of a type. Return False if no answer is requested, or no longer."""
+    def answer(self, project: str, task: str, answer: NodeAnswer, kinds: Iterable[TaskType] = (TaskType.NODE,)) -> bool:
+        """Store a node's first answer to a task of these types. Return False if none is requested now."""
         own = (_answer.project == project, _answer.task == task, _answer.node == answer.node)
-        is_kind = sa.exists().where(_task.id == task, _task.type == kind.value)
+        is_kind = sa.exists().where(_task.id == task, _task.type.in_([kind.value for kind in kinds]))
         open_ = (_answer.answer.is_(None), _answer.deadline > (answer.time or 0), is_kind)
         text = msgspec.json.encode(answer).decode()
         with self._database.write(key=project) as connection:

@@ -186,7 +186,7 @@ class Admission:
     ) -> None:
         """``report`` gets the stored rows and the seconds of each finished question.
 
-        With ``shared`` all servers together have one budget of rows and seconds.
+        With ``shared`` all servers share the rows and seconds of the budget.
         """
         self.clock = clock
         self._report = report

@@ -25,7 +25,7 @@ from jobmeter.model.time import MINUTE, Clock
 from jobmeter.query.execute import Executor
 from jobmeter.registry.base import Registry
 from jobmeter.server.background import accounted
-from jobmeter.server.stacks import request_stacks
+from jobmeter.server.stacks import request_of_job
 
 _log = logging.getLogger("jobmeter.server")
 
@@ -343,6 +343,6 @@ class RunningJobs:
         """Have the evidence of the job's ranks collected, once for the findings that opened."""
         self._jobs[view.job.project, view.job.id].requested = now_ms
         try:
-            request_stacks(self._executor, self._registry, view, now_ms, self._task_seconds)
+            request_of_job(self._executor, self._registry, view, now_ms, self._task_seconds)
         except JobmeterError as error:
             _log.info("where the ranks of job %s are is not collected: %s", view.job.id, error.message)

@@ -1,4 +1,4 @@
-"""Requests for the evidence of a job's ranks, and the events that its comparison makes."""
+"""Requests to the agents of a running job, and the events that a comparison of its ranks makes."""
 
 from msgspec.structs import replace
 
@@ -20,26 +20,33 @@ REPEAT_MS = 20 * SECOND
 """Greatest age of evidence that a further request gets instead of a new collection."""
 
 
-def request_stacks(executor: Executor, registry: Registry, view: JobView, now_ms: int, seconds: int) -> DiagnosticTask:
-    """Create a task that collects the evidence of a job's ranks, or return one of the last 20 s.
+def request_of_job(
+    executor: Executor,
+    registry: Registry,
+    view: JobView,
+    now_ms: int,
+    seconds: int,
+    kind: TaskType = TaskType.STACKS,
+) -> DiagnosticTask:
+    """Create a task for the agents that measure a job, or return the task of this type of the last 20 s.
 
     Raises InvalidRequestError for a job that does not run, or on no known node, and ThrottledError.
     """
     job = view.job
     if job.state.finished:
-        raise InvalidRequestError(f"job {job.id} does not run: stacks are those of running processes", "job")
+        raise InvalidRequestError(f"job {job.id} does not run: a task of type {kind} needs running processes", "job")
     last = {replica.name: replica for replica in sorted(view.replicas, key=lambda one: one.attempt)}
     living = [one for one in last.values() if one.node and one.end is None]
     if not living:
         raise InvalidRequestError(f"no node is known on which job {job.id} runs", "job")
-    scope, kinds = Scope(frozenset({job.project})), frozenset({TaskType.STACKS})
+    scope, kinds = Scope(frozenset({job.project})), frozenset({kind})
     recent = executor.run(TaskFilter(types=kinds, job=job.id, limit=1), scope).tasks
     if recent and now_ms - recent[0].created < REPEAT_MS:
         return recent[0]
     clusters = {one.cluster for one in living}
     task = DiagnosticTask(
         id=new_task_id(),
-        type=TaskType.STACKS,
+        type=kind,
         state=TaskState.WAITING,
         project=job.project,
         created=now_ms,

@@ -14,9 +14,11 @@ from jobmeter.model.finding import Severity
 from jobmeter.model.job import Node
 from jobmeter.model.series import DEFAULT_PROJECT
 from jobmeter.model.task import (
+    ANSWERS_ASIDE,
     MAX_LOG_BYTES,
     MAX_LOG_LINES,
     MAX_NODES,
+    OF_CHECKS,
     DiagnosticTask,
     NewTask,
     NodeAnswer,
@@ -32,7 +34,7 @@ from jobmeter.query.tasks import DueTasksQuestion, TaskAnswersQuestion
 from jobmeter.registry.base import Registry
 from jobmeter.server.background import accounted
 from jobmeter.server.services import Services
-from jobmeter.server.stacks import finish_stacks, request_stacks
+from jobmeter.server.stacks import finish_stacks, request_of_job
 
 _log = logging.getLogger("jobmeter.server")
 MOST_ATTEMPTS = 3
@@ -48,12 +50,12 @@ def create_task(services: Services, new_task: NewTask, scope: Scope) -> Diagnost
     now_ms = services.clock.now_ms()
     end = now_ms if new_task.end is None else new_task.end
     start = end - HOUR if new_task.start is None else new_task.start
-    if new_task.type is TaskType.STACKS:
-        return _request_stacks(services, new_task, scope)
+    if new_task.type is TaskType.STACKS or (new_task.type is TaskType.PROCESSES and new_task.job):
+        return _request_of_job(services, new_task, scope)
     if not 0 <= start < end or end - start > LONGEST_RANGE:
         raise InvalidRequestError("the range must have an end after its start, and at most 31 days", "end")
     project, group, nodes, job = new_task.project or "default", "", [], ""
-    if new_task.type is TaskType.NODE:
+    if new_task.type in OF_CHECKS:
         found = _nodes(services, new_task, scope)
         project, nodes = found[0].project, list(dict.fromkeys(node.name for node in found))
         groups = {node.resource_group for node in found}
@@ -86,18 +88,20 @@ def create_task(services: Services, new_task: NewTask, scope: Scope) -> Diagnost
     return task
 
 
-def _request_stacks(services: Services, new_task: NewTask, scope: Scope) -> DiagnosticTask:
+def _request_of_job(services: Services, new_task: NewTask, scope: Scope) -> DiagnosticTask:
     if not new_task.job:
         raise InvalidRequestError("a task of type stacks names its job", "job")
+    if new_task.type is TaskType.PROCESSES and new_task.nodes:
+        raise InvalidRequestError("a task of type processes is about nodes or a job: give one of them", "nodes")
     view = services.executor.run(JobQuestion(JobRef(new_task.job, new_task.project)), scope)
     seconds, now_ms = services.settings.task_seconds, services.clock.now_ms()
-    return request_stacks(services.executor, services.registry, view, now_ms, seconds)
+    return request_of_job(services.executor, services.registry, view, now_ms, seconds, new_task.type)
 
 
 def _nodes(services: Services, new_task: NewTask, scope: Scope) -> list[Node]:
     names, cluster = list(dict.fromkeys(new_task.nodes)), new_task.cluster or None
     if not 1 <= len(names) <= MAX_NODES:
-        raise InvalidRequestError(f"a task of type node needs 1 to {MAX_NODES} nodes", "nodes")
+        raise InvalidRequestError(f"a task of type {new_task.type} needs 1 to {MAX_NODES} nodes", "nodes")
     found = [
         node
         for name in names
@@ -166,7 +170,7 @@ class Tasks:
 
     def _evaluated(self, task: DiagnosticTask) -> DiagnosticTask:
         now_ms = self._clock.now_ms()
-        if task.type is TaskType.STACKS:
+        if task.type in ANSWERS_ASIDE:
             return replace(task, looked=True)
         if task.type is TaskType.LOGS:
             findings = evaluate_lines(task, now_ms, self._thresholds)
@@ -182,7 +186,7 @@ class Tasks:
     def _finish(self, task: DiagnosticTask) -> None:
         answers: list[NodeAnswer] = []
         now_ms = self._clock.now_ms()
-        if task.type in {TaskType.NODE, TaskType.STACKS}:
+        if task.type is TaskType.STACKS or task.type in OF_CHECKS:
             answers = self._executor.run(TaskAnswersQuestion(task.id), EVERYTHING)
             if now_ms < task.deadline and any(answer.time is None for answer in answers):
                 return
@@ -195,7 +199,8 @@ class Tasks:
                 for answer in answers
             ]
         verdict = _verdict(task, answers)
-        done = replace(task, state=TaskState.DONE, finished=now_ms, verdict=verdict, answers=answers)
+        stored = [] if task.type in ANSWERS_ASIDE else answers
+        done = replace(task, state=TaskState.DONE, finished=now_ms, verdict=verdict, answers=stored)
         self._registry.tasks.save(done)
 
 

@@ -105,6 +105,64 @@ def test_the_stacks_of_ranks_are_shown_below_the_sentence(server, run):
     assert json.loads(run("diagnose", "b", "--stacks", "--project", "p", "--json").stdout)["verdict"] == "fault"
 
 
+def use(pid, **figures):
+    return {"pid": pid, "name": f"py[bold]\x1b[2J{pid}", **figures}
+
+
+PROCESSES = {
+    **TASK,
+    "type": "processes",
+    "verdict": "unknown",
+    "message": "",
+    "answers": [
+        {"node": "n2"},
+        {"node": "n3", "time": 1, "checks": [{"name": "processes", "status": "ok", "text": "most memory: a (1)"}]},
+        {"node": "n4", "time": 1, "checks": [{"name": "processes", "status": "unavailable", "text": "no /proc"}]},
+        {
+            "node": "n1",
+            "time": 1,
+            "checks": [
+                {"name": "processes", "status": "ok", "text": "", "processes": rows}
+                for rows in (
+                    [use(8, job="b", replica="worker-1", rank=1, cores=1.5, memory=3 * 2**20, traffic=2**19)],
+                    [
+                        use(9, memory=2**30),
+                        use(8, job="b", replica="worker-1", rank=1, cores=1.5, memory=3 * 2**20, traffic=2**19),
+                    ],
+                )
+            ],
+        },
+    ],
+}
+
+
+def test_the_busiest_processes_are_a_table_of_each_once(server, run):
+    server.on("/tasks", PROCESSES, "POST")
+    done = run("diagnose", "b", "--processes", "--project", "p")
+    assert json.loads(server.asked[-1].body)["type"] == "processes"
+    lines = [line.rstrip() for line in done.stdout.splitlines()]
+    assert lines[:3] == [
+        "node n2: no answer from the agent",
+        "node n3: its agent sends no table of processes: update it",
+        "node n4: no /proc",
+    ]
+    rows = [line.split() for line in lines[3:] if line.startswith("n1")]
+    assert rows == [
+        ["n1", "8", "py[bold]�[2J8", "b", "worker-1", "1", "1.50", "3.0", "0.5"],
+        ["n1", "9", "py[bold]�[2J9", "1,024.0"],
+    ]
+    assert "\x1b" not in done.stdout
+    assert json.loads(run("diagnose", "--node", "n1", "--processes", "--json").stdout)["type"] == "processes"
+    assert json.loads(server.asked[-1].body)["nodes"] == ["n1"]
+
+
+@pytest.mark.parametrize("given", [("j", "--stacks"), ("--tasks",), ("--task", "t")])
+def test_processes_are_those_of_a_job_or_a_node(run, given):
+    done = run("diagnose", *given, "--processes")
+    assert done.exit_code == 2
+    assert "--processes needs a JOB or --node" in done.stderr
+
+
 def test_stacks_are_those_of_a_job(run):
     done = run("diagnose", "--tasks", "--stacks")
     assert done.exit_code == 2

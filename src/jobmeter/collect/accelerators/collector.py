@@ -291,7 +291,7 @@ def _processes_of(device: Accelerator) -> Sequence[DeviceProcess] | None:
 
 
 def _ended_on(device: Accelerator, pids: Collection[int]) -> Sequence[EndedUse]:
-    """Return how the ended processes among ``pids`` used a device; empty if unknown."""
+    """Return the use of a device by these processes if they have ended; empty if unknown."""
     try:
         return device.ended_uses(pids) if pids else ()
     except NotSupportedError:

@@ -162,7 +162,7 @@ class Accelerator(Device, Protocol):
         ...
 
     def ended_uses(self, pids: Collection[int]) -> Sequence[EndedUse]:
-        """Return how the ended processes among ``pids`` used the device; empty if the driver does not remember them."""
+        """Return the use by these processes if they have ended. Empty if the driver does not remember them."""
         ...
 
 

@@ -10,6 +10,7 @@ import msgspec
 from jobmeter.client.transport import API
 from jobmeter.collect.base import NodeIdentity
 from jobmeter.collect.checks.node import NodeChecks
+from jobmeter.collect.checks.processes import check_processes_of
 from jobmeter.collect.deliver import Requester
 from jobmeter.collect.stacks.collect import StackCollector
 from jobmeter.errors import ForbiddenError, JobmeterError, NotFoundError
@@ -86,6 +87,9 @@ class CheckPoller:
 
     def _answer(self, request: NodeRequest) -> dict[str, object] | None:
         """Return the answer to a request; None where this process does not measure the job that it is about."""
+        if request.job and request.checks:
+            members = list(self._stacks.processes(request.job))
+            return {"task": request.task, "checks": check_processes_of(members)} if members else None
         if request.job:
             evidence = self._stacks.collect(request.job)
             return None if evidence is None else {"task": request.task, "stacks": evidence}

@@ -11,7 +11,19 @@ from jobmeter.model.sample import Sample
 _RATE = re.compile(r"([\d.]+) Gb/sec")
 _WORD = 4
 """Bytes that one unit of a port's data counters stands for."""
-_DATA = {"port_rcv_data": "node.rdma.receive", "port_xmit_data": "node.rdma.transmit"}
+_DATA = {
+    "node.rdma.receive": {
+        "counters/port_rcv_data": _WORD,
+        "hw_counters/rx_rdma_ucast_bytes": 1,  # ionic
+        "hw_counters/rx_bytes": 1,  # bnxt_re
+    },
+    "node.rdma.transmit": {
+        "counters/port_xmit_data": _WORD,
+        "hw_counters/tx_rdma_ucast_bytes": 1,
+        "hw_counters/tx_bytes": 1,
+    },
+}
+"""Counters of data, with the bytes of one unit, by metric; the first counter that a driver has counts."""
 _RECORDED = {"port_xmit_wait": "node.rdma.wait", "link_downed": "node.rdma.link.down"}
 _KINDS = {
     "node.rdma.congestion": (
@@ -39,7 +51,7 @@ class LinkCollector:
         "node.network.speed",
         "node.network.carrier",
         "node.rdma.speed",
-        *_DATA.values(),
+        *_DATA,
         *_RECORDED.values(),
         *_KINDS,
     )
@@ -82,10 +94,13 @@ class LinkCollector:
             is_active = "ACTIVE" in files.read_text(f"{place}/state")
             if rate and is_active:
                 yield "node.rdma.speed", name, float(rate[1]) * 1e9 / 8
-            for counter, metric in (*_DATA.items(), *_RECORDED.items()):
-                number = files.read_number(f"{place}/counters/{counter}")
-                if number is not None:
-                    yield metric, name, float(number * (_WORD if counter in _DATA else 1))
+            for metric, units in _DATA.items():
+                sizes = (_scaled(files.read_number(f"{place}/{counter}"), unit) for counter, unit in units.items())
+                if (size := next((one for one in sizes if one is not None), None)) is not None:
+                    yield metric, name, size
+            for counter, metric in _RECORDED.items():
+                if (count := files.read_number(f"{place}/counters/{counter}")) is not None:
+                    yield metric, name, float(count)
 
     def _kinds(self) -> Iterator[tuple[str, str, str, float]]:
         """Yield metric, port, counter and value of the counters that a driver has."""
@@ -96,3 +111,7 @@ class LinkCollector:
                     value = next((number for number in read if number is not None), None)
                     if value is not None:
                         yield metric, name, counter, float(value)
+
+
+def _scaled(count: int | None, unit: int) -> float | None:
+    return None if count is None else float(count * unit)

@@ -6,10 +6,12 @@ import msgspec
 
 from jobmeter.access.decide import write_project
 from jobmeter.errors import LimitExceededError
-from jobmeter.model.series import check_job_id, check_name
+from jobmeter.model.series import MAX_NAME, check_job_id, check_name
 from jobmeter.model.stacks import MOST_BYTES, NodeEvidence, is_bounded
 from jobmeter.model.task import (
     CHECKS,
+    MOST_PROCESSES,
+    OF_CHECKS,
     CheckStatus,
     DiagnosticTask,
     NewTask,
@@ -91,8 +93,11 @@ def _report(context: CallContext) -> AgentRequests:
     if report.job:
         check_job_id(report.job)
     for answered in report.answers:
-        if len(answered.checks) > _MOST_CHECKS or any(len(one.text) > _LONGEST for one in answered.checks):
-            raise LimitExceededError(f"an answer has at most {_MOST_CHECKS} checks of short text", "answers.checks")
+        if len(answered.checks) > _MOST_CHECKS or not all(map(_is_check_bounded, answered.checks)):
+            raise LimitExceededError(
+                f"an answer has at most {_MOST_CHECKS} checks of short text, with {MOST_PROCESSES} processes each",
+                "answers.checks",
+            )
         if answered.stacks and not is_bounded(answered.stacks):
             raise LimitExceededError(f"the evidence of a node has at most {MOST_BYTES} bytes", "answers.stacks")
         answer = NodeAnswer(
@@ -103,13 +108,21 @@ def _report(context: CallContext) -> AgentRequests:
             checks=answered.checks,
             stacks=answered.stacks,
         )
-        kind = TaskType.STACKS if answered.stacks else TaskType.NODE
-        services.registry.tasks.answer(project, answered.task, answer, kind)
+        kinds = {TaskType.STACKS} if answered.stacks else OF_CHECKS
+        services.registry.tasks.answer(project, answered.task, answer, kinds)
     waiting = partial(NodeTasksQuestion, project=project, cluster=report.cluster, node=node, limit=_MOST_REQUESTS)
     checks = [] if report.job else context.ask(waiting(type=TaskType.NODE))
-    stacks = [one for one in context.ask(waiting(type=TaskType.STACKS)) if report.job in {"", one.job}]
     asks = [NodeRequest(task.id, list(CHECKS)) for task in checks]
-    return AgentRequests(asks + [NodeRequest(task.id, [], task.job) for task in stacks])
+    for kind, names in ((TaskType.STACKS, []), (TaskType.PROCESSES, ["processes"])):
+        tasks = context.ask(waiting(type=kind))
+        asks += [NodeRequest(task.id, names, task.job) for task in tasks if report.job in {"", task.job}]
+    return AgentRequests(asks)
+
+
+def _is_check_bounded(check: TaskCheck) -> bool:
+    texts = ((one.name, one.job, one.replica) for one in check.processes)
+    is_short = len(check.text) <= _LONGEST and all(len(text) <= MAX_NAME for some in texts for text in some)
+    return is_short and len(check.processes) <= MOST_PROCESSES
 
 
 def verdict_of(checks: list[TaskCheck]) -> Verdict:
@@ -136,8 +149,10 @@ ENDPOINTS = tagged(
             "stored samples, events and kernel log lines of the range (default: the last hour). "
             "Type `job`: every rule evaluates the job. Type `stacks`: the agents that measure the running job collect "
             "where each of its ranks is (stacks, states of processes, reports of NCCL and PyTorch), and the ranks are "
-            "compared; a request within 20 s of another one gets the evidence of that one. Type `logs`: the rules "
-            "about logs evaluate the lines given along. "
+            "compared; a request within 20 s of another one gets the evidence of that one. Type `processes`: the "
+            "agents of the nodes, or of the running job, rank the processes by processor time and storage traffic "
+            "within a second and by memory; the answers have the first ten of each. Type `logs`: the rules about logs "
+            "evaluate the lines given along. "
             f"{_TEXT} A task outlives a restart of the server."
         ),
         body=NewTask,
@@ -151,7 +166,7 @@ ENDPOINTS = tagged(
         "jobs:read",
         _list,
         queries=(
-            QueryArguments("type", "Only these: node, job, logs, stacks.", many=True),
+            QueryArguments("type", "Only these: node, job, logs, stacks, processes.", many=True),
             QueryArguments("state", "Only these: waiting, running, done, interrupted.", many=True),
             QueryArguments("after", "The id of the previous page's last task."),
             QueryArguments("limit", f"Tasks in the answer, 1 to {MAX_PAGE}. Default: 20.", type="integer"),
@@ -166,7 +181,8 @@ ENDPOINTS = tagged(
         _report,
         details=(
             f"Agents call this operation. All checks only read: {', '.join(CHECKS)}. A request with a `job` asks for "
-            "evidence about the ranks of the job. The first answer of a node to a task before the deadline counts."
+            "evidence about the ranks of the job, or with `checks` for the check of its processes. The first answer of "
+            "a node to a task before the deadline counts."
         ),
         body=AgentReport,
         example={"cluster": "", "answers": []},

@@ -1,8 +1,12 @@
 """The checks of a node, on made-up /proc and /sys, and one that hangs."""
 
 import os
+from random import Random
 from threading import Event
+from typing import Any
 
+import pytest
+from msgspec.structs import asdict
 from tests.support.nvml import Call
 from tests.unit.collect.gpus import Bench, ManualClock
 
@@ -10,7 +14,9 @@ from jobmeter.collect.accelerators.checks import check_accelerators
 from jobmeter.collect.base import Owner
 from jobmeter.collect.checks import system
 from jobmeter.collect.checks.node import NodeChecks, check_clock
-from jobmeter.collect.checks.processes import check_processes
+from jobmeter.collect.checks.processes import check_processes, check_processes_of
+from jobmeter.collect.discover.member import Member, MembershipSource, Process
+from jobmeter.collect.process.stat import Key, ProcessStat
 from jobmeter.model.task import CHECKS, CheckStatus, TaskCheck
 from jobmeter.server.native.tasks import verdict_of
 
@@ -120,6 +126,9 @@ def test_the_busiest_processes_have_their_use_and_replica(tmp_path):
         ),
     ]
     assert found[0].values == {f"process_{pid}": pid for pid in range(3, 8)}
+    assert [(one.pid, one.job, one.rank) for one in found[0].processes] == [
+        (pid, "job-1" if pid == 7 else "", None) for pid in range(7, 0, -1)
+    ]
     assert status(found) == ["ok"] * 3
     assert status(check_processes(lambda _pid: None, str(tmp_path / "none"), Turn(clock, tmp_path, {}), clock)) == [
         "unavailable"
@@ -132,6 +141,47 @@ def test_the_busiest_processes_of_this_machine_fit_an_answer():
     for one in check_processes(lambda _pid: long, pause=passed):
         assert one.status is CheckStatus.OK
         assert len(one.text) < 1_024
+
+
+def process_of(pid, start, replica, rank):
+    owner = Owner("job-1", replica)
+    member = Member(owner=owner, source=MembershipSource.TAGS, rank=0, process_rank=rank)
+    return Process(ProcessStat(Key(pid, start), 1, "R", 0, 1, 0), member), owner
+
+
+@pytest.mark.parametrize("count", [1, 9, 11, 25])
+def test_the_processes_of_a_job_are_ranked_with_their_replicas_and_ranks(tmp_path, count):
+    rng, clock = Random(count), ManualClock()
+    hertz, pages = os.sysconf("SC_CLK_TCK"), 2**20 // os.sysconf("SC_PAGE_SIZE")
+    later, members = dict[str, str](), []
+    expected = dict[int, dict[str, Any]]()
+    for at, pid in enumerate(rng.sample(range(2, 1_000), count)):
+        seconds, size, moved = rng.randrange(30), rng.randrange(999), rng.choice([None, 0, rng.randrange(99)])
+        put(tmp_path, **{f"{pid}__stat": stat_of(pid, 9, pages), f"{pid}__comm": f"p{pid}\n"})
+        later[f"{pid}__stat"] = stat_of(pid, 9 + seconds * hertz, pages * size)
+        if moved is not None:
+            put(tmp_path, **{f"{pid}__io": io_of(0)})
+            later[f"{pid}__io"] = io_of(moved * 2**20)
+        rank = at if at % 2 else None
+        members.append(process_of(pid, 5, f"worker-{at}", rank))
+        figures = {"cores": seconds, "memory": size * 2**20, "traffic": None if moved is None else moved * 2**21}
+        place = {"name": f"p{pid}", "job": "job-1", "replica": f"worker-{at}", "rank": rank or 0}
+        expected[pid] = {"pid": pid, **figures, **place}
+    for pid, start in ((1_001, 5), (1_002, 6)):  # a process of no job, and a number that has another process now
+        put(tmp_path, **{f"{pid}__stat": stat_of(pid, 9, pages), f"{pid}__comm": "other\n"})
+        later[f"{pid}__stat"] = stat_of(pid, 10**6, pages * 10**4, start=start)
+    members.append(process_of(1_002, 5, "worker-gone", None))
+    found = check_processes_of(members, str(tmp_path), Turn(clock, tmp_path, later), clock)
+    for check, kind in zip(found, ("cores", "memory", "traffic"), strict=True):
+        largest = sorted((one[kind] or 0 for one in expected.values()), reverse=True)[:10]
+        assert [getattr(one, kind) for one in check.processes] == pytest.approx([value for value in largest if value])
+        for one in check.processes:
+            values = asdict(one)
+            assert values.pop("attempt") == 0
+            figures = {name: values.pop(name) for name in ("cores", "memory", "traffic")}
+            wanted = dict(expected[one.pid])
+            assert figures == pytest.approx({name: wanted.pop(name) for name in figures})
+            assert values == wanted
 
 
 def test_waiting_processes_are_those_that_wait_at_every_look(tmp_path):

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from jobmeter.collect.base import NodeIdentity, Owner
 from jobmeter.collect.energy.divide import EnergyDivision, divided
+from jobmeter.collect.energy.sources import EnergyReading, EnergyTotal
 from jobmeter.collect.registry import JobCollectors
 from jobmeter.model.sample import Sample
 
@@ -26,12 +27,16 @@ class Node:
         self.division = EnergyDivision(PLACE, lambda: self.claims, state)
         self.now_ms = 1_795_000_000_000
         self.raw = defaultdict(float)
+        self.registers: defaultdict[tuple[str, str], EnergyTotal] = defaultdict(EnergyTotal)
         self.busy = 0.0
         self.cpu = defaultdict(float)
         self.new = set()
 
-    def tick(self, seconds, energy, jobs, claims=None):
-        """``energy``: joules since the last tick by (kind, source) or device; ``jobs``: cores, limit, memory, limit."""
+    def tick(self, seconds, energy, jobs, claims=None, used=None):
+        """``energy``: joules since the last tick by (kind, source) or device; ``jobs``: cores, limit, memory, limit.
+
+        ``used``: share of time of each owner by device. The counters of RAPL wrap at ``RANGE`` joules.
+        """
         self.now_ms += round(seconds * 1000)
         self.claims = claims or {}
         samples = []
@@ -43,9 +48,15 @@ class Node:
             self.raw[key] += joules
             if isinstance(key, str):
                 add(PLACE.of_device("gpu.energy", key), self.raw[key])
-            else:
-                labels = (("kind", key[0]), ("source", key[1]))
-                add(PLACE.of_node("node.energy", labels), self.raw[key])
+                continue
+            total: float | None = self.raw[key]
+            if key[1].startswith("rapl/"):
+                reading = EnergyReading(key[0], key[1], self.raw[key] % RANGE, RANGE)
+                total = self.registers[key].update(reading, self.now_ms * 1_000_000)
+            if total is not None:
+                add(PLACE.of_node("node.energy", (("kind", key[0]), ("source", key[1]))), total)
+        for (device, owner), share in (used or {}).items():
+            add(PLACE.of_device("gpu.process.utilization", device, owner), share)
         self.busy += sum(job[0] for job in jobs.values()) * seconds
         add(PLACE.of_node("node.cpu.time", (("mode", "user"),)), self.busy)
         add(PLACE.of_node("node.cpu.time", (("mode", "idle"),)), 10**9)
@@ -70,6 +81,10 @@ class Node:
 fractions = st.floats(0, 1.5, allow_subnormal=False)
 job = st.tuples(st.floats(0, 8), st.floats(0.1, 32), st.floats(0, 800), st.floats(1, 2000))
 joules = st.floats(0, 1e6, allow_subnormal=False)
+watts = st.floats(0, 999, allow_subnormal=False)
+holders = st.lists(st.sampled_from(JOBS), min_size=1, unique=True)
+HALVES = {"gpu0": 1.0, "gpu1:0": 0.5, "gpu1:1": 0.5}
+"""Part of the whole device that each claimed device is."""
 SOURCES = [("cpu", "rapl/package-0"), ("cpu", "rapl/package-1"), ("memory", "rapl/dram-0"), ("node", "ipmi")]
 
 
@@ -87,6 +102,10 @@ def test_no_more_energy_is_divided_than_was_measured(amount, at_rest, allocated,
         assert sum(shares.values()) == pytest.approx(amount)
 
 
+RANGE = 262_143.328850
+"""Joules at which a counter of RAPL begins again at 0."""
+LONGEST_S = RANGE / 1000
+"""Pause in seconds after which a counter of RAPL may have wrapped more than once, at 1 kW."""
 PARTS: dict[str, list[Any]] = {"cpu": SOURCES[:2], "memory": SOURCES[2:3], "gpu0": ["gpu0"], "gpu1": ["gpu1"]}
 
 
@@ -97,8 +116,17 @@ class Expected:
         self.measured = defaultdict(float)
         self.last = {}
         self.parts = 0.0
+        self.known: dict[Any, float] = {}
+        self.read_ms: dict[Any, int] = {}
 
-    def add(self, raw, energy):
+    def add(self, node, energy):
+        """Add a tick. Energy of RAPL in a pause in which the counter may have wrapped twice is unknown."""
+        raw = {**node.raw}
+        for key in energy.keys() & set(SOURCES[:3]):
+            pause = (node.now_ms - self.read_ms.get(key, node.now_ms)) / 1000
+            more = energy[key] if key in self.known and pause < LONGEST_S else 0.0
+            raw[key] = self.known[key] = self.known.get(key, 0.0) + more
+            self.read_ms[key] = node.now_ms
         for part, keys in PARTS.items():
             if energy.keys() >= set(keys):
                 more = self.grown(part, sum(raw[key] for key in keys))
@@ -117,7 +145,7 @@ class Expected:
 
 @given(st.data())
 def test_energy_of_jobs_and_of_no_job_adds_up_to_the_measured_energy(data):
-    """Pauses of any length, jobs that come and go, counters that are absent in a tick or begin again at 0."""
+    """Pauses of any length, jobs that come and go and share devices, counters that are absent, wrap or begin again."""
     node, expected = Node(), Expected()
     given: dict[str, float] = defaultdict(float)
     given_before: dict[tuple[str, ...], float] = {}
@@ -126,13 +154,22 @@ def test_energy_of_jobs_and_of_no_job_adds_up_to_the_measured_energy(data):
         seconds = data.draw(st.floats(0.5, 400))
         jobs = data.draw(st.dictionaries(st.sampled_from(JOBS), job))
         parts = data.draw(st.sets(st.sampled_from([*PARTS, "whole"])))
-        energy = {key: data.draw(joules) for part in sorted(parts) for key in PARTS.get(part, SOURCES[3:])}
+        keys = [key for part in sorted(parts) for key in PARTS.get(part, SOURCES[3:])]
+        since = {key: (node.now_ms - expected.read_ms.get(key, node.now_ms)) / 1000 + seconds for key in keys}
+        energy = {key: data.draw(joules) if isinstance(key, str) else data.draw(watts) * since[key] for key in keys}
         for key in energy.keys() & {"gpu0", "gpu1"}:
             if data.draw(st.booleans()):
                 node.raw[key] = 0.0  # its driver was loaded again
-        holders = data.draw(st.lists(st.sampled_from(JOBS), unique=True))
-        found = node.tick(seconds, energy, jobs, {"gpu0": [(owner, 1.0) for owner in holders]} if holders else {})
-        expected.add(node.raw, energy)
+        held = data.draw(st.dictionaries(st.sampled_from([*HALVES]), holders))
+        claims = {device: [(owner, HALVES[device]) for owner in owners] for device, owners in held.items()}
+        used = {
+            (device, owner): share
+            for device, owners in claims.items()
+            for owner, _ in owners
+            if (share := data.draw(st.none() | fractions)) is not None
+        }
+        found = node.tick(seconds, energy, jobs, claims, used)
+        expected.add(node, energy)
         for (metric, *rest), value in found.items():
             kind = rest[0] if metric == "node.energy.unattributed" else metric.removeprefix("energy.")
             if metric.startswith(("energy.", "node.energy.unattributed")) and kind != "total":

@@ -193,6 +193,23 @@ class TestLinks(CollectorContract):
             ("node.network.carrier", "eth0"): 5,
         }
 
+    @pytest.mark.parametrize(
+        ("received", "sent"), [("rx_rdma_ucast_bytes", "tx_rdma_ucast_bytes"), ("rx_bytes", "tx_bytes")]
+    )
+    def test_a_driver_without_counters_of_words_gives_bytes(self, tmp_path, received, sent):
+        port = "sys/class/infiniband/roce0/ports/1"
+        plant(
+            tmp_path,
+            {f"{port}/state": "4: ACTIVE\n", f"{port}/hw_counters/{received}": "4096\n"},
+            {f"{port}/hw_counters/{sent}": "7\n"},
+        )
+        assert found(LinkCollector(PLACE, f"{tmp_path}/sys")) == {
+            ("node.rdma.receive", "roce0:1"): 4096,
+            ("node.rdma.transmit", "roce0:1"): 7,
+        }
+        plant(tmp_path, {f"{port}/counters/port_rcv_data": "3\n"})
+        assert found(LinkCollector(PLACE, f"{tmp_path}/sys"))["node.rdma.receive", "roce0:1"] == 12
+
     @pytest.mark.parametrize("speed", ["-1\n", "", "unknown\n"])
     def test_an_interface_that_does_not_say_its_speed_has_none(self, root, speed):
         plant(root, {"sys/class/net/eth0/speed": speed})

@@ -396,10 +396,10 @@ def test_the_worker_of_a_rank_is_found_behind_shells_and_launchers(tmp_path):
         process(10), process(11, parent=10, rank=0), process(12, parent=11, rank=0), process(13, parent=11, rank=1),
         process(14, parent=13, rank=1, ticks=10**6),
     ]  # fmt: skip
-    ranks = StackCollector(lambda _job: own, proc_root=str(tmp_path))._ranks(own)
+    ranks = StackCollector(lambda _job: own, proc_root=str(tmp_path)).ranks(own)
     assert [(one.key, one.pid) for one in ranks] == [(("worker-0", 0, 0), 12), (("worker-0", 0, 1), 13)]
     alone = [process(10), process(12, parent=10), process(13, parent=10, ticks=5)]
-    ranks = StackCollector(lambda _job: alone, proc_root=str(tmp_path))._ranks(alone)
+    ranks = StackCollector(lambda _job: alone, proc_root=str(tmp_path)).ranks(alone)
     assert [one.pid for one in ranks] == [13], "the busiest child of a shell"
 
 
@@ -455,6 +455,18 @@ def test_a_run_answers_requests_for_its_ranks_alone_and_leaves_what_it_does_not_
     assert [answer["task"] for answer in second["answers"]] == ["t2"]
     none = CheckPoller(NodeIdentity("n"), lambda: server, None, collector([]), 1_000, "j")
     assert none.poll_once() == 0
+
+
+def test_what_measures_a_job_answers_for_its_processes():
+    server = Server(*({"task": name, "checks": ["processes"], "job": name} for name in ("j", "another")))
+    with sleeper() as one:
+        members = {"j": [process(one.pid)]}
+        stacks = StackCollector(lambda job: members.get(job, []))
+        poller = CheckPoller(NodeIdentity("n", project="p"), lambda: server, None, stacks, 1_000, "j")
+        assert poller.poll_once() == 1
+    [answer] = server.bodies[1]["answers"]
+    assert (answer["task"], {check["name"] for check in answer["checks"]}) == ("j", {"processes"})
+    assert [use["pid"] for use in answer["checks"][1]["processes"]] == [one.pid], "ranked by memory"
 
 
 def test_the_ranks_and_the_time_of_a_node_are_bounded(monkeypatch):

@@ -17,7 +17,7 @@ _MICRO, _MILLI = 1e-6, 1e-3
 
 
 def ended_uses(module: Any, call: Callable[..., Any], pids: Collection[int]) -> list[EndedUse]:  # noqa: ANN401
-    """Return how the ended processes among ``pids`` used the GPU; empty while accounting is off.
+    """Return the use by these processes if they have ended. Empty while the accounting is off.
 
     ``call`` calls a function of the module for the GPU. Raises NvmlError if the GPU has no accounting.
     """

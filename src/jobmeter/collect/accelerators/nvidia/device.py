@@ -326,7 +326,7 @@ class PynvmlDevice(ThreadedDevice):
         return {pid: sum(shares) / len(shares) for pid, shares in by_pid.items() if pid}
 
     def ended_uses(self, pids: Collection[int]) -> Sequence[EndedUse]:
-        """Return how the ended processes among ``pids`` used the GPU, if the driver accounts for processes."""
+        """Return the use by these processes if they have ended, where the driver accounts for processes."""
         return [] if self.partitioned else ended_uses(self._module, self._call, pids)
 
     def _list(self, name: str) -> Sequence[Any]:

@@ -75,7 +75,7 @@ def test_nothing_is_read_while_accounting_is_off(driver):
     assert driver.devices[0].calls(Call.ACCOUNTING) == 0
 
 
-def test_nothing_is_asked_while_no_process_of_a_job_ends(bench):
+def test_no_call_is_made_while_no_process_of_a_job_ends(bench):
     ran(bench)
     bench.look()
     assert bench.devices[0].calls(Call.ACCOUNTING_MODE) == 0
@@ -106,7 +106,7 @@ def test_of_two_processes_with_one_number_the_newer_counts(bench):
     assert shares(bench.look()) == {("gpu0", "short"): pytest.approx(0.05)}
 
 
-def test_a_process_that_a_collection_has_seen_does_not_count_again(bench):
+def test_a_process_of_an_earlier_collection_does_not_count_twice(bench):
     bench.by_pid[7] = member("j")
     bench.devices[0].run((7, 2**30))
     bench.devices[0].begin(7)
@@ -117,7 +117,7 @@ def test_a_process_that_a_collection_has_seen_does_not_count_again(bench):
     assert shares(bench.look()) == {}
 
 
-def test_a_driver_that_closes_a_process_late_is_asked_again(bench):
+def test_a_driver_that_closes_a_process_late_is_read_in_the_next_collection(bench):
     bench.devices[0].begin(50)
     bench.members.end(50, member("short"))
     assert shares(bench.look()) == {}

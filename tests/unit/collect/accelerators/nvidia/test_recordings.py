@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from tests.gpu_check import FIELDS
+from tests.gpu_check import FIELDS, PROCESSES, WORDS, number_of
 from tests.support.nvml import Call, FakeNvml
 from tests.unit.collect.gpus import Bench
 
@@ -45,6 +45,9 @@ SETTINGS: dict[Call, dict[str, tuple[str, ...]]] = {
     Call.REMAPPED: {
         "remapped": tuple(f"remapped_rows.{name}" for name in ("correctable", "uncorrectable", "pending", "failure"))
     },
+    Call.SPARE_ROWS: {
+        "spare": tuple(f"remapped_rows.histogram.{name}" for name in ("max", "high", "partial", "low", "none"))
+    },
     Call.LINK: {"link": ("pcie.link.gen.current", "pcie.link.width.current")},
     Call.MAX_LINK: {"max_link": ("pcie.link.gen.max", "pcie.link.width.max")},
     Call.FABRIC: {"fabric": ("fabric.state",)},
@@ -52,7 +55,6 @@ SETTINGS: dict[Call, dict[str, tuple[str, ...]]] = {
 """For each call of NVML: the fake's fields, and the columns of nvidia-smi with their values."""
 SCALES = {"memory": MIB, "power": 1_000, "enforced": 1_000}
 """NVML units per unit of nvidia-smi, by the first word of the column."""
-WORDS = {"Yes": 1, "No": 0, "Not Started": 1, "In Progress": 2, "Completed": 3}
 FIELD_NUMBERS = {
     74: "clocks_event_reasons_counters.sw_power_cap",
     76: "clocks_event_reasons_counters.sync_boost",
@@ -60,15 +62,21 @@ FIELD_NUMBERS = {
     270: "clocks_event_reasons_counters.hw_thermal_slowdown",
     271: "clocks_event_reasons_counters.hw_power_brake_slowdown",
     82: "temperature.memory",
+    29: "retired_pages.single_bit_ecc.count",
+    30: "retired_pages.double_bit.count",
+    31: "retired_pages.pending",
+    230: "gpu_recovery_action",
 }
-NOT_RECORDED = (Call.ENERGY, Call.REPLAYS, Call.SAMPLED, Call.LINK_STATE, Call.PROCESS_UTILIZATION, Call.SPARE_ROWS)
+PLAIN = (29, 30, 31, 82, 230)
+"""Fields that nvidia-smi prints in NVML's unit."""
+NOT_RECORDED = (Call.ENERGY, Call.REPLAYS, Call.SAMPLED, Call.LINK_STATE, Call.PROCESS_UTILIZATION)
 
 
 def number(row, column):
     """Number in a column, in NVML's unit; None if the GPU does not report the value."""
     text = row.get(column, "")
     if text in WORDS:
-        return WORDS[text]
+        return int(WORDS[text])
     found = re.match(r"P?(-?\d+(?:\.\d+)?)", text)
     return round(float(found[1]) * SCALES.get(column.partition(".")[0], 1)) if found else None
 
@@ -88,7 +96,7 @@ def prepare(device, recording):
         else:
             device.set(**{name: each if len(each) > 1 else each[0] for name, each in values.items()})
     fields = {
-        (field, 0): value * (1 if field == 82 else 1_000)  # nvidia-smi prints microseconds, NVML has nanoseconds
+        (field, 0): value * (1 if field in PLAIN else 1_000)  # nvidia-smi prints microseconds, NVML has nanoseconds
         for field, column in FIELD_NUMBERS.items()
         if (value := number(row, column)) is not None
     }
@@ -126,11 +134,13 @@ def test_a_recorded_gpu_gives_its_golden_output(gpu, name):
     assert found == json.loads(EXPECTED.read_text())[name]
     whole, row = found["gpu0"], RECORDED[name]["row"]
     for one in FIELDS:  # the comparison with nvidia-smi that a real machine runs, here without tolerances
-        text = re.match(r"-?\d+(?:\.\d+)?", row.get(one.field, ""))
-        if text and one.metric in whole:
-            assert whole[one.metric] == pytest.approx(float(text[0]) * one.scale), one.field
-        elif not text:
+        shown = number_of(re.sub(r"(?<=\d) \S+$", "", row.get(one.field, "")))
+        if one.field == PROCESSES:
+            continue
+        if shown is None:
             assert one.metric not in whole, one.field
+        elif one.metric in whole:
+            assert whole[one.metric] == pytest.approx(shown * one.scale), one.field
     processes = sum(values.get("gpu.processes", 0) for values in found.values())
     assert processes == len(RECORDED[name]["processes"])
     assert set(found) == {"gpu0", *instances_of(RECORDED[name])}
