@@ -143,7 +143,7 @@ def test_among_others_a_new_sample_costs_one_look_at_the_roll_ups(store, monkeyp
     state, selects = store.rollup_state, []
     select = state.select_progress
     monkeypatch.setattr(state, "_is_alone", lambda: False)
-    monkeypatch.setattr(state, "select_progress", lambda: selects.append(1) or select())
+    monkeypatch.setattr(state, "select_progress", lambda: (selects.append(1), select())[1])
     store.append(batch_of({(ONE, store._clock.now_ms() - age_ms): 1.0}), FOREVER)
     assert len(selects) == requests
 
