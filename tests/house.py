@@ -100,7 +100,7 @@ def private_accesses() -> int:
 
 
 FIGURES = (
-    Figure("lines of Python and C", lines, 142_400, 84_000),
+    Figure("lines of Python and C", lines, 143_900, 84_000),
     Figure("docstrings with forbidden words", forbidden_docstrings, 0, 0),
     Figure(
         "class names of the core with several meanings",
@@ -111,8 +111,8 @@ FIGURES = (
     Figure("class names with several meanings, all", lambda: len(shared_class_names()), 0, 0),
     Figure("docstrings that only name another place", forwarding_docstrings, 1, 40),
     Figure("packages without tests at their path", lambda: len(packages_without_tests()), 0, 0),
-    Figure("kinds of objects that outlive a request", lambda: len(states()), 28, 13),
-    Figure("private attributes that unit tests read", private_accesses, 63, 0),
+    Figure("kinds of objects that outlive a request", lambda: len(states()), 23, 13),
+    Figure("private attributes that unit tests read", private_accesses, 0, 0),
 )
 
 

@@ -55,6 +55,12 @@ class Servers:
         return reply.status, str(reply.json().get("code", ""))
 
 
+def _end(server: ServerProcess) -> None:
+    """Kill a server if it was started."""
+    if server._process:
+        server.kill()
+
+
 @pytest.fixture
 def servers(tmp_path: Path) -> Iterator[Servers]:
     with ExitStack() as stack:
@@ -63,7 +69,7 @@ def servers(tmp_path: Path) -> Iterator[Servers]:
         store = f"{stack.enter_context(node()).dsn}/jobmeter"
         made = Servers(tmp_path, store, registry, database)
         for server in made.all:
-            stack.callback(lambda one=server: one.kill() if one._process else None)
+            stack.callback(_end, server)
         yield made
 
 

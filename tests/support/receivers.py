@@ -1,6 +1,7 @@
 """Something that listens and takes what is shipped: HTTP on a free port of this machine, in threads of this process."""
 
 import gzip
+import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,6 +29,12 @@ class Receiver:
     answering: Answering = lambda taken: (204, {}, b"")
     requests: list[Taken] = field(default_factory=list)
     port: int = 0
+    connections: list[socket.socket] = field(default_factory=list)
+
+    def drop(self) -> None:
+        """Close the connections without a word."""
+        for one in self.connections:
+            one.shutdown(socket.SHUT_RDWR)
 
     @property
     def url(self) -> str:
@@ -43,6 +50,10 @@ def receiving(answering: Answering | None = None, port: int = 0) -> Iterator[Rec
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+
+        def setup(self) -> None:
+            super().setup()
+            receiver.connections.append(self.connection)
 
         def _take(self) -> None:
             body = self.rfile.read(int(self.headers.get("content-length", 0)))

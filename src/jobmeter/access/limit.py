@@ -57,7 +57,7 @@ class RateLimiter:
     ) -> None:
         """``rates`` by operation, ``*`` for all others. At most ``most`` buckets are cached; the latest used stay.
 
-        With ``shared`` the rates are those of all servers together.
+        With ``shared`` all servers share the rates.
         """
         self._shared = shared
         self._clock = clock

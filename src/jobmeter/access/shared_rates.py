@@ -8,7 +8,7 @@ from jobmeter.errors import UnavailableError
 from jobmeter.model.time import Clock
 from jobmeter.model.token_bucket import wait_ms
 from jobmeter.registry.batched import Batched
-from jobmeter.registry.rates import Draw, Drawn, RateTable
+from jobmeter.registry.rates import Draw, GrantedTokens, RateTable
 
 FLUSH_SECONDS = 0.25
 """Interval in seconds at which a server reports the costs of its questions."""
@@ -22,14 +22,14 @@ class SharedRates:
     """
 
     def __init__(self, clock: Clock, table: RateTable) -> None:
-        """Until ``use_alone`` is called, other servers may grant calls."""
+        """Other servers may grant calls, until ``use_alone`` is called."""
         self.is_alone = False
         """True while no other server grants calls: the buckets of this process are enough."""
         self._clock = clock
         self._table = table
         self._lock = threading.Lock()
         self._unsent: dict[str, Draw] = {}
-        self._draw: Batched[Draw, Drawn] = Batched(self._drawn)
+        self._draw: Batched[Draw, GrantedTokens] = Batched(self._drawn)
         self._forget_at = clock.monotonic() + _FORGET_SECONDS
 
     def use_alone(self, alone: bool) -> None:
@@ -78,7 +78,7 @@ class SharedRates:
             self._forget_at = self._clock.monotonic() + _FORGET_SECONDS
             self._table.forget_full()
 
-    def _drawn(self, draws: Sequence[Draw]) -> list[Drawn]:
+    def _drawn(self, draws: Sequence[Draw]) -> list[GrantedTokens]:
         """Draw for several calls. The earliest calls get the tokens that a bucket grants."""
         together: dict[str, Draw] = {}
         for one in draws:
@@ -91,5 +91,5 @@ class SharedRates:
         for one in draws:
             granted = min(one.wanted, left[one.name])
             left[one.name] -= granted
-            results.append(Drawn(granted, found[one.name].level))
+            results.append(GrantedTokens(granted, found[one.name].level))
         return results

@@ -2,8 +2,7 @@
 
 import secrets
 import threading
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
 
 from jobmeter.access.months import Calendar
 from jobmeter.model.time import Clock
@@ -15,14 +14,6 @@ _Counts = dict[tuple[str, str, str, str, bool], int]
 """Calls by month, account, API, operation, and failure."""
 
 
-class UsageStore(Protocol):
-    """The table of the registry that adds up counts."""
-
-    def add(self, writer: str, batch: int, rows: Sequence[Usage], now_ms: int) -> None:
-        """Add counts of calls; see ``UsageTable.add``."""
-        ...
-
-
 class UsageMeter:
     """Counter of calls: each counts once, when it is answered, in the month of its answer. Thread-safe.
 
@@ -32,9 +23,10 @@ class UsageMeter:
 
     name = "usage"
 
-    def __init__(self, store: UsageStore, clock: Clock, calendar: Calendar) -> None:
+    def __init__(self, add: Callable[[str, int, Sequence[Usage], int], None], clock: Clock, calendar: Calendar) -> None:
+        """``add`` adds counts to the registry, as ``UsageTable.add`` does."""
         self.interval = FLUSH_SECONDS
-        self._store = store
+        self._add = add
         self._clock = clock
         self._calendar = calendar
         self._month = calendar.at(clock.now_ms())
@@ -76,7 +68,7 @@ class UsageMeter:
         """
         number, counts = self._batch
         if counts:
-            self._store.add(self._writer, number, _rows(counts), self._clock.now_ms())
+            self._add(self._writer, number, _rows(counts), self._clock.now_ms())
             self._batch = number, {}
 
 

@@ -17,6 +17,7 @@ from jobmeter.cli.options import (
     checked,
     checked_interval,
     data_folder,
+    env_option,
     examples,
     job_ids_option,
     key_option,
@@ -64,7 +65,7 @@ _GROUPS = {
         "jobmeter agent --server https://meter.example --key TOKEN --once",
     ),
 )
-@click.option("--server", metavar="URL", envvar="JOBMETER_SERVER", required=True, help="The server (JOBMETER_SERVER).")
+@env_option("--server", "The server ({}).", metavar="URL", required=True)
 @key_option("A writer's token (JOBMETER_KEY).", envvar="JOBMETER_KEY", required=True)
 @click.option("--interval", default="10s", show_default=True, help="Time between two samples.")
 @click.option(
@@ -74,28 +75,22 @@ _GROUPS = {
     help="Folder for data that waits for the server (default: spool/agent in the data folder).",
 )
 @click.option("--cluster", metavar="NAME", default="", help="Name of the cluster that this node belongs to.")
-@click.option(
-    "--resource-group",
-    metavar="NAME",
-    envvar="JOBMETER_RESOURCE_GROUP",
-    default="",
-    help="Resource group whose capacity this node counts towards (JOBMETER_RESOURCE_GROUP).",
+@env_option(
+    "--resource-group", "Resource group whose capacity this node counts towards ({}).", metavar="NAME", default=""
 )
 @click.option("--node", metavar="NAME", help="Name of this node (default: its host name).")
 @ca_file_option
-@click.option(
+@env_option(
     "--job-rules",
+    "File with rules that assign units, containers, control groups and commands to jobs ({}).",
     type=FILE,
     metavar="FILE",
-    envvar="JOBMETER_JOB_RULES",
-    help="File with rules that assign units, containers, control groups and commands to jobs (JOBMETER_JOB_RULES).",
 )
-@click.option(
+@env_option(
     "--job-mapping-dir",
+    "Folder in which a scheduler's prolog writes the GPUs of each job ({}).",
     type=FOLDER,
     metavar="DIR",
-    envvar="JOBMETER_JOB_MAPPING_DIR",
-    help="Folder in which a scheduler's prolog writes the GPUs of each job (JOBMETER_JOB_MAPPING_DIR).",
 )
 @job_ids_option("Form of Slurm job ids: plain NUMBER, or NUMBER@CLUSTER (JOBMETER_JOB_IDS).")
 @click.option("--kernel-log/--no-kernel-log", default=True, help="Read the kernel's log if permitted.")
@@ -108,47 +103,33 @@ _GROUPS = {
     envvar="JOBMETER_LOG_FILES",
     help="Read these files, such as /var/log/app/*.log; may be repeated (JOBMETER_LOG_FILES, separated by spaces).",
 )
-@click.option(
+@env_option(
     "--log-rate",
+    "Most lines per second of each source ({}); a line reports the number dropped.",
     type=click.FloatRange(1, 1_000_000),
     default=10_000,
     show_default=True,
     metavar="N",
-    envvar="JOBMETER_LOG_RATE",
-    help="Most lines per second of each source (JOBMETER_LOG_RATE); a line reports the number dropped.",
 )
-@click.option(
+@env_option(
     "--redfish",
+    "Management controller that measures this node's power: https://[USER:PASSWORD@]HOST ({}).",
     metavar="URL",
-    envvar="JOBMETER_REDFISH",
-    help="Management controller that measures this node's power: https://[USER:PASSWORD@]HOST (JOBMETER_REDFISH).",
 )
-@click.option(
-    "--redfish-ca-file",
-    type=FILE,
-    metavar="FILE",
-    envvar="JOBMETER_REDFISH_CA_FILE",
-    help="Certificates (PEM) that verify the management controller (JOBMETER_REDFISH_CA_FILE).",
+@env_option(
+    "--redfish-ca-file", "Certificates (PEM) that verify the management controller ({}).", type=FILE, metavar="FILE"
 )
-@click.option(
-    "--kubelet",
-    metavar="URL",
-    envvar="JOBMETER_KUBELET",
-    help="This node's kubelet, which measures the storage of pods: https://127.0.0.1:10250 (JOBMETER_KUBELET).",
+@env_option(
+    "--kubelet", "This node's kubelet, which measures the storage of pods: https://127.0.0.1:10250 ({}).", metavar="URL"
 )
-@click.option(
+@env_option(
     "--kubelet-ca-file",
+    "Certificates (PEM) that verify the kubelet ({}; default: the service account's).",
     type=FILE,
     metavar="FILE",
-    envvar="JOBMETER_KUBELET_CA_FILE",
-    help="Certificates (PEM) that verify the kubelet (JOBMETER_KUBELET_CA_FILE; default: the service account's).",
 )
-@click.option(
-    "--kubelet-token-file",
-    type=FILE,
-    metavar="FILE",
-    envvar="JOBMETER_KUBELET_TOKEN_FILE",
-    help="Token for the kubelet (JOBMETER_KUBELET_TOKEN_FILE; default: the service account's).",
+@env_option(
+    "--kubelet-token-file", "Token for the kubelet ({}; default: the service account's).", type=FILE, metavar="FILE"
 )
 @program_options(f"{places.SHARED_FOLDER}/{places.AGENT_SOCKET} for root, else in the user's folder")
 @click.option("--once", is_flag=True, help="Measure once, deliver, and exit; status 1 unless the server accepted it.")

@@ -80,16 +80,16 @@ def choice(kind: type[StrEnum]) -> click.Choice[str]:
     return click.Choice([str(one) for one in kind], case_sensitive=False)
 
 
+def env_option(flag: str, help_text: str, **more: Any) -> Callable[[_Function], _Function]:  # noqa: ANN401 - as click has it
+    """Return an option that the environment may set: ``--log-rate`` by JOBMETER_LOG_RATE, which replaces ``{}``."""
+    variable = f"JOBMETER_{flag.removeprefix('--').replace('-', '_').upper()}"
+    return click.option(flag, envvar=variable, help=help_text.format(variable), **more)
+
+
 def job_ids_option(help_text: str) -> Callable[[_Function], _Function]:
     """Build the option ``--job-ids``: the form of job ids, ``JobIds`` as text."""
-    return click.option(
-        "--job-ids",
-        type=click.Choice([one.value for one in JobIds]),
-        default=JobIds.PLAIN.value,
-        show_default=True,
-        envvar="JOBMETER_JOB_IDS",
-        help=help_text,
-    )
+    forms = click.Choice([one.value for one in JobIds])
+    return env_option("--job-ids", help_text, type=forms, default=JobIds.PLAIN.value, show_default=True)
 
 
 def data_folder(given: Path | None = None) -> Path:

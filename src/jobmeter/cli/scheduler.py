@@ -14,6 +14,7 @@ from jobmeter.cli.options import (
     checked,
     checked_interval,
     data_folder,
+    env_option,
     examples,
     job_ids_option,
     key_option,
@@ -76,9 +77,7 @@ def _command(name: str, kind: SchedulerKind) -> click.Command:
 
 
 _COMMON = (
-    click.option(
-        "--server", metavar="URL", envvar="JOBMETER_SERVER", required=True, help="The server (JOBMETER_SERVER)."
-    ),
+    env_option("--server", "The server ({}).", metavar="URL", required=True),
     key_option("A writer's token (JOBMETER_KEY).", envvar="JOBMETER_KEY", required=True),
     click.option("--cluster", metavar="NAME", required=True, help="Name of the cluster."),
     click.option("--interval", default="10s", show_default=True, help="Time between two polls of the scheduler."),

@@ -82,6 +82,11 @@ class GroupCommit(Generic[T]):
         self._thread.start()
 
     @property
+    def waiting(self) -> int:
+        """Number of requests that wait for their commit."""
+        return len(self._waiting)
+
+    @property
     def waiting_bytes(self) -> int:
         """Bytes of the requests that wait for their commit, about."""
         return self._waiting_bytes

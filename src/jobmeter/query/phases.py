@@ -20,7 +20,6 @@ from jobmeter.query.checkpoints import CheckpointReports, find_checkpoints
 from jobmeter.query.course import Course, Interval
 from jobmeter.query.defaults import job_end
 from jobmeter.query.idle import IDLE, WORK
-from jobmeter.query.repeated_steps import repeated_steps
 from jobmeter.query.request import JobRef
 from jobmeter.query.stretches import GAP_INTERVALS, steady_stretches, usual_interval
 
@@ -37,6 +36,8 @@ _WORKING = 0.5
 """They were measured to work for this share of that time."""
 _UNSEEN_MS = MINUTE
 """Agents discover a job within so long: before a later first sample no process ran, or none was measured."""
+_BACK = 0.5
+"""Numbers that fall below this share of the highest one within an attempt start again, with each epoch say."""
 MOST_RESTARTS = 500
 
 
@@ -195,7 +196,7 @@ def _run(view: JobView, facts: PhaseFacts, span: Interval, unknown: dict[str, st
     saves = find_checkpoints(facts.work, facts.writes, facts.checkpoints, training, rest)
     if saves is None:
         unknown[Phase.CHECKPOINT.value] = "neither writes nor lines about checkpoints were found"
-    repeats = repeated_steps(facts.steps, windows) if restarts else []
+    repeats = _repeated_steps(facts.steps, windows) if restarts else []
     if repeats is None:
         unknown[Phase.REPEAT.value] = "the program reports no numbers of steps: repeated ones are part of training"
     found = [part for one in found for part in _cut(one, saves or (), Phase.CHECKPOINT)]
@@ -366,3 +367,26 @@ def _cut(span: PhaseSpan, intervals: Sequence[Interval], phase: Phase) -> Iterat
         yield msgspec.structs.replace(span, phase=phase, start=begin, end=until)
         at = until
     yield msgspec.structs.replace(span, start=at)
+
+
+def _repeated_steps(steps: Course | None, attempts: Sequence[Interval]) -> list[Interval] | None:
+    """Return for each attempt but the first the interval from its start until it passes the highest step before it.
+
+    ``steps`` are numbers of steps as the program reported them. None where they cannot say it: there are none of an
+    attempt, or they start again within one. An attempt that repeats nothing has no interval.
+    """
+    found: list[Interval] = []
+    highest = -np.inf
+    for start, end in attempts:
+        part = slice(*np.searchsorted(steps.time, (start, end)).tolist()) if steps is not None else slice(0, 0)
+        if steps is None or not len(steps.time[part]):
+            return None
+        value = steps.value[part]
+        if (value < _BACK * np.maximum.accumulate(value)).any():
+            return None
+        new = np.flatnonzero(value > highest)
+        until = int(steps.time[part][new[0]]) if len(new) else end
+        if np.isfinite(highest) and until > start and value[0] <= highest:
+            found.append((start, until))
+        highest = max(highest, float(value.max()))
+    return found

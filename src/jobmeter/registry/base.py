@@ -1,7 +1,7 @@
 """The registry: each method is one transaction; the modules beside this one do the work."""
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from jobmeter.model.finding import FindingSummary, ListedFinding
 from jobmeter.model.job import Allocation, Job, JobFilter, JobGroup, JobPage, JobSize, JobState, JobView, Node, Project
 from jobmeter.model.record import LeaseRecord, Records
 from jobmeter.model.retention import Retention
+from jobmeter.model.shipper import Shipper
 from jobmeter.model.time import DAY, TimeRange
 from jobmeter.registry import (
     backup,
@@ -22,7 +23,6 @@ from jobmeter.registry import (
     node_liveness,
     nodes,
     observe,
-    projects,
     sizes,
     transactions,
 )
@@ -36,7 +36,7 @@ from jobmeter.registry.columns.column_store import ColumnStore
 from jobmeter.registry.database import SQLITE, Database
 from jobmeter.registry.finding_list import EventsOfFindings, read_findings
 from jobmeter.registry.finding_summaries import finding_summaries
-from jobmeter.registry.interval_cache import IntervalCache
+from jobmeter.registry.interval_cache import IntervalChanges, JobKey
 from jobmeter.registry.keys import KeyTable
 from jobmeter.registry.leases import LeaseTable
 from jobmeter.registry.memory import CachedAnswers, Expiring
@@ -66,7 +66,6 @@ class Registry:
         # A single process serves a SQLite database: nobody else writes its jobs.
         alone = database.kind == SQLITE
         self.memory = CachedAnswers(alone=alone)
-        self._intervals = IntervalCache(alone=alone)
         self._refresh: Batched[None, None] = Batched(self._drop_changed)
         self._position: changes.ChangePosition | None = None
         self._counting = threading.Lock()
@@ -111,14 +110,13 @@ class Registry:
         return records.count
 
     def _record_jobs(self, project: str, prepared: Sequence[recording.PreparedJob], now_ms: int) -> None:
-        names = {entry.record.job_id for entry in prepared}
+        written = {(project, entry.record.job_id) for entry in prepared}
         with self.database.write(key=project) as connection:
             nodes.add_projects(connection, [project])
             happened = recording.merge_jobs(connection, project, prepared, now_ms)
             dropped = events.add_events(connection, happened)
-            changes.notify(connection, recorded=((project, name) for name in names))
-        self._intervals.forget((project, name) for name in names)
-        self._invalidate(names, dropped)
+            changes.notify(connection, recorded=written)
+        self._invalidate(written, dropped)
 
     def _renew(self, project: str, renewals: Sequence[LeaseRecord], now_ms: int) -> None:
         with self.database.write(key=project) as connection:
@@ -154,8 +152,7 @@ class Registry:
 
     def _changed_states(self, changed: lease_expiry.StateChanges, dropped: int) -> None:
         if changed.jobs:
-            self._intervals.forget(changed.jobs)
-            self._invalidate({job for _, job in changed.jobs}, dropped)
+            self._invalidate(changed.jobs, dropped)
 
     def observe(self, observations: Sequence[Observation], now_ms: int) -> None:
         """Create the jobs, replicas, nodes and allocations that samples name, and extend their times.
@@ -165,13 +162,11 @@ class Registry:
         """
         if observations:
             with self.database.write(OBSERVE_SECONDS) as connection:
-                happened, observed = observe.observe(connection, observations, now_ms, self._intervals)
+                happened, observed = observe.observe(connection, observations, now_ms, self.memory.intervals)
                 dropped = events.add_events(connection, happened)
-                changes.notify(
-                    connection, sampled=((sampled.project, sampled.job) for sampled in observations if sampled.job)
-                )
-            self._intervals.commit(observed)
-            self._invalidate({sampled.job for sampled in observations}, dropped)
+                sampled = {(one.project, one.job) for one in observations}
+                changes.notify(connection, sampled=(key for key in sampled if key[1]))
+            self._invalidate(sampled, dropped, observed)
 
     def mark_nodes(self, now_ms: int, heard_since_ms: int, least_ms: int) -> int:
         """Mark nodes down after ``least_ms`` of silence, and up when they send again. Return the number of events.
@@ -236,7 +231,7 @@ class Registry:
     def projects(self, names: frozenset[str] | None, now_ms: int) -> list[Project]:
         """Return the projects with these names (None: all) that have ever been written to, sorted."""
         with self.database.read() as connection:
-            return projects.list_projects(connection, names, now_ms)
+            return nodes.list_projects(connection, names, now_ms)
 
     def sizes(self, jobs: Iterable[tuple[str, str]], *, places: bool = False) -> dict[tuple[str, str], JobSize]:
         """Return the sizes of these jobs, (project, id); with ``places`` also their devices and nodes."""
@@ -259,13 +254,12 @@ class Registry:
         Replicas are in natural order, allocations sorted by start.
         """
         self._await_changes()
-        views, generation = self.memory.views.get(job, projects, now_ms)
-        if views is None:
+
+        def read() -> Expiring[list[JobView]]:
             with self.database.read() as connection:
-                written = jobs.job_views(connection, projects, job, now_ms)
-            self.memory.views.put(job, projects, written, generation)
-            views = written.answer
-        return list(views)
+                return jobs.job_views(connection, projects, job, now_ms)
+
+        return list(self.memory.views.get_or_read(job, projects, now_ms, read))
 
     def job_groups(self, projects: frozenset[str] | None) -> list[JobGroup]:
         """Return the resource groups that jobs of those projects (None: all) name, by project and name."""
@@ -293,13 +287,12 @@ class Registry:
         once.
         """
         self._await_changes()
-        heads, generation = self.memory.heads.get(job, projects, now_ms)
-        if heads is None:
+
+        def read() -> Expiring[list[Job]]:
             with self.database.read(SHORT_SECONDS) as connection:
-                written = jobs.job_heads(connection, projects, job, now_ms)
-            self.memory.heads.put(job, projects, written, generation)
-            heads = written.answer
-        return list(heads)
+                return jobs.job_heads(connection, projects, job, now_ms)
+
+        return list(self.memory.heads.get_or_read(job, projects, now_ms, read))
 
     def use_alone(self, alone: bool) -> None:
         """Trust cached jobs while no other server writes jobs. See ``EngineUse.watch``."""
@@ -320,9 +313,9 @@ class Registry:
         if changed is None:
             self.memory.clear()
         else:
-            ids = {job for found in (changed.recorded, changed.sampled) for _, job in changes.jobs_of(found)}
-            if ids:
-                self.memory.invalidate(ids)
+            keys = {key for found in (changed.recorded, changed.sampled) for key in changes.jobs_of(found)}
+            if keys:
+                self.memory.invalidate(keys)
         self._position = after
         return calls
 
@@ -330,10 +323,12 @@ class Registry:
         with self._counting:
             self._events_dropped += events_dropped
 
-    def _invalidate(self, changed: set[str], dropped: int = 0) -> None:
+    def _invalidate(
+        self, changed: Collection[JobKey], dropped: int = 0, observed: IntervalChanges | None = None
+    ) -> None:
         self._drop(dropped)
         self.columns.read_soon()
-        self.memory.invalidate(changed)
+        self.memory.invalidate(changed, observed)
 
     def allocations(self, project: str, job: str) -> list[Allocation]:
         """Return the allocations of one job, by start."""
@@ -347,9 +342,25 @@ class Registry:
         with self.database.write() as connection:
             found = jobs.forget_job(connection, project, job)
             changes.notify(connection, recorded=[(project, job)])
-        self._intervals.forget([(project, job)])
-        self._invalidate({job})
+        self._invalidate([(project, job)])
         return found
+
+    def recent_shippers(self) -> Sequence[Shipper]:
+        """Return every log shipper, by creation, at most a second old."""
+        return self.memory.shippers.get_or_read("", None, 0, lambda: Expiring(self.shippers.all()))
+
+    def node_groups(self) -> Mapping[tuple[str, str], str]:
+        """Return the resource group of each (project, node) that has one, at most ten seconds old.
+
+        Each node is also there under an empty project.
+        """
+
+        def read() -> Expiring[Mapping[tuple[str, str], str]]:
+            grouped = [node for node in self.nodes(None) if node.resource_group]
+            anywhere = {("", node.name): node.resource_group for node in grouped}
+            return Expiring(anywhere | {(node.project, node.name): node.resource_group for node in grouped})
+
+        return self.memory.node_groups.get_or_read("", None, 0, read)
 
     def nodes(self, projects: frozenset[str] | None, names: frozenset[str] | None = None) -> list[Node]:
         """Return the nodes with these names (None: all), by cluster and name."""
@@ -362,11 +373,7 @@ class Registry:
         A setting of another process may appear a second late. If the database does not answer, the last value read
         applies.
         """
-        retention, generation = self.memory.retentions.get(project, None, 0)
-        if retention is None:
-            retention = self._read_retention(project)
-            self.memory.retentions.put(project, None, Expiring(retention), generation)
-        return retention
+        return self.memory.retentions.get_or_read(project, None, 0, lambda: Expiring(self._read_retention(project)))
 
     def _read_retention(self, project: str) -> Retention:
         try:
@@ -406,7 +413,6 @@ class Registry:
     def restore(self, directory: Path) -> None:
         """Replace an empty registry with a copy made by ``backup``."""
         backup.restore(self.database, directory)
-        self._intervals.clear()
         self.memory.clear()
 
     def prepare(self) -> None:

@@ -3,19 +3,25 @@
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Hashable, Iterable
-from typing import Generic, TypeVar
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import msgspec
 
 from jobmeter.model.job import Job, JobView
 from jobmeter.model.retention import Retention
 from jobmeter.model.time import MAX_TIME_MS
+from jobmeter.registry.interval_cache import IntervalCache, IntervalChanges, JobKey
+
+if TYPE_CHECKING:
+    from jobmeter.model.shipper import Shipper
 
 ALONE_SECONDS = 60.0
 """Lifetime of an entry if no other process writes jobs."""
 SHARED_SECONDS = 1.0
 """Lifetime of an entry if other processes may write."""
+GROUPS_SECONDS = 10.0
+"""Lifetime of the resource groups of nodes."""
 MOST_PARTS = 500_000
 """Most database rows in all cached answers together, at some hundred bytes each."""
 
@@ -74,6 +80,15 @@ class TtlCache(Generic[T]):
                 return None, self._generation
             self._entries.move_to_end(job)
             return cached.answer, self._generation
+
+    def get_or_read(self, job: str, question: Hashable, now_ms: int, read: Callable[[], Expiring[T]]) -> T:
+        """Return the value that is valid at a time; without one, read and cache it."""
+        found, generation = self.get(job, question, now_ms)
+        if found is None:
+            fresh = read()
+            self.put(job, question, fresh, generation)
+            found = fresh.answer
+        return found
 
     def entry(self, job: str, question: Hashable) -> tuple[float, Expiring[T]] | None:
         """Return the cached value and its expiry (monotonic seconds); None without a cached value."""
@@ -138,6 +153,9 @@ class CachedAnswers:
         self.views: TtlCache[list[JobView]] = TtlCache(seconds, caches_absence=alone)
         self.heads: TtlCache[list[Job]] = TtlCache(seconds, caches_absence=alone)
         self.retentions: TtlCache[Retention] = TtlCache()
+        self.shippers: TtlCache[Sequence[Shipper]] = TtlCache()
+        self.node_groups: TtlCache[Mapping[tuple[str, str], str]] = TtlCache(GROUPS_SECONDS)
+        self.intervals = IntervalCache(alone=alone)
         self.changed: Callable[[Collection[str] | None], object] = lambda _: None
         """Callback for the ids of changed jobs (None: all), called after their cached answers were dropped."""
 
@@ -153,15 +171,30 @@ class CachedAnswers:
         """Return the cached retention of a project."""
         return self.retentions.get(project, None, 0)[0]
 
-    def invalidate(self, jobs: Collection[str]) -> None:
-        """Drop these jobs. Call it after the commit of the change."""
-        self.heads.invalidate(jobs)
-        self.views.invalidate(jobs)
-        self.changed(jobs)
+    def invalidate(self, jobs: Collection[JobKey], observed: IntervalChanges | None = None) -> None:
+        """Drop these jobs. Call it after the commit of the change.
+
+        ``observed`` are the changes of intervals, if samples changed the jobs; else the jobs' intervals are dropped.
+        """
+        if observed is None:
+            self.intervals.forget(jobs)
+        else:
+            self.intervals.commit(observed)
+        ids = {job for _, job in jobs}
+        self.heads.invalidate(ids)
+        self.views.invalidate(ids)
+        self.changed(ids)
+
+    def forget_groups(self) -> None:
+        """Drop the shippers and the groups of nodes, after a change of either."""
+        self.shippers.clear()
+        self.node_groups.clear()
 
     def clear(self) -> None:
         """Drop everything."""
+        self.forget_groups()
         self.heads.clear()
         self.views.clear()
         self.retentions.clear()
+        self.intervals.clear()
         self.changed(None)

@@ -1,21 +1,24 @@
-"""Brings a database's tables up to date, once, however many servers start together."""
+"""Creates a database's tables, or brings them up to date, once, however many servers start together."""
 
 import sqlalchemy as sa
 
 from jobmeter.errors import ConfigurationError
 from jobmeter.registry.breaker import SLOW_SECONDS
 from jobmeter.registry.database import POSTGRESQL, Database
+from jobmeter.registry.schema import FIRST_ROWS, UNLOGGED, metadata
 
 HEAD = "0019"
 """The newest migration."""
 REVISIONS = frozenset({"0005", "0015", "0018", HEAD})
 """Every migration of this program: of recorded data folders, of release 0.1.0, and of this version."""
+_VERSIONS = sa.Table("alembic_version", sa.MetaData(), sa.Column("version_num", sa.String(32), primary_key=True))
+"""Alembic's table."""
 _LOCK = 0x6A6F626D
 """The number of PostgreSQL's advisory lock of migrations."""
 
 
 def migrate(database: Database) -> None:
-    """Run the missing migrations in one transaction.
+    """Create the tables of an empty database, or run the missing migrations, in one transaction.
 
     A second program that starts at the same time waits and finds them done. Raises ConfigurationError for a database
     of a newer version of the program, or of an older one that no release had.
@@ -30,7 +33,25 @@ def migrate(database: Database) -> None:
         if revision is not None and revision not in REVISIONS:
             origin = "a newer version of jobmeter" if revision > HEAD else "a version of jobmeter before its release"
             raise ConfigurationError(f"the registry was migrated to {revision!r} by {origin}; this one has {HEAD!r}")
-        _upgrade(connection)
+        if revision is None:
+            _create(connection)
+        else:
+            _upgrade(connection)
+
+
+def _create(connection: sa.Connection) -> None:
+    if connection.dialect.name == POSTGRESQL:
+        for index in (index for table in metadata.tables.values() for index in table.indexes):
+            # The schema states it for SQLite alone, see there.
+            index.dialect_options["postgresql"]["where"] = index.dialect_options["sqlite"]["where"]
+    metadata.create_all(connection)
+    if connection.dialect.name == POSTGRESQL:
+        for table in UNLOGGED:
+            connection.execute(sa.text(f"ALTER TABLE {table.name} SET UNLOGGED"))
+    for table, row in FIRST_ROWS.items():
+        connection.execute(sa.insert(table).values(row))
+    _VERSIONS.create(connection)
+    connection.execute(sa.insert(_VERSIONS).values(version_num=HEAD))
 
 
 def _upgrade(connection: sa.Connection) -> None:
@@ -48,5 +69,4 @@ def _revision(connection: sa.Connection) -> str | None:
     """Return the revision in Alembic's table."""
     if not sa.inspect(connection).has_table("alembic_version"):
         return None
-    revision: str | None = connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()
-    return revision
+    return connection.scalar(sa.select(_VERSIONS.c.version_num))

@@ -1,4 +1,4 @@
-"""Nodes, and the retention of projects."""
+"""Nodes, and projects with their retention and their newest job."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,12 +6,12 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
-from jobmeter.model.job import Node
+from jobmeter.model.job import Node, Project
 from jobmeter.model.record import NodeRecord
 from jobmeter.model.retention import Retention
 from jobmeter.registry.node_liveness import described
-from jobmeter.registry.rows import node_of, node_values
-from jobmeter.registry.schema import nodes, projects
+from jobmeter.registry.rows import job_of, node_of, node_values
+from jobmeter.registry.schema import jobs, nodes, projects
 from jobmeter.registry.statements import add_missing, coalesce_to_stored, insert, renamed, widen, within
 
 _KEY = ("project", "cluster", "name")
@@ -90,3 +90,19 @@ _DESCRIBE = (
     .where(*(nodes.c[name] == sa.bindparam(f"key_{name}") for name in _KEY))
     .values({name: coalesce_to_stored(nodes.c[name]) for name in _DESCRIBED})
 )
+
+
+def list_projects(connection: sa.Connection, names: frozenset[str] | None, now_ms: int) -> list[Project]:
+    """Return the projects with these names (None: all), sorted."""
+    question = sa.select(projects.c.name).where(within(projects.c.name, names)).order_by(projects.c.name)
+    return [_project(connection, name, now_ms) for name in connection.scalars(question).all()]
+
+
+def _project(connection: sa.Connection, name: str, now_ms: int) -> Project:
+    # Both ends of one index: no listing, and no count of jobs.
+    order = (jobs.c.created_sort, jobs.c.id)
+    newest = sa.select(jobs).where(jobs.c.project == name).order_by(*(column.desc() for column in order)).limit(1)
+    oldest = sa.select(jobs.c.created_sort).where(jobs.c.project == name).order_by(*order).limit(1)
+    row = connection.execute(newest).first()
+    latest = None if row is None else job_of(row, now_ms)
+    return Project(name=name, created=connection.scalar(oldest), latest=latest)

@@ -42,7 +42,7 @@ class Draw(msgspec.Struct, frozen=True):
     spent: float = 0.0
 
 
-class Drawn(NamedTuple):
+class GrantedTokens(NamedTuple):
     """Tokens that a bucket granted, and its level afterwards."""
 
     granted: int
@@ -58,7 +58,7 @@ class RateTable:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def draw(self, draws: Collection[Draw]) -> dict[str, Drawn]:
+    def draw(self, draws: Collection[Draw]) -> dict[str, GrantedTokens]:
         """Take tokens from buckets, each named once. Return the result of each by its name."""
         values = {
             "names": [one.name for one in draws],
@@ -69,7 +69,7 @@ class RateTable:
         }
         with self._database.write(SHORT_SECONDS) as connection:
             rows = connection.execute(sa.text(_DRAW.format(now=self.now)), values)
-            return {name: Drawn(int(granted), level) for name, granted, level in rows}
+            return {name: GrantedTokens(int(granted), level) for name, granted, level in rows}
 
     def forget_full(self) -> None:
         """Delete full buckets: a bucket without a row is full."""

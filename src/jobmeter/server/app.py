@@ -188,7 +188,7 @@ def assemble(
         sessions=sessions,
         authenticator=Authenticator(registry.keys, vault, clock, nonces, sessions, changed=partial(raise_keys, store)),
         limiter=RateLimiter(clock, parse_rates(settings.rate_limits), shared=rates),
-        usage=UsageMeter(registry.usage, clock, calendar),
+        usage=UsageMeter(registry.usage.add, clock, calendar),
         calendar=calendar,
         prices=load_prices(settings.prices),
         audit=Audit(clock, settings.data / AUDIT),

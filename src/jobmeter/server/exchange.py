@@ -20,6 +20,7 @@ from jobmeter.errors import (
     InvalidRequestError,
     JobmeterError,
     LimitExceededError,
+    QueryTimeoutError,
     UnavailableError,
 )
 
@@ -197,10 +198,17 @@ class Exchange:
             sent.append((b"x-request-id", self.request_id.encode()))
         await self._send({"type": "http.response.start", "status": 200, "headers": sent})
 
-    async def send_part(self, chunk: bytes) -> None:
-        """Send a part of the answer; a HEAD request gets only the headers."""
+    async def send_part(self, chunk: bytes, patience: float, reader: str = "client") -> None:
+        """Send a part of the answer; a HEAD request gets only the headers.
+
+        Raises QueryTimeoutError when the reader reads nothing for ``patience`` seconds.
+        """
         body = b"" if self.call.method == "HEAD" else chunk
-        await self._send({"type": "http.response.body", "body": body, "more_body": True})
+        try:
+            async with asyncio.timeout(patience):
+                await self._send({"type": "http.response.body", "body": body, "more_body": True})
+        except TimeoutError as error:
+            raise QueryTimeoutError(f"the {reader} read nothing for {patience:g} seconds") from error
 
     async def end(self) -> None:
         """End the answer."""

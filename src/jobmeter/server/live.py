@@ -10,7 +10,7 @@ from functools import cached_property, partial
 
 import msgspec
 
-from jobmeter.errors import JobmeterError, NotFoundError, QueryTimeoutError, ThrottledError
+from jobmeter.errors import JobmeterError, NotFoundError, ThrottledError
 from jobmeter.server.admission import Lane
 from jobmeter.server.exchange import Exchange
 from jobmeter.server.shared_gzip import HEAD, GzipPart, SharedGzip
@@ -118,21 +118,22 @@ class Hub:
             await exchange.end()
             return
         topic, viewer = self._join(feed, SharedGzip() if _takes_gzip(exchange) else None)
+        pass_on = partial(exchange.send_part, patience=PATIENCE_SECONDS, reader="viewer")
         try:
             await exchange.begin(CONTENT_TYPE, HEADERS + _GZIP if viewer.gzip else HEADERS)
             if viewer.gzip:
-                await _pass_on(exchange, HEAD)
-            await _pass_on(exchange, _bytes(_RETRY, viewer))
+                await pass_on(HEAD)
+            await pass_on(_bytes(_RETRY, viewer))
             while True:
                 await viewer.news.wait()
                 viewer.news.clear()
                 event, viewer.event = viewer.event, _NOTHING
                 if event:
-                    await _pass_on(exchange, _bytes(event, viewer))
+                    await pass_on(_bytes(event, viewer))
                 if viewer.over:
                     break
             if viewer.gzip:
-                await _pass_on(exchange, viewer.gzip.end())
+                await pass_on(viewer.gzip.end())
             await exchange.end()
         finally:
             self._leave(topic, viewer)
@@ -242,11 +243,3 @@ def _takes_gzip(exchange: Exchange) -> bool:
 
 def _bytes(event: _Event, viewer: _Viewer) -> bytes:
     return viewer.gzip.add(event.part) if viewer.gzip else event.text
-
-
-async def _pass_on(exchange: Exchange, event: bytes) -> None:
-    try:
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            await exchange.send_part(event)
-    except TimeoutError as error:
-        raise QueryTimeoutError(f"the viewer read nothing for {PATIENCE_SECONDS:g} seconds") from error

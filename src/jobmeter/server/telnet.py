@@ -76,7 +76,7 @@ class TelnetServer(threading.Thread):
         self._ready = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None
-        self._connections = services.telemetry.connections("telnet", most)
+        self.connections = services.telemetry.connections("telnet", most)
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -112,7 +112,7 @@ class TelnetServer(threading.Thread):
         while not self._stopping.is_set():
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), 1.0)
-            self._connections.sweep()
+            self.connections.sweep()
         server.close()
         for task in self._tasks:
             task.cancel()
@@ -121,8 +121,8 @@ class TelnetServer(threading.Thread):
     async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         client = str((writer.get_extra_info("peername") or ("",))[0])
-        connection = _Connection(self._services, self._pool, writer, client, self._connections)
-        if task is None or not self._connections.admit(connection):
+        connection = _Connection(self._services, self._pool, writer, client, self.connections)
+        if task is None or not self.connections.admit(connection):
             writer.write(b"error: too many connections\n")
             writer.close()
             return
@@ -135,7 +135,7 @@ class TelnetServer(threading.Thread):
         except Exception:  # noqa: BLE001 - a bug in one connection must not end the others
             _log.exception("a telnet connection failed")
         finally:
-            self._connections.forget(connection)
+            self.connections.forget(connection)
             connection.cut()
 
 

@@ -1,7 +1,6 @@
 """Number and store lines for shippers before their requests are acknowledged."""
 
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -18,12 +17,7 @@ WRITE_SECONDS = 20.0
 """Longest time in seconds from reserving numbers to stored rows. Slower writes are repeated under new numbers."""
 GAP_SECONDS = 60.0
 """Time in seconds that a reader waits for missing numbers before it skips them."""
-_FRESH_SECONDS = 1.0
-_NODES_SECONDS = 10.0
 _TRIES = 3
-_NodeGroups = Mapping[tuple[str, str], str]
-"""Groups by project and node, and by node only under an empty project."""
-_NO_NODES: tuple[float, _NodeGroups] = (float("-inf"), {})
 
 
 def number_of(shipper: Shipper) -> int:
@@ -35,32 +29,22 @@ class ShippingOutbox:
     """Puts arriving lines into the outboxes of their shippers. Thread-safe.
 
     A line belongs to the resource group of its job, or, without a job, of its node. A system log line about a job
-    without a group belongs to its node's group. The list of shippers is read every second, the groups of nodes every
-    ten; ``forget`` invalidates both for this server at once.
+    without a group belongs to its node's group. Shippers and the groups of nodes are the registry's cached ones.
     """
 
     def __init__(self, store: Store, registry: Registry, clock: Clock) -> None:
         self._store = store
         self._registry = registry
         self._clock = clock
-        self._lock = threading.Lock()
-        self._shippers: tuple[float, Sequence[Shipper]] | None = None
-        self._nodes: tuple[float, _NodeGroups] = _NO_NODES
         self.arrived: Callable[[str], None] = lambda _: None
         """Callback with the id of a shipper for which lines arrived."""
-
-    def forget(self) -> None:
-        """Read the shippers and the groups of nodes again at the next line."""
-        with self._lock:
-            self._shippers = None
-            self._nodes = _NO_NODES
 
     def put(self, lines: Sequence[LogLine], retention: Retention) -> None:
         """Store the lines for their shippers, in order; on return they are durable.
 
         Raises UnavailableError when the registry or the engine fails: then the request must not be acknowledged.
         """
-        shippers = self.shippers()
+        shippers = self._registry.recent_shippers()
         if not shippers:
             return
         wanted = {shipper.resource_group for shipper in shippers}
@@ -93,21 +77,9 @@ class ShippingOutbox:
                 return
         raise UnavailableError("log lines to be shipped cannot be stored quickly enough", 10 * SECOND)
 
-    def shippers(self) -> Sequence[Shipper]:
-        """Return every shipper, at most a second old."""
-        now = self._clock.monotonic()
-        with self._lock:
-            cached = self._shippers
-        if cached is not None and now - cached[0] < _FRESH_SECONDS:
-            return cached[1]
-        found = self._registry.shippers.all()
-        with self._lock:
-            self._shippers = now, found
-        return found
-
     def group_of_node(self, project: str, node: str) -> str:
         """Return the group of a node, at most ten seconds old: by its own project, else by another one."""
-        groups = self._node_groups()
+        groups = self._registry.node_groups()
         return groups.get((project, node)) or groups.get(("", node), "")
 
     def _group(self, project: str, job: str, node: str, system: bool) -> str:
@@ -117,18 +89,6 @@ class ShippingOutbox:
             if group or not system:
                 return group
         return self.group_of_node(project, node)
-
-    def _node_groups(self) -> _NodeGroups:
-        now = self._clock.monotonic()
-        with self._lock:
-            read, groups = self._nodes
-        if now - read >= _NODES_SECONDS:
-            named = [node for node in self._registry.nodes(None) if node.resource_group]
-            groups = {("", node.name): node.resource_group for node in named}
-            groups.update({(node.project, node.name): node.resource_group for node in named})
-            with self._lock:
-                self._nodes = now, groups
-        return groups
 
 
 def _names(source: LogSource) -> tuple[str, str, str, bool]:

@@ -47,7 +47,6 @@ class Shipping:
         self._registry = registry
         self._clock = clock
         self._sinks = sinks
-        self._outbox = outbox
         self._lock = threading.Lock()
         self._threads: dict[str, _Worker] = {}
         self._stopped = threading.Event()
@@ -89,7 +88,7 @@ class Shipping:
             updated=self._clock.now_ms(),
         )
         self._registry.shippers.add(made)
-        self._outbox.forget()
+        self._registry.memory.forget_groups()
         _log.info("shipper %s ships the logs of %s to %s/%s", made.id, resource_group, sink_project, logstore)
         events.made(self._registry, self._clock.now_ms(), made, actor)
         return made
@@ -104,7 +103,7 @@ class Shipping:
         Raises NotFoundError if it is already deleted.
         """
         gone = self._registry.shippers.remove(shipper.id)
-        self._outbox.forget()
+        self._registry.memory.forget_groups()
         if gone is None:
             raise NotFoundError(f"there is no shipper {shipper.id}", "shipper", shipper.id)
         self._stop(shipper.id)

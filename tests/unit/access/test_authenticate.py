@@ -3,6 +3,7 @@
 import hashlib
 import hmac
 import re
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -21,6 +22,7 @@ from jobmeter.errors import ConfigurationError, UnauthenticatedError, Unavailabl
 from jobmeter.model.time import iso
 from jobmeter.registry.base import Registry
 from jobmeter.registry.keys import KeyTable
+from jobmeter.registry.stored import StoredKey
 
 WITH_SHARE = (*ALIBABA, SHARE)
 
@@ -221,14 +223,36 @@ def test_the_last_uses_that_are_remembered_are_bounded(
 ) -> None:
     monkeypatch.setattr("jobmeter.access.authenticate.MOST_KEYS", 3)
     keys = [create_key(registry, vault, clock, f"k{number}", "reader") for number in range(9)]
+    counted = Counted(registry.keys)
+    stale = Authenticator(counted, vault, clock)  # type: ignore[arg-type]
     for _ in range(2):
         for one in keys:
-            authenticator.authenticate(bearer(one.token), TOKENS)
-    assert len(authenticator._used) == 3
+            stale.authenticate(bearer(one.token), TOKENS)
+    assert counted.calls["mark_used"] == 18, "six of nine were forgotten before they came again"
+    for one in keys[-3:]:
+        stale.authenticate(bearer(one.token), TOKENS)
+    assert counted.calls["mark_used"] == 18
     assert [one.last_used for one in registry.keys.all(None)] == [NOW_MS] * 9
     clock.ms += 600_000
     authenticator.authenticate(bearer(keys[0].token), TOKENS)
     assert {one.name: one.last_used for one in registry.keys.all(None)}["k0"] == clock.ms
+
+
+class Counted:
+    """Keys whose calls are counted, and whose reads do not have the last use yet."""
+
+    def __init__(self, inner: KeyTable) -> None:
+        self.inner = inner
+        self.calls: Counter[str] = Counter()
+
+    def by_token(self, digest: bytes) -> StoredKey | None:
+        self.calls["by_token"] += 1
+        found = self.inner.by_token(digest)
+        return found and changed(found, last_used=None)
+
+    def mark_used(self, key_id: str, now_ms: int) -> None:
+        self.calls["mark_used"] += 1
+        self.inner.mark_used(key_id, now_ms)
 
 
 class Failing:
@@ -269,12 +293,14 @@ def test_a_lost_key_file_is_reported(registry: Registry, clock: FixedClock, key:
 
 
 def test_strangers_tokens_are_not_remembered_without_bound(
-    authenticator: Authenticator, monkeypatch: pytest.MonkeyPatch
+    registry: Registry, vault: Vault, clock: FixedClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("jobmeter.access.authenticate.MOST_KEYS", 5)
-    for number in range(20):
+    counted = Counted(registry.keys)
+    authenticator = Authenticator(counted, vault, clock)  # type: ignore[arg-type]
+    for number in (*range(20), *range(15, 20), *range(5)):
         assert reason(lambda n=number: authenticator.authenticate(bearer(f"jm_{n}"), TOKENS)) == "unknown-key"  # type: ignore[misc]
-    assert len(authenticator._keys) == 5
+    assert counted.calls["by_token"] == 25, "the latest five were remembered, and no other"
 
 
 def test_keys_that_were_confirmed_lately_hold_while_the_registry_is_away(

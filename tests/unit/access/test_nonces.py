@@ -1,6 +1,8 @@
 """Replays: remembered over restarts, bounded without a hole."""
 
-import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,17 @@ from tests.unit.access.conftest import NOW_MS, FixedClock
 
 from jobmeter.access.nonces import WINDOW_MS, NonceMemory
 from jobmeter.errors import UnavailableError
+
+
+@contextmanager
+def full_disk(file: Path) -> Iterator[None]:
+    """No file may become longer than this one is now: the next write fails."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (file.stat().st_size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_a_request_counts_once(clock: FixedClock) -> None:
@@ -96,9 +109,8 @@ def test_a_file_that_cannot_be_written_stops_no_request(clock: FixedClock, tmp_p
     file = tmp_path / "nonces"
     memory = NonceMemory(clock, file)
     memory.first("k", "before", NOW_MS)
-    # As a full disk does: the write itself fails.
-    memory._release(os.open("/dev/full", os.O_WRONLY))
-    assert memory.first("k", "during", NOW_MS)
+    with full_disk(file):
+        assert memory.first("k", "during", NOW_MS)
     assert not memory.first("k", "during", NOW_MS)
     restarted = NonceMemory(FixedClock(), file)
     assert not restarted.fresh(NOW_MS - 1000), "what the file has missed must not be accepted again"
@@ -108,8 +120,8 @@ def test_a_file_that_cannot_be_written_stops_no_request(clock: FixedClock, tmp_p
 def test_the_file_is_taken_up_again(clock: FixedClock, tmp_path: Path) -> None:
     file = tmp_path / "nonces"
     memory = NonceMemory(clock, file)
-    memory._release(os.open("/dev/full", os.O_WRONLY))
-    assert memory.first("k", "during", NOW_MS)
+    with full_disk(file):
+        assert memory.first("k", "during", NOW_MS)
     clock.ms += 11_000
     assert memory.first("k", "after", clock.ms)
     memory.close()

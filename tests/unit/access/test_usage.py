@@ -47,7 +47,7 @@ CALLS = st.tuples(st.sampled_from("ab"), st.sampled_from("xy"), st.sampled_from(
 )
 def test_every_call_is_added_once_whatever_becomes_of_a_batch(steps: list[object], failures: list[str]) -> None:
     ledger, clock = Ledger(failures), FixedClock()
-    meter = UsageMeter(ledger, clock, Calendar("UTC"))
+    meter = UsageMeter(ledger.add, clock, Calendar("UTC"))
     expected: Counter[tuple[str, str]] = Counter()
     for step in steps:
         if isinstance(step, tuple):
@@ -64,7 +64,7 @@ def test_every_call_is_added_once_whatever_becomes_of_a_batch(steps: list[object
 
 def test_failures_are_calls_too() -> None:
     ledger, clock = Ledger(), FixedClock()
-    meter = UsageMeter(ledger, clock, Calendar("UTC"))
+    meter = UsageMeter(ledger.add, clock, Calendar("UTC"))
     for failed in (False, False, True, True, True, False):
         meter.count("a", "api", "op", failed=failed)
     meter.flush()
@@ -75,7 +75,7 @@ def test_failures_are_calls_too() -> None:
 def test_a_call_counts_in_the_month_in_which_it_is_answered() -> None:
     ledger, clock, calendar = Ledger(), FixedClock(), Calendar("Asia/Shanghai")
     clock.ms = calendar.named("2026-11").end_ms - 1
-    meter = UsageMeter(ledger, clock, calendar)
+    meter = UsageMeter(ledger.add, clock, calendar)
     meter.count("a", "api", "op", failed=False)
     clock.ms += 1
     meter.count("a", "api", "op", failed=False)
@@ -87,7 +87,7 @@ def test_a_call_counts_in_the_month_in_which_it_is_answered() -> None:
 
 def test_threads_count_together() -> None:
     ledger, clock = Ledger(), FixedClock()
-    meter = UsageMeter(ledger, clock, Calendar("UTC"))
+    meter = UsageMeter(ledger.add, clock, Calendar("UTC"))
     start = threading.Barrier(9)
 
     def work() -> None:
@@ -108,7 +108,7 @@ def test_threads_count_together() -> None:
 
 
 def test_it_retries_with_backoff_while_the_registry_is_away() -> None:
-    meter = UsageMeter(Ledger(["refused"]), FixedClock(), Calendar("UTC"))
+    meter = UsageMeter(Ledger(["refused"]).add, FixedClock(), Calendar("UTC"))
     meter.count("a", "api", "op", failed=False)
     with pytest.raises(UnavailableError):
         meter.round()

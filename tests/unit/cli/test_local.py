@@ -23,6 +23,7 @@ SERVE = textwrap.dedent(
         print("the disk is full"); sys.exit(3)
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
+            (data / "credential").write_text(str(self.headers["Authorization"]))
             self.send_response(200); self.send_header("Content-Length", "0"); self.end_headers()
             if self.path == "/bye": os._exit(0)
         def log_message(self, *a): pass
@@ -149,7 +150,7 @@ def test_the_default_port_is_taken_only_with_a_key_that_holds(server, data, monk
 def test_one_is_started_when_there_is_none(startable):
     transport = local.connect(None, None, startable)
     transport.request("GET", "/readyz")
-    assert transport._headers == {"Authorization": "Bearer mine"}
+    assert (startable / "credential").read_text() == "Bearer mine"
     arguments = (startable / "arguments").read_text().split()[1:]
     assert arguments == ["serve", "--data", str(startable), "--port", "0", "--idle-exit", "600"]
     assert local.connect(None, None, startable).server == transport.server

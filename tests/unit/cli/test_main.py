@@ -74,10 +74,10 @@ def parsed(command: click.Command, name: str, words: list[str], parent: click.Co
     """Let click parse the words, and those of the commands below; raises UsageError for wrong ones."""
     context = command.make_context(name, words, parent=parent)
     if isinstance(command, click.Group):
-        found, below, rest = command.resolve_command(context, [*context._protected_args, *context.args])
-        assert found is not None
+        begin = next(at for at, word in enumerate(words) if word in command.list_commands(context))
+        below = command.get_command(context, words[begin])
         assert below is not None
-        parsed(below, found, rest, context)
+        parsed(below, words[begin], words[begin + 1 :], context)
 
 
 @pytest.mark.parametrize("verb", VERBS)

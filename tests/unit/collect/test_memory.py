@@ -4,11 +4,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jobmeter.collect import files
 from jobmeter.collect.base import NodeIdentity, Owner
 from jobmeter.collect.cgroup.high_water import HighWater
 from jobmeter.collect.cgroup.paths import Hierarchies
@@ -75,20 +77,17 @@ class Paced:
         self.cost = cost
         self.reads: list[int] = []
         self.sizes = processes
+        self.read = files.read_pairs
         self.memory = ProcessMemory(str(root), lambda: self.now, self.cpu)
         self.root = root
         for pid, (_, proportional) in processes.items():
             (root / str(pid)).mkdir()
             (root / str(pid) / "smaps_rollup").write_text(f"0-1 ---p 0 00:00 0 [rollup]\nPss: {proportional} kB\n")
-        self.memory._proportional.read = self._counted(self.memory._proportional.read)
 
-    def _counted(self, read):
-        def counted(stat):
-            self.used += self.cost
-            self.reads.append(stat.key.pid)
-            return read(stat)
-
-        return counted
+    def read_pairs(self, path: str):
+        self.used += self.cost
+        self.reads.append(int(path.split("/")[-2]))
+        return self.read(path)
 
     def cpu(self) -> float:
         return self.used
@@ -99,7 +98,8 @@ class Paced:
     def look(self, seconds: float, *, busy: bool = True) -> float:
         self.now += seconds
         self.ticks += busy
-        self.memory.update(self.stats(), [])
+        with patch.object(files, "read_pairs", self.read_pairs):
+            self.memory.update(self.stats(), [])
         return self.memory.proportional(self.stats())[0]
 
 

@@ -1,7 +1,7 @@
 """What is kept from one question to the next never changes an answer."""
 
 import bisect
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import msgspec
@@ -246,8 +246,15 @@ def test_a_device_that_goes_on_does_not_change_the_layout_of_a_job_and_a_new_one
     engine, registry, clock = MemoryStore(), FakeRegistry(), SetClock()
     registry.add_job(running_job())
     store = WindowedStore(engine, clock, length_ms=8 * HOUR, bound=2**26)
-    cache = Cache()
-    executor = Executor(store, registry, clock, Limits(), cache)
+    layouts: dict[Hashable, object] = {}
+
+    class Noted(Cache):
+        def put(self, name: Hashable, validator: object, value: object, size: int) -> None:
+            if isinstance(value, CachedLayout):
+                layouts[name] = value.layout
+            super().put(name, validator, value, size)
+
+    executor = Executor(store, registry, clock, Limits(), Noted())
     own = _series("gpu.utilization", 1, 0)
     other = Series("gpu.utilization", node=own.node, device="gpu1")
     store.append(batch_of({(one, START + at * MINUTE): 0.5 for one in (own, other) for at in range(60)}), FOREVER)
@@ -264,9 +271,7 @@ def test_a_device_that_goes_on_does_not_change_the_layout_of_a_job_and_a_new_one
             ],
         )
         lines = executor.run(query, ALL).lines
-        return [one.device for one in lines], [
-            entry.value.layout for entry in cache._entries.values() if isinstance(entry.value, CachedLayout)
-        ]
+        return [one.device for one in lines], list(layouts.values())
 
     assert ask(("gpu0", 1)) == ask(("gpu0", 50))
     # Seen once, and so for no time: then for some.

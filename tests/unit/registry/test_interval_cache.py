@@ -1,10 +1,13 @@
 """What is remembered of what goes on, in its bounds."""
 
+from unittest.mock import Mock
+
 import pytest
+from tests.support.registries import observation
 
 from jobmeter.registry import interval_cache
 from jobmeter.registry.interval_cache import IntervalCache, IntervalChanges
-from jobmeter.registry.intervals import Interval
+from jobmeter.registry.intervals import GAP_MS, Interval
 
 
 def learned(job: str, devices: int, end: int) -> IntervalChanges:
@@ -20,7 +23,9 @@ def test_what_goes_on_for_long_is_not_forgotten(monkeypatch: pytest.MonkeyPatch)
         # Only what is new is learned of replicas.
         cache.commit(IntervalChanges(learned("j", 8, minute).ends))
         assert cache.runs(("p", "j"), ("w", 0))
-    assert [interval.end for interval in cache._intervals["p", "j"].values()] == [99] * 8
+    later = 99 + GAP_MS  # goes on from an end of 99, and from none before it
+    same = [observation(later, later, project="p", device=f"gpu{at}") for at in range(8)]
+    assert cache.go_on(Mock(**{"exec_driver_sql.return_value.rowcount": 8}), same, IntervalChanges()) == []
 
 
 def test_more_than_may_be_remembered_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:

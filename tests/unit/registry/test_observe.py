@@ -4,6 +4,7 @@ import threading
 from collections.abc import Iterator
 from itertools import permutations
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -14,6 +15,7 @@ from jobmeter.model.event import EventFilter
 from jobmeter.model.job import AllocationSource, JobFilter, JobState
 from jobmeter.model.record import AllocationRecord, JobRecord, Records, ReplicaRecord
 from jobmeter.model.retention import Retention
+from jobmeter.registry import interval_cache
 from jobmeter.registry.base import Registry
 from jobmeter.registry.database import Database
 from jobmeter.registry.open import open_registry
@@ -160,6 +162,22 @@ steps = st.lists(
 )
 
 
+def write(registry: Registry, batch: list[tuple[str, int, int, str]] | str) -> None:
+    if batch == "delete":
+        registry.delete_job("default", "a")
+    elif isinstance(batch, str):
+        allocation = AllocationRecord(replica="w", node="n", device="gpu0", start=NOW - 1000, source="import")
+        registry.record("default", Records(jobs=[JobRecord(job_id="a", allocations=[allocation])]), NOW)
+    else:
+        registry.observe(
+            [
+                observation(NOW + minute * MINUTE, NOW + (minute + long) * MINUTE, job=job, device=name)
+                for job, minute, long, name in batch
+            ],
+            NOW,
+        )
+
+
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(batches=st.lists(st.one_of(steps, st.sampled_from(("delete", "record"))), max_size=8))
 def test_what_is_remembered_of_devices_changes_nothing(
@@ -169,21 +187,9 @@ def test_what_is_remembered_of_devices_changes_nothing(
         for one in pair:
             one.delete_job("default", job)
     for batch in batches:
-        pair[1]._intervals.clear()
-        for one in pair:
-            if batch == "delete":
-                one.delete_job("default", "a")
-            elif isinstance(batch, str):
-                allocation = AllocationRecord(replica="w", node="n", device="gpu0", start=NOW - 1000, source="import")
-                one.record("default", Records(jobs=[JobRecord(job_id="a", allocations=[allocation])]), NOW)
-            else:
-                one.observe(
-                    [
-                        observation(NOW + minute * MINUTE, NOW + (minute + long) * MINUTE, job=job, device=name)
-                        for job, minute, long, name in batch
-                    ],
-                    NOW,
-                )
+        for one, most in zip(pair, (interval_cache.MOST, 0), strict=True):
+            with patch.object(interval_cache, "MOST", most):
+                write(one, batch)
         for job in "ab":
             expected = EventFilter(jobs=(job,))
             views, happened = zip(*((one.job(None, job, NOW), one.events(expected)) for one in pair), strict=True)

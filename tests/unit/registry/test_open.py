@@ -3,6 +3,7 @@
 import multiprocessing
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -10,14 +11,17 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
+from alembic.operations import Operations
 from alembic.script import ScriptDirectory
+from sqlalchemy.engine.interfaces import ReflectedIndex
+from tests.unit.registry.first_tables import REVISION, make_first_tables
 
 from jobmeter.errors import ConfigurationError, UnavailableError
 from jobmeter.model.job import Condition, JobFilter, Operator
 from jobmeter.model.record import JobRecord, Records
 from jobmeter.model.retention import Retention
 from jobmeter.registry.base import Registry
-from jobmeter.registry.database import Database
+from jobmeter.registry.database import POSTGRESQL, Database
 from jobmeter.registry.migrate import HEAD, REVISIONS
 from jobmeter.registry.open import open_registry
 from jobmeter.registry.schema import metadata
@@ -30,17 +34,63 @@ def _open_and_close(url: str) -> int:
     return total
 
 
-def test_the_migrations_make_the_tables_of_the_schema(url: str) -> None:
-    _open_and_close(url)
+def make_database(url: str, revision: str) -> Database:
+    """Make a database as an earlier program left it."""
+    database = Database(url)
+    config = Config()
+    config.set_main_option("script_location", "jobmeter.registry:migrations")
+    with database.write() as connection:
+        config.attributes["connection"] = connection
+        context = MigrationContext.configure(connection)
+        with Operations.context(context):
+            make_first_tables()
+        context.stamp(ScriptDirectory.from_config(config), REVISION)
+        command.upgrade(config, revision)
+    return database
+
+
+def described(url: str) -> dict[str, list[Any]]:
+    """Return the definition of each table, with columns and indexes by name, and its rows."""
+    persistence = "SELECT relpersistence FROM pg_class WHERE oid = CAST(:table AS regclass)"
     database = Database(url)
     with database.read() as connection:
         context = MigrationContext.configure(connection, opts={"compare_server_default": False})
         assert compare_metadata(context, metadata) == []
-        made, meant = sa.inspect(connection), metadata.tables
-        for name, table in meant.items():
-            indexes = {index["name"]: index["column_names"] for index in made.get_indexes(name)}
-            assert indexes == {str(index.name): [c.name for c in index.columns] for index in table.indexes}
+        inspector = sa.inspect(connection)
+        found = {
+            table: [
+                {column["name"]: str(column) for column in inspector.get_columns(table)},
+                {index["name"]: _index(index) for index in inspector.get_indexes(table)},
+                *(inspector.get_pk_constraint(table), inspector.get_foreign_keys(table)),
+                inspector.get_check_constraints(table),
+                *(tuple(row) for row in connection.execute(sa.select(metadata.tables[table]))),
+                connection.scalar(sa.text(persistence), {"table": table}) if database.kind == POSTGRESQL else None,
+            ]
+            for table in metadata.tables
+        }
     database.close()
+    return found
+
+
+def _index(index: ReflectedIndex) -> str:
+    options = {name: str(value).replace("<>", "!=") for name, value in index.get("dialect_options", {}).items()}
+    return str({**index, "dialect_options": options})
+
+
+def test_an_old_database_gets_the_tables_of_an_empty_one(url: str) -> None:
+    _open_and_close(url)
+    tables = described(url)
+    for name, (_, indexes, *_) in tables.items():
+        assert set(indexes) == {str(index.name) for index in metadata.tables[name].indexes}
+    assert "'Finding'" in tables["events"][1]["events_findings"], "partial"
+    database = Database(url)
+    with database.write() as connection:
+        metadata.drop_all(connection)
+        connection.execute(sa.text("DROP TABLE alembic_version"))
+    database.close()
+    make_database(url, REVISION).close()
+    _open_and_close(url)
+    assert described(url) == tables
 
 
 def test_the_newest_migration_is_the_head() -> None:
@@ -78,12 +128,8 @@ def test_a_database_between_two_releases_is_left_alone(url: str) -> None:
 
 @pytest.mark.parametrize("revision", sorted(REVISIONS - {HEAD}))
 def test_an_older_database_is_brought_up_to_date(url: str, revision: str) -> None:
-    database = Database(url)
-    config = Config()
-    config.set_main_option("script_location", "jobmeter.registry:migrations")
+    database = make_database(url, revision)
     with database.write() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, revision)
         connection.execute(
             sa.text(
                 "INSERT INTO jobs (project, id, recorded, noticed, labels) "

@@ -114,13 +114,17 @@ def test_a_queue_that_is_full_refuses(monkeypatch):
 
 def test_keys_without_work_are_forgotten(monkeypatch):
     monkeypatch.setattr(fair, "KEYS", 10)
-    one = Queue(slots=2)
-    assert one.queue.enter("stays")
-    for number in range(1_000):
+    one = Queue(slots=1)
+    assert one.queue.enter("heavy")
+    one.work("heavy", seconds=5)
+    for number in range(9):
         assert one.queue.enter(str(number))
         one.queue.leave(str(number))
-    assert len(one.queue._accounts) <= 11
-    one.queue.leave("stays")
+    assert one.queue.enter("last")
+    one.wait("heavy")
+    one.wait("1")
+    one.queue.leave("last")
+    assert one.admitted == ["heavy"], "its use was forgotten"
 
 
 def test_as_many_keys_are_remembered_as_is_said():
@@ -144,11 +148,13 @@ def test_those_idle_for_longest_are_forgotten_first_and_none_that_works_or_waits
     assert one.queue.enter("works")
     assert one.queue.enter("idle")
     one.wait("waits")
-    one.queue.leave("idle")
+    one.work("idle", seconds=5)
     assert one.admitted == ["waits"]
     one.wait("waits")
     for number in range(9):
         one.wait(f"new-{number}")
-        assert {"works", "waits", f"new-{number}"} <= set(one.queue._accounts)
-    assert "idle" not in one.queue._accounts
-    one.queue.leave("works")
+    assert (one.queue.running("works"), one.queue.running("waits"), one.queue.waiting) == (1, 1, 10)
+    one.wait("idle")
+    for key in ("works", *(f"new-{number}" for number in range(9))):
+        one.work(key, seconds=0)
+    assert one.admitted[-1] == "idle", "what it used was forgotten"

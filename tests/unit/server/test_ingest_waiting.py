@@ -59,8 +59,8 @@ async def send_sample(server: Serving, number: int, gone_after: float | None = N
 
 async def until_they_wait(server: Serving, store: BlockingStore, count: int) -> None:
     """Until so many are with the store or wait for it."""
-    waiting = server.application.services.pipeline.committer._waiting
-    await until(lambda: sum(store.groups) + len(waiting) >= count)
+    committer = server.application.services.pipeline.committer
+    await until(lambda: sum(store.groups) + committer.waiting >= count)
 
 
 def test_more_than_there_are_threads_are_stored_together(server, store):

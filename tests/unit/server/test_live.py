@@ -38,7 +38,7 @@ class Sink(Exchange):
         assert content_type.startswith("text/event-stream")
         self.headers = dict(headers)
 
-    async def send_part(self, chunk):
+    async def send_part(self, chunk, patience, reader="client"):
         self.sent += chunk
 
     async def end(self):

@@ -13,6 +13,7 @@ from tests.support.fakes import NOW
 from tests.support.memory_store import MemoryStore
 from tests.support.otlp import Request, add, metric, request
 from tests.support.serving import serving
+from tests.support.waiting import wait_until
 
 from jobmeter.dialects.otlp import OTLP
 from jobmeter.dialects.otlp.forms import BODY_BYTES
@@ -230,17 +231,9 @@ def test_a_server_that_stops_answers_what_is_under_way(tmp_path):
         metadata = (("authorization", f"Bearer {server.application.admin.token}"),)
         call = stub.Export.future(loss(), metadata=metadata, timeout=60)
         assert store.reached.wait(60)
-        began, stop = threading.Event(), server.server._server.stop
-
-        def stop_and_tell(grace):
-            stopped = stop(grace)
-            began.set()
-            return stopped
-
-        server.server._server.stop = stop_and_tell
         stopping = threading.Thread(target=server.server.stop)
         stopping.start()
-        assert began.wait(60)
+        wait_until(lambda: server.refusal(loss()).code() is grpc.StatusCode.UNAVAILABLE, "no new calls")
         store.go_on.set()
         assert call.result(60) is not None
         stopping.join(60)

@@ -228,7 +228,7 @@ def test_strangers_make_place_for_others_and_a_client_with_a_key_stays(tmp_path)
 
 def test_a_stranger_has_a_minute_whatever_it_sends_and_who_shows_a_key_more(telnet):
     now = [0.0]
-    telnet.server._connections.clock = lambda: now[0]
+    telnet.server.connections.clock = lambda: now[0]
     stranger, line = telnet.connect(), telnet.connect()
     line.send(f"auth {telnet.application.key('writer', 'lab').token}\n")
     assert line.ask("version\n")

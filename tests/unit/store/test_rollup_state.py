@@ -7,7 +7,9 @@ from tests.store_contract.samples import FOREVER, batch_of
 
 from jobmeter.errors import UnavailableError
 from jobmeter.model.series import Series
-from jobmeter.model.time import HOUR, parse_time
+from jobmeter.model.time import HOUR, SystemClock, parse_time
+from jobmeter.store.clickhouse.rollup_state import RollupState
+from jobmeter.store.clickhouse.target import EngineTarget
 
 START = parse_time("2026-01-01")
 ONE = Series("gpu.power", job="one", replica="worker-0")
@@ -31,7 +33,8 @@ def late(store, value):
 
 def stored(state):
     """The marks that a process which starts now would find."""
-    return {(mark.job, mark.hour) for mark in state._read_marks(None)}
+    fresh = RollupState(state.pool, EngineTarget(), SystemClock(), lambda: True)
+    return {(mark.job, mark.hour) for mark in fresh.take()}
 
 
 def test_marks_reach_the_engine_with_their_samples(store):
@@ -51,7 +54,9 @@ def test_marks_do_not_grow_while_roll_ups_fail(store, monkeypatch):
             with pytest.raises(UnavailableError):
                 store.roll_up(START + HOUR)
             late(store, float(value))
-    assert len(state._standing[PAIR]) == 1
+    marks = state.take()
+    assert len(marks) == 1
+    state.give_back(marks)
     store.roll_up(START + HOUR)
     assert state.marked([ONE.job_key]) == set()
     assert stored(state) == set()

@@ -1,20 +1,20 @@
 """All checks in order."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from jobmeter.client.transport import Transport
-from jobmeter.collect.doctor.base import Check, run_checks
+from jobmeter.collect.doctor.base import Check, SourceStatus, run_checks
 from jobmeter.collect.doctor.delivery import check_server, check_spool
 from jobmeter.collect.doctor.devices import device_checks
 from jobmeter.collect.doctor.kernel import check_kernel
-from jobmeter.collect.doctor.plugins import check_plugins
 from jobmeter.collect.doctor.processes import check_events
 from jobmeter.collect.doctor.rights import check_rights
 from jobmeter.collect.doctor.schedulers import check_schedulers
 from jobmeter.collect.machine import Machine
 from jobmeter.model.time import Clock
+from jobmeter.plugins import PluginKind, load_plugins
 
 PATIENCE = 60.0
 """Seconds that one check may take: the longest waits are for drivers that start their devices first."""
@@ -43,6 +43,16 @@ def examine(machine: Machine, questions: Questions, clock: Clock, patience: floa
         ("schedulers", "check"): lambda: check_schedulers(machine, *schedulers),
         ("delivery", "server"): lambda: check_server(transport, clock),
         ("delivery", "spool"): lambda: check_spool(machine, spool, clock),
-        ("plug-ins", "check"): check_plugins,
+        ("plug-ins", "check"): _check_plugins,
     }
     return run_checks(areas, patience)
+
+
+def _check_plugins() -> Iterator[Check]:
+    """Load the plug-ins of every kind; a broken one is a problem."""
+    plugins = [plugin for kind in PluginKind for plugin in load_plugins(kind)]
+    for one in plugins:
+        text = one.problem if one.error else f"{one.name} of {one.package}"
+        yield Check("plug-ins", one.kind, SourceStatus.PROBLEM if one.error else SourceStatus.OK, text)
+    if not plugins:
+        yield Check("plug-ins", "none", SourceStatus.ABSENT, "no installed package has a plug-in")

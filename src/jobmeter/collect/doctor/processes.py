@@ -2,29 +2,21 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Protocol
 
 from jobmeter.collect.doctor.base import Check, SourceStatus
 from jobmeter.collect.process_events.connector import Connector
 from jobmeter.collect.process_events.counts import counts_file
+from jobmeter.collect.process_events.netlink import EventSocket
 from jobmeter.collect.process_events.taskstats import TaskStats
 from jobmeter.model.time import iso
 
 _ADVICE = "give the service CAP_NET_ADMIN (deploy/systemd/agent-events.conf), in the machine's own namespaces"
 
 
-class _Source(Protocol):
-    """Open source of events."""
-
-    def close(self) -> None:
-        """Close it."""
-        ...
-
-
 def check_events(
     spool: Path,
-    begins: Callable[[], _Source] = lambda: Connector(ends=True),
-    ends: Callable[[], _Source] = TaskStats,
+    begins: Callable[[], EventSocket] = lambda: Connector(ends=True),
+    ends: Callable[[], EventSocket] = TaskStats,
 ) -> Iterator[Check]:
     """Check the kernel's events of processes; reports what an agent on this spool has missed."""
     no_begins, no_ends = _problem(begins), _problem(ends)
@@ -44,7 +36,7 @@ def check_events(
     yield Check("kernel", "events", status, text, advice)
 
 
-def _problem(open_source: Callable[[], _Source]) -> str:
+def _problem(open_source: Callable[[], EventSocket]) -> str:
     try:
         open_source().close()
     except OSError as error:

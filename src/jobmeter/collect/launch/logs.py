@@ -105,11 +105,12 @@ class LogSender:
     def _run(self) -> None:
         while not self._stopping.wait(_INTERVAL):
             try:
-                self._turn()
+                self.turn()
             except Exception:  # noqa: BLE001 - lines are lost, and the command runs on
                 _log.exception("log lines could not be recorded")
 
-    def _turn(self) -> None:
+    def turn(self) -> None:
+        """Make lines of the waiting bytes, and pass them on."""
         self._round()
         for key, splitter in self._splitters.items():
             self._gather(key, splitter.tick(self._now_ns()))

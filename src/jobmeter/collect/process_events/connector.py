@@ -55,27 +55,18 @@ _FORKS = (
 )
 
 
-class Connector:
+class Connector(EventSocket):
     """Reports forks, started programs (exec), and, with ``ends``, ends. For one thread."""
 
     def __init__(self, *, ends: bool) -> None:
         """Raise OSError if the kernel does not report events to this process."""
-        self._socket = EventSocket(_FAMILY, _GROUP, _STRIDE, (*_BEGINS, *(_ENDS if ends else _NO_ENDS), *_FORKS))
+        super().__init__(_FAMILY, _GROUP, _STRIDE, (*_BEGINS, *(_ENDS if ends else _NO_ENDS), *_FORKS))
         try:
             self._request(_LISTEN)
             self._await_answer()
         except OSError:
-            self._socket.close()
+            super().close()
             raise
-
-    @property
-    def overruns(self) -> int:
-        """Number of times that events were lost because too many waited."""
-        return self._socket.overruns
-
-    def fileno(self) -> int:
-        """Return the descriptor, which is readable while events wait."""
-        return self._socket.fileno()
 
     def changes(self) -> Iterator[tuple[int, int, int, int, int]]:
         """Yield the waiting changes, oldest first, at most 256.
@@ -83,27 +74,27 @@ class Connector:
         FORK has the number of the parent in the third place, and of the child in the last. EXEC and EXIT have the
         process in the third.
         """
-        count = self._socket.receive()
-        return _MESSAGE.iter_unpack(memoryview(self._socket.buffer)[: count * _STRIDE])
+        count = self.receive()
+        return _MESSAGE.iter_unpack(memoryview(self.buffer)[: count * _STRIDE])
 
     def close(self) -> None:
         """Stop listening."""
         try:
             self._request(_IGNORE)
         finally:
-            self._socket.close()
+            super().close()
 
     def _request(self, operation: int) -> None:
         payload = struct.pack("=I", operation)
-        self._socket.send(_DONE, _CONNECTOR.pack(1, 1, 0, 0, len(payload), 0) + payload)
+        self.send(_DONE, _CONNECTOR.pack(1, 1, 0, 0, len(payload), 0) + payload)
 
     def _await_answer(self) -> None:
         """Wait for the answer, which contains an error number; inside a process namespace there is no answer."""
         poll = select.poll()
         poll.register(self.fileno(), select.POLLIN)
         while poll.poll(_ANSWER_MS):
-            for at in range(self._socket.receive()):
-                what, code, *_ = _MESSAGE.unpack_from(self._socket.buffer, at * _STRIDE)
+            for at in range(self.receive()):
+                what, code, *_ = _MESSAGE.unpack_from(self.buffer, at * _STRIDE)
                 if what == _ANSWER:
                     if code:
                         raise OSError(code, "the kernel does not report processes to this one")

@@ -53,12 +53,12 @@ class TaskExit(NamedTuple):
     io: ProcessIo | None
 
 
-class TaskStats:
+class TaskStats(EventSocket):
     """Reports the ends of processes. For one thread."""
 
     def __init__(self) -> None:
         """Raise OSError if the kernel does not report events to this process, or in an unknown layout."""
-        self._socket = EventSocket(_FAMILY, 0, _LONGEST)
+        super().__init__(_FAMILY, 0, _LONGEST)
         try:
             self._kind = self._find_family()
             self._at, self._end, version = self._find_layout()
@@ -68,25 +68,16 @@ class TaskStats:
             if self._flagged:
                 # Most ends are ends of single threads, which are irrelevant here.
                 flag = NetlinkStep(netlink.LOAD_BYTE, self._at + _FLAG)
-                self._socket.attach((flag, NetlinkStep(netlink.IF_BITS, _LAST_THREAD, true=ACCEPT, false=DROP)))
+                self.attach((flag, NetlinkStep(netlink.IF_BITS, _LAST_THREAD, true=ACCEPT, false=DROP)))
         except OSError:
-            self._socket.close()
+            self.close()
             raise
-
-    @property
-    def overruns(self) -> int:
-        """Number of times that ends were lost because too many waited."""
-        return self._socket.overruns
-
-    def fileno(self) -> int:
-        """Return the descriptor, which is readable while ends wait."""
-        return self._socket.fileno()
 
     def ends(self) -> Iterator[TaskExit]:
         """Yield the waiting ends, oldest first, at most 256."""
-        buffer, stride = self._socket.buffer, self._socket.stride
-        for slot in range(self._socket.receive()):
-            start, length = slot * stride, self._socket.length(slot)
+        buffer, stride = self.buffer, self.stride
+        for slot in range(self.receive()):
+            start, length = slot * stride, self.length(slot)
             if length < self._end:
                 continue
             flags, ran, pid, lived, most, *called, read, written = _FIGURES.unpack_from(buffer, start + self._at)
@@ -97,10 +88,6 @@ class TaskStats:
             elif self._flagged and not flags & _LAST_THREAD:
                 continue
             yield TaskExit(pid, ran / 1e9, lived / 1e6, float(most * _KIB), io)
-
-    def close(self) -> None:
-        """Stop listening."""
-        self._socket.close()
 
     def _find_family(self) -> int:
         """Return the kernel's number for this family of messages, which differs after each boot."""
@@ -121,7 +108,7 @@ class TaskStats:
         raise OSError(errno.EOPNOTSUPP, "the layout of this kernel's TASKSTATS is unknown")
 
     def _request(self, kind: int, command: int, value: bytes, flags: int = netlink.REQUEST) -> None:
-        self._socket.send(kind, _GENERIC.pack(command, 1, 0) + value, flags)
+        self.send(kind, _GENERIC.pack(command, 1, 0) + value, flags)
 
     def _answer(self) -> bytes:
         """Wait for an answer; empty for an acknowledgement. Raises OSError for a refusal."""
@@ -129,7 +116,7 @@ class TaskStats:
         poll.register(self.fileno(), select.POLLIN)
         if not poll.poll(_ANSWER_MS):
             raise TimeoutError("the kernel does not answer")
-        return next(self._socket.messages(), b"")
+        return next(self.messages(), b"")
 
 
 def _of_group(body: bytes) -> tuple[int, int] | None:

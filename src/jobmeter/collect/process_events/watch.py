@@ -120,27 +120,39 @@ class ProcessWatch:
         """Reason why last figures are not read; empty if they are."""
 
     def start(self, look: Look, begun: Callable[[Process], None]) -> None:
-        """Begin to read events, if the kernel permits it.
+        """Begin to read events on a thread, if the kernel permits it. Arguments as for ``open``."""
+        if self.open(look, begun):
+            Thread(target=self._run, name="process events", daemon=True).start()
 
-        ``begun`` gets each process of a job that ``look`` finds.
+    def open(
+        self,
+        look: Look,
+        begun: Callable[[Process], None],
+        subscribe: Callable[[bool], Connector] = lambda ends: Connector(ends=ends),
+        account: Callable[[], TaskStats] = TaskStats,
+    ) -> bool:
+        """Subscribe to the kernel's events. False if the kernel does not permit it.
+
+        ``begun`` gets each process of a job that ``look`` finds. ``subscribe`` (with a flag for ends) and ``account``
+        open the kernel's sources.
         """
         self._look, self._begun = look, begun
         try:
-            self._stats = TaskStats()
+            self._stats = account()
             self.problem_of_ends = ""
         except OSError as error:
             self.problem_of_ends = error.strerror or str(error)
             _log.info("the last figures of processes are not read (%s)", self.problem_of_ends)
         try:
-            self._connector = Connector(ends=self._stats is None)
+            self._connector = subscribe(self._stats is None)
             self.problem = ""
         except OSError as error:
             self.problem = error.strerror or str(error)
             _log.info("short processes are not found: the kernel does not report them to this user (%s)", self.problem)
             if self._stats:
                 self._stats.close()
-            return
-        Thread(target=self._run, name="process events", daemon=True).start()
+            return False
+        return True
 
     def stop(self) -> None:
         """Stop reading events."""
@@ -155,6 +167,11 @@ class ProcessWatch:
     def overruns(self) -> int:
         """Number of times that events were lost because too many waited."""
         return (self._connector.overruns if self._connector else 0) + (self._stats.overruns if self._stats else 0)
+
+    @property
+    def waiting(self) -> int:
+        """Number of processes that have begun to run a program and were not read since."""
+        return len(self._unseen)
 
     @property
     def missed(self) -> int:
@@ -223,8 +240,7 @@ class ProcessWatch:
             while not self._stop.wait(pause):
                 self._budget.begin()
                 poll.poll(_WAIT_MS)
-                many = self._read() > _MANY
-                self._look_at_some()
+                many = self.turn() > _MANY
                 pause = self._budget.end()
                 if many or pause:
                     pause = max(pause, _TOGETHER_SECONDS)
@@ -235,6 +251,12 @@ class ProcessWatch:
             for source in (self._connector, self._stats):
                 if source is not None:
                     source.close()
+
+    def turn(self) -> int:
+        """Read the waiting events, then processes that have begun to run a program. Returns the number of events."""
+        events = self._read()
+        self._look_at_some()
+        return events
 
     def _read(self) -> int:
         """Read the waiting events. Returns their number."""

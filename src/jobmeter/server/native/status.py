@@ -10,6 +10,7 @@ from jobmeter.kernel.library import KERNEL
 from jobmeter.model.answers import DamagedBody, Status
 from jobmeter.query.administration import StatisticsQuestion
 from jobmeter.server.backup import back_up
+from jobmeter.server.native.bodies import copied
 from jobmeter.server.native.endpoint import CallContext, Endpoint, tagged
 from jobmeter.store.damage import DamagedPart
 
@@ -61,15 +62,7 @@ def _status(context: CallContext) -> Status:
 
 def _damaged(part: DamagedPart) -> DamagedBody:
     start, end = (None, None) if part.span is None else (part.span.start_ms, part.span.end_ms)
-    return DamagedBody(
-        table=part.table,
-        part=part.name,
-        reason=part.reason,
-        rows=part.rows,
-        at_most=part.at_most,
-        start=start,
-        end=end,
-    )
+    return copied(DamagedBody, part, part=part.name, start=start, end=end)
 
 
 def _backup(context: CallContext) -> BackupDone:

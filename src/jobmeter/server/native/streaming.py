@@ -1,9 +1,7 @@
 """Send an answer of any length: produced on a lane's threads, no faster than the client reads."""
 
-import asyncio
 import threading
 
-from jobmeter.errors import QueryTimeoutError
 from jobmeter.server.admission import Lane
 from jobmeter.server.exchange import Exchange
 from jobmeter.server.native.endpoint import Stream
@@ -59,7 +57,7 @@ async def send(stream: Stream, lanes: Lanes, lane: Lane, exchange: Exchange) -> 
         piece = await lane.run(pieces.take, admitted=True)
         await exchange.begin(stream.content_type, stream.headers)
         while piece is not None and exchange.call.method != "HEAD":
-            await _pass_on(exchange, piece, stream.patience)
+            await exchange.send_part(piece, stream.patience)
             piece = await lane.run(pieces.take, admitted=True)
         # Before the last chunk: a client that then requests its next export must not find this one counted.
         await lane.run(pieces.stop, admitted=True)
@@ -67,11 +65,3 @@ async def send(stream: Stream, lanes: Lanes, lane: Lane, exchange: Exchange) -> 
     finally:
         if not pieces.over:
             lanes.control.submit(pieces.stop)
-
-
-async def _pass_on(exchange: Exchange, piece: bytes, patience: float) -> None:
-    try:
-        async with asyncio.timeout(patience):
-            await exchange.send_part(piece)
-    except TimeoutError as error:
-        raise QueryTimeoutError(f"the client read nothing for {patience:g} seconds") from error

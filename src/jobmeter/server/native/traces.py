@@ -1,5 +1,11 @@
 """``/traces`` and ``/traces/{trace}``: traces from programs with OpenTelemetry SDKs."""
 
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+
+from jobmeter.access.page_token import seal, unseal
 from jobmeter.errors import InvalidRequestError, NotFoundError
 from jobmeter.model.answers import SpanBody, SpanEventBody, SpanLinkBody, SpanList, TraceBody, TraceList
 from jobmeter.model.span import Span, SpanStatus, Trace
@@ -8,7 +14,6 @@ from jobmeter.model.trace_filter import MOST_SPANS, MOST_TRACES, SpanCondition, 
 from jobmeter.query.request import HeadQuestion, JobRef
 from jobmeter.server.native.arguments import QueryArguments
 from jobmeter.server.native.bodies import copied
-from jobmeter.server.native.cursor import cursor_of, place_of
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagged
 
 _DIGITS = frozenset("0123456789abcdef")
@@ -30,7 +35,7 @@ def _list(context: CallContext) -> TraceList:
     if more:
         last = shown[-1]
         value = last.start_ns if order is TraceOrder.START else last.duration_ns
-        cursor = cursor_of(context, [value, last.project, last.trace])
+        cursor = _cursor_of(context, [value, last.project, last.trace])
     return TraceList(traces=[_trace(one) for one in shown], next=cursor, total=page.total)
 
 
@@ -42,7 +47,7 @@ def _filter(context: CallContext, order: TraceOrder, limit: int) -> TraceFilter:
         head = context.ask(HeadQuestion(JobRef(job, context.project)))
         job, projects = head.id, frozenset({head.project})
     start, end = context.span()
-    at = place_of(context)
+    at = _place_of(context)
     return TraceFilter(
         projects=projects,
         job=job,
@@ -86,7 +91,7 @@ def _spans(context: CallContext) -> SpanList:
     if len(trace) != 32 or not _DIGITS.issuperset(trace):
         raise InvalidRequestError(f"trace {trace[:64]!r} is not 32 hexadecimal digits", "trace")
     limit = context.arguments.integer("limit", 1_000, 1, MOST_SPANS - 1)
-    at = place_of(context)
+    at = _place_of(context)
     projects = context.projects
     after = None if at is None else (at[0], at[1], at[2], at[3], at[4])
     question = SpanFilter(projects=projects, traces=frozenset({trace}), after=after, limit=limit + 1)
@@ -94,7 +99,7 @@ def _spans(context: CallContext) -> SpanList:
     if not found and at is None:
         raise NotFoundError(f"there is no trace {trace}", "trace", trace)
     shown = found[:limit]
-    cursor = cursor_of(context, list(shown[-1].order)) if len(found) > limit else None
+    cursor = _cursor_of(context, list(shown[-1].order)) if len(found) > limit else None
     return SpanList(trace=trace, spans=[_span(one) for one in shown], next=cursor)
 
 
@@ -118,6 +123,32 @@ def _span(one: Span) -> SpanBody:
         dropped_events=events,
         dropped_links=links,
     )
+
+
+def _cursor_of(context: CallContext, at: list[Any]) -> str:
+    """Make the cursor that continues after a place."""
+    services = context.services
+    return seal(services.vault, _question_hash(context), msgspec.msgpack.encode(at), services.clock.now_ms())
+
+
+def _place_of(context: CallContext) -> list[Any] | None:
+    """Read the place after which the call continues; None for the first page.
+
+    Raises InvalidRequestError (field ``cursor``) for a cursor that is invalid, belongs to another question or has
+    expired.
+    """
+    text, services = context.arguments.text("cursor"), context.services
+    if not text:
+        return None
+    place = unseal(services.vault, _question_hash(context), text, services.clock.now_ms(), "cursor")
+    return msgspec.msgpack.decode(place, type=list[Any])
+
+
+def _question_hash(context: CallContext) -> bytes:
+    """Hash the question, without cursor and limit, and the caller."""
+    given = sorted(pair for pair in context.call.parameters if pair[0] not in {"cursor", "limit"})
+    text = msgspec.json.encode([context.principal.id, sorted(context.path.items()), given])
+    return blake2b(text, digest_size=8).digest()
 
 
 _CURSOR = QueryArguments(

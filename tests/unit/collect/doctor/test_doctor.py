@@ -24,6 +24,7 @@ from jobmeter.collect.doctor.rights import check_rights
 from jobmeter.collect.doctor.schedulers import check_schedulers
 from jobmeter.collect.machine import Machine
 from jobmeter.collect.process_events.counts import ProcessCounts, counts_file
+from jobmeter.collect.process_events.netlink import EventSocket
 from jobmeter.errors import UnauthenticatedError, UnavailableError
 from jobmeter.model.time import iso
 
@@ -70,7 +71,10 @@ def test_the_capabilities_that_are_missing_are_named(machine, mask, status, name
     assert [name for name in NAMES if name in found.advice] == named
 
 
-class Closed:
+class Closed(EventSocket):
+    def __init__(self):
+        """Nothing is opened."""
+
     def close(self):
         """Nothing was opened."""
 

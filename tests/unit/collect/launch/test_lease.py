@@ -1,6 +1,7 @@
 """What a run says of itself while it runs, and only then."""
 
 import json
+from contextlib import contextmanager
 
 from tests.support.fakes import SetClock
 from tests.unit.wire.straight_reader import read_body
@@ -29,17 +30,19 @@ class Server:
 
 
 def sent(delivery, outbox):
-    """What one attempt sends."""
+    """Try to send a record; False where the server is away."""
     outbox.put(records_frame(Records(jobs=[JobRecord(job_id="j")])))
-    delivery._attempt(outbox.peek(2**20))
+    return delivery.flush(60)
 
 
+@contextmanager
 def leased(interval_ms=1000):
     outbox, server, clock = Outbox(None), Server(), SetClock()
     delivery = Delivery(outbox, lambda: server, clock)
-    delivery._flush_requested.set()
     delivery.renewal = RunLease("j", "p", "o", interval_ms, clock)
-    return delivery, outbox, server, clock
+    delivery.start()
+    yield delivery, outbox, server, clock
+    delivery.stop()
 
 
 def renewals(server):
@@ -47,10 +50,10 @@ def renewals(server):
 
 
 def test_a_renewal_goes_along_every_third_of_a_lease():
-    delivery, outbox, server, clock = leased()
-    for _ in range(41):
-        sent(delivery, outbox)
-        clock.time_ms += 1000
+    with leased() as (delivery, outbox, server, clock):
+        for _ in range(41):
+            assert sent(delivery, outbox)
+            clock.time_ms += 1000
     assert [at for at, count in enumerate(renewals(server)) if count] == [0, 20, 40]
     (record,) = [frame for frame in server.bodies[0] if "leases" in frame]
     assert record == {"leases": [{"job_id": "j", "lease": {"owner": "o", "seconds": 60}, "project": "p"}]}
@@ -58,18 +61,18 @@ def test_a_renewal_goes_along_every_third_of_a_lease():
 
 
 def test_a_renewal_that_did_not_arrive_is_due_with_the_next_request_and_never_stored(monkeypatch):
-    monkeypatch.setattr("jobmeter.collect.deliver._pause", lambda *_: 0.0)
-    delivery, outbox, server, _ = leased()
-    server.away = True
-    sent(delivery, outbox)
-    assert outbox.size == len(records_frame(Records(jobs=[JobRecord(job_id="j")])))
-    server.away = False
-    sent(delivery, outbox)
+    monkeypatch.setattr("jobmeter.collect.deliver._pause", lambda *_: 60.0)
+    with leased() as (delivery, outbox, server, _):
+        server.away = True
+        assert not sent(delivery, outbox)
+        assert outbox.size == len(records_frame(Records(jobs=[JobRecord(job_id="j")])))
+        server.away = False
+        assert sent(delivery, outbox)
     assert renewals(server) == [1]
 
 
 def test_a_lease_is_longer_than_three_samples_take():
-    assert leased(60_000)[0].renewal.lease.seconds == 180
+    assert RunLease("j", "p", "o", 60_000, SetClock()).lease.seconds == 180
 
 
 def test_a_run_takes_over_the_lease_of_one_that_died_here(tmp_path):

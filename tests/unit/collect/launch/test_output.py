@@ -1,5 +1,7 @@
 """Output of a run: bytes to lines, levels, and output above the limits."""
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -88,10 +90,13 @@ def test_colours_stay_and_other_control_sequences_go():
 
 
 def test_a_line_without_an_end_takes_no_memory():
-    splitter = LineSplitter()
+    splitter, piece = LineSplitter(), b"x" * 65_536
+    tracemalloc.start()
     for _ in range(100):
-        splitter.feed(b"x" * 65_536, 0)
-    assert len(splitter._partial) <= MAX_TEXT_BYTES + 1
+        splitter.feed(piece, 0)
+    used, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert used < 4 * MAX_TEXT_BYTES
     assert [text for _, text in splitter.end(1)] == [cut_text("x" * 6_553_600)]
 
 
@@ -151,7 +156,7 @@ def test_what_comes_too_fast_is_counted_and_reported(monkeypatch):
         for at in range(300):
             sender.take("worker-0", "stdout", b"%d-%d\nunfin" % (round_, at))
             sender.take("worker-0", "stdout", b"ished\n")
-        sender._round()
+        sender.turn()
     sender.start()
     sender.stop()
     lines = sent(outbox)
@@ -185,8 +190,7 @@ def test_logs_leave_half_of_the_spool_to_the_samples(tmp_path):
     sender = LogSender(PLAN, NodeIdentity("n"), outbox, now_ns=Ticking())
     for number in range(60):
         sender.take("worker-0", "stdout", f"{number} {number**40}\n".encode())
-        sender._round()
-        sender._pass_on()
+        sender.turn()
     assert spool.size <= 2_500
     assert sender.dropped > 0
     assert outbox.dropped_lines == 0

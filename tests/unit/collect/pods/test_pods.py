@@ -240,11 +240,13 @@ def test_the_cache_outlives_the_agent(make, tmp_path):
 def test_deleted_pods_are_dropped(make, clock):
     pods = make()
     pods.samples([sample(1)])
-    pods.answer([uid(1)], [replica(1)])
+    assert pods.unresolved() == [uid(1)]
+    clock.advance(3_599)
+    assert len(pods.samples([])) == 1
+    assert pods.unresolved() == [uid(1)]
+    clock.advance(61)
     pods.samples([])
-    clock.advance(3_601)
-    pods.samples([])
-    assert pods._pods == {}  # the bound itself
+    assert pods.unresolved() == []
 
 
 @pytest.mark.parametrize("job", ["pod-1", "pod", "two", f"pod-{uid(1)}x", f"pod-{uid(1)}".upper()])

@@ -59,11 +59,10 @@ class Machine:
         proc = f"{root}/proc"
         self.events: Any = Events()
         self.finals: Any = Events()
+        self.stats = stats
         self.watch = ProcessWatch()
-        self.watch.problem = ""
-        vars(self.watch).update(_connector=self.events, _stats=self.finals if stats else None)
         self.table = ProcessTable(NodeClassifier("n1", proc), proc, self.watch)
-        self.watch._look = self.table.look
+        assert self.watch.open(self.table.look, lambda _process: None, lambda _ends: self.events, self.account)
         groups = GroupReader(Hierarchies(proc, str(root)), f"{root}/sys")
         self.collector = JobsCollector(NodeIdentity("n1"), self.table, groups, proc, 100)
         self.reporter = JobReporter(NodeIdentity("n1"), self.table.processes, lambda ms: ms)
@@ -74,6 +73,11 @@ class Machine:
         self.used = 0
         self.next = 100
         self.sums: list[float] = []
+
+    def account(self) -> Any:
+        if not self.stats:
+            raise PermissionError(1, "Operation not permitted")
+        return self.finals
 
     def fork(self, parent: int, **tags: str) -> int:
         pid, self.next = self.next, self.next + 1
@@ -105,7 +109,7 @@ class Machine:
 
     def end(self, pid: int, *, ignored: bool = False) -> None:
         parent, own, waited = self.parents.pop(pid), self.own.pop(pid), self.waited.pop(pid)
-        if self.watch._stats is None:
+        if not self.stats:
             self.events.waiting.append((EXIT, 0, pid, 0, 0))
         else:
             self.finals.waiting.append(TaskExit(pid, own / 100, 1.0, 5e6, ProcessIo(7.0, 0.0, 9.0, 2.0)))
@@ -120,9 +124,9 @@ class Machine:
 
     def turn(self) -> None:
         """Let the thread of events do what it has to do."""
-        self.watch._read()
-        while self.watch._unseen:
-            self.watch._look_at_some()
+        self.watch.turn()
+        while self.watch.waiting:
+            self.watch.turn()
 
     def scan(self) -> dict[tuple[str, str], float]:
         samples = self.collector.collect(NOW_MS)

@@ -3,6 +3,7 @@
 import os
 import random
 import shutil
+from contextlib import suppress
 from typing import Any
 from unittest import mock
 
@@ -13,6 +14,7 @@ from tests.unit.collect.log_node import START, Node, append, lines_in
 
 from jobmeter.collect.base import NodeIdentity, Owner
 from jobmeter.collect.kernel import KernelWatch
+from jobmeter.collect.state_file import StateFile
 from jobmeter.collect.syslog import kernel
 from jobmeter.collect.syslog import watch as watches
 from jobmeter.collect.syslog.kernel import KernelLog, KernelReader, KernelSource, parse_record
@@ -179,7 +181,7 @@ def test_lines_above_the_rate_are_counted_in_the_log(tmp_path):
     assert node.reader.dropped == 900
 
 
-def test_nothing_is_lost_or_reported_twice_however_often_it_dies(tmp_path):
+def test_nothing_is_lost_or_reported_twice_however_often_it_dies(tmp_path, monkeypatch):
     chance = random.Random(7)
     (tmp_path / "logs").mkdir()
     node = Node(tmp_path, [tmp_path / "logs" / "*.log"])
@@ -197,25 +199,20 @@ def test_nothing_is_lost_or_reported_twice_however_often_it_dies(tmp_path):
             log.rename(tmp_path / "logs" / f"app.log.{written}")
         # It dies at some moment: before, between or after what is written of positions and lines.
         remaining = chance.randrange(4)
-        file = node.reader._file
-        write = file.write
+        write = StateFile.write
 
-        def dying(state, write=write):
+        def dying(file, state, write=write):
             nonlocal remaining
             remaining -= 1
             if remaining < 0:
                 raise KeyboardInterrupt
-            write(state)
+            write(file, state)
 
-        vars(file)["write"] = dying
-        try:
+        with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
+            patch.setattr(StateFile, "write", dying)
             for _ in range(chance.randrange(1, 30)):
                 node.time.ns += 250_000_000
                 node.reader.round()
-        except KeyboardInterrupt:
-            pass
-        finally:
-            vars(file)["write"] = write
         for line in lines_in(node.outbox):
             got.setdefault(line.order, line)
         node.start()

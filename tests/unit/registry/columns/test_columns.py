@@ -275,16 +275,20 @@ def test_a_part_of_a_name_may_have_a_line_break_and_goes_no_further(registry: Re
 
 def test_texts_that_no_job_has_any_more_are_forgotten(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table, "_SPARE", 5)
+    loaded, load = [], table.JobTable.load
+
+    def note(own: table.JobTable, *arguments: Any) -> None:
+        load(own, *arguments)
+        loaded.append(own)
+
+    monkeypatch.setattr(table.JobTable, "load", note)
     with closing(Registry(Database(url), Retention())) as registry:
         for number in range(60):
             registry.record("p", Records(jobs=[JobRecord(job_id="j", user=f"user-{number}")]), NOW)
             assert registry.jobs(JobFilter(users=frozenset({f"user-{number}"})), NOW).total == 1
 
-        def texts() -> int:
-            columns = registry.columns._table
-            return 99 if columns is None else len(columns.texts["user"].values)
-
-        wait_until(lambda: texts() < 30, "columns that were read anew")
+        wait_until(lambda: len({id(one) for one in loaded}) > 1, "columns that were read anew")
+        assert len(loaded[-1].texts["user"].values) < 30
         assert registry.jobs(JobFilter(users=frozenset({"user-59"})), NOW).total == 1
 
 
@@ -323,11 +327,18 @@ def test_a_listing_does_not_wait_for_ever_while_every_job_is_read(url: str, monk
         assert registry.jobs(JobFilter(), NOW).total == 1
 
 
-def test_a_server_that_starts_has_every_job_read_before_a_listing(url: str) -> None:
+def test_a_server_that_starts_has_every_job_read_before_a_listing(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, load = threading.Event(), table.JobTable.load
+
+    def note(*arguments: Any) -> None:
+        load(*arguments)
+        read.set()
+
+    monkeypatch.setattr(table.JobTable, "load", note)
     with closing(Registry(Database(url), Retention())) as registry:
         registry.record("p", Records(jobs=[JobRecord(job_id="j")]), NOW)
         registry.prepare()
-        wait_until(lambda: registry.columns._table is not None, "columns")
+        assert read.wait(60)
         assert registry.jobs(JobFilter(), NOW).total == 1
 
 

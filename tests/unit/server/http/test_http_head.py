@@ -161,13 +161,15 @@ def test_the_words_of_another_protocol_in_a_body_are_a_body():
     taken(b"\r\n" + request(b"h"))
 
 
-def test_nothing_of_the_data_is_remembered_between_requests():
+def test_each_request_is_judged_by_its_own_data():
     async def main():
         application = Application()
         async with connected(application) as wire:
             await wire.send(GET[:9])
             await wire.send(GET[9:])
             await wire.answer()
-            assert wire.connection._data == b""
+            await wire.send(request(b"h", version=b"RTSP/1.0"))
+            assert (await wire.rest()).startswith(b"HTTP/1.1 400 ")
+            assert len(application.scopes) == 1
 
     run(main())

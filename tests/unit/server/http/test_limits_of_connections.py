@@ -8,6 +8,9 @@ from tests.support.waiting import until
 
 from jobmeter.server.http import limits
 
+NEVER = 10.0**12
+"""A moment after every deadline."""
+
 
 def test_idle_half_sent_and_trickling_connections_are_closed_in_time():
     async def main():
@@ -19,7 +22,7 @@ def test_idle_half_sent_and_trickling_connections_are_closed_in_time():
             assert not await wire.rest()
         async with connected(Application()) as wire:
             await wire.send(b"GET / HT")
-            await until(lambda: wire.connection._receiving)
+            await until(lambda: wire.connection.overdue(NEVER) is limits.Reason.SLOW)
             for _ in range(int(limits.HEAD_SECONDS)):
                 await wire.send(b"T")
                 wire.pass_time(1)
@@ -46,7 +49,7 @@ def test_a_connection_that_showed_a_key_may_rest_longer():
         async with connected(application) as wire:
             await wire.send(GET)
             await wire.answer()
-            await until(lambda: wire.connection._active is None)
+            await until(lambda: wire.connection.overdue(wire.clock.monotonic() + limits.KEYED_IDLE_SECONDS - 1) is None)
             wire.pass_time(limits.KEYED_IDLE_SECONDS - 1)
             assert wire.closed == []
             wire.pass_time(1)
@@ -56,26 +59,29 @@ def test_a_connection_that_showed_a_key_may_rest_longer():
 
 
 def test_who_does_not_read_holds_the_answer_back_and_is_cut_off():
-    produced = []
+    produced, ended = [], []
 
     async def application(_scope, _receive, send):
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        for number in range(1_000):
-            await send({"type": "http.response.body", "body": b"x" * 100_000, "more_body": True})
-            produced.append(number)
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            for number in range(1_000):
+                await send({"type": "http.response.body", "body": b"x" * 100_000, "more_body": True})
+                produced.append(number)
+        finally:
+            ended.append(True)
 
     async def main():
         async with connected(application) as wire:
             wire.writer.transport.pause_reading()
             await wire.send(GET)
-            await until(lambda: wire.connection._drained is not None)
+            await until(lambda: wire.connection.overdue(NEVER) is limits.Reason.SLOW)
             count = len(produced)
             assert count < 50
             wire.pass_time(limits.STALL_SECONDS - 1)
             assert wire.closed == []
             wire.pass_time(1)
             assert wire.closed == ["slow"]
-            await until(lambda: wire.connection._active is None or len(produced) == 1_000)
+            await until(lambda: ended)
 
     run(main())
 

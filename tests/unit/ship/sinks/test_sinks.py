@@ -337,7 +337,7 @@ def test_a_connection_that_was_closed_meanwhile_is_made_again():
     with receiving() as receiver:
         to = sink("loki", url=receiver.url)
         to.send(shipped(["a"]))
-        to._endpoint._connection.sock.shutdown(socket.SHUT_RDWR)
+        receiver.drop()
         to.send(shipped(["b"]))
     assert len(receiver.requests) == 2
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.store.clickhouse.test_journal import Engine, die, open_journal
+from tests.unit.store.clickhouse.test_journal import Engine, open_journal
 from tests.unit.store.rows import rows_of
 
 from jobmeter.errors import UnavailableError
@@ -97,14 +97,14 @@ def test_buckets_are_those_of_all_samples_or_none(steps, keys, ends, step):
                     found = server.buckets(keys, asked, step)
                     assert found is None or found == server.expected(keys, asked, step)
         finally:
-            die(server.journal)
+            server.journal.die()
 
 
 @pytest.fixture
 def server(tmp_path):
     found = Server(tmp_path)
     yield found
-    die(found.journal)
+    found.journal.die()
 
 
 ALL = SeriesKeys(np.arange(1, 3, dtype=np.uint64) // 3, np.arange(1, 3, dtype=np.uint64))

@@ -66,8 +66,23 @@ class Names:
         self.until_ms = until_ms
 
 
+class MortalJournal(Journal):
+    """A journal whose process can be killed: its folder stays as it is then."""
+
+    def __init__(self, folder, engine, limits):
+        self.folder, self.alive = folder, True
+        super().__init__(folder, lambda group: engine(group) if self.alive else None, limits)
+
+    def die(self):
+        left = {path: path.read_bytes() for path in self.folder.iterdir()}
+        self.alive = False
+        self.close()
+        for path, content in left.items():
+            path.write_bytes(content)
+
+
 def open_journal(folder, engine, limits=LAZY, prepare=lambda rows: None, names=None):
-    journal = Journal(folder / "journal", engine, limits)
+    journal = MortalJournal(folder / "journal", engine, limits)
     journal.recover(prepare, names or Names())
     return journal
 
@@ -77,15 +92,6 @@ def visible(journal, engine):
     found = journal.pending().samples(KEYS, SPAN)
     waiting = zip(found.index.tolist(), found.time.tolist(), found.value.tolist(), strict=True)
     return {**engine.stored, **{(int(SERIES[index]), time): value for index, time, value in waiting}}
-
-
-def die(journal):
-    """Let go of a journal as a killed process does: nothing is flushed."""
-    with journal._changed:
-        journal._closed = True
-        journal._changed.notify_all()
-    journal._thread.join()
-    journal.segments.close()
 
 
 def files(folder):
@@ -150,14 +156,14 @@ def test_a_group_is_one_record_and_one_sync(tmp_path, engine, monkeypatch):
     journal.append([rows_of([(1, at, 1.0)]) for at in range(9)])
     assert len(syncs) == 1
     assert len(visible(journal, engine)) == 9
-    die(journal)
+    journal.die()
 
 
 def test_a_process_that_dies_loses_nothing(tmp_path, engine):
     journal = open_journal(tmp_path, engine)
     journal.append([rows_of([(1, 10, 1.0)])])
     journal.append([rows_of([(1, 10, 2.0), (2, 5, 1.0)])])
-    die(journal)
+    journal.die()
     assert engine.stored == {}
     prepared = []
     again = open_journal(tmp_path, engine, prepare=lambda rows: prepared.append(len(rows)))
@@ -165,7 +171,7 @@ def test_a_process_that_dies_loses_nothing(tmp_path, engine):
     assert engine.stored == {(1, 10): 2.0, (2, 5): 1.0}
     assert engine.inserts == [2]
     assert files(tmp_path) == []
-    die(again)
+    again.die()
 
 
 def test_rows_that_are_inserted_again_replace_nothing_newer(tmp_path, engine):
@@ -180,11 +186,11 @@ def test_rows_that_are_inserted_again_replace_nothing_newer(tmp_path, engine):
     journal.append([rows_of([(1, 10, 1.0)])])
     journal.flush()
     journal.append([rows_of([(1, 10, 2.0)])])
-    die(journal)
+    journal.die()
     shutil.copytree(tmp_path / "journal", left / "journal", dirs_exist_ok=True)
     again = open_journal(left, engine)
     assert engine.stored == {(1, 10): 2.0}
-    die(again)
+    again.die()
 
 
 def test_nothing_newer_is_inserted_while_a_segment_cannot_be_taken_away(tmp_path, engine, monkeypatch):
@@ -208,7 +214,7 @@ def test_nothing_newer_is_inserted_while_a_segment_cannot_be_taken_away(tmp_path
     journal.flush()
     assert engine.stored == {(1, 10): 2.0}
     assert files(tmp_path) == []
-    die(journal)
+    journal.die()
 
 
 def test_a_torn_end_was_never_acknowledged(tmp_path, engine, caplog):
@@ -217,7 +223,7 @@ def test_a_torn_end_was_never_acknowledged(tmp_path, engine, caplog):
     (segment,) = segments(tmp_path)
     end = segment.with_suffix(".end").read_bytes()
     journal.append([rows_of([(1, 11, 1.0)])])
-    die(journal)
+    journal.die()
     segment.write_bytes(segment.read_bytes()[:-100])
     segment.with_suffix(".end").write_bytes(end)
     again = open_journal(tmp_path, engine)
@@ -225,7 +231,7 @@ def test_a_torn_end_was_never_acknowledged(tmp_path, engine, caplog):
     assert "a write was cut off before it was acknowledged" in caplog.text
     assert files(tmp_path) == []
     again.append([rows_of([(2, 1, 1.0)])])
-    die(again)
+    again.die()
     assert [path.name[:16] for path in segments(tmp_path)] == [f"{2:016d}"]
 
 
@@ -233,10 +239,10 @@ def test_acknowledged_samples_that_a_disk_cut_off_are_counted(tmp_path, engine, 
     journal = open_journal(tmp_path, engine)
     for at in range(6):
         journal.append([rows_of([(1, 10 * at + more, 1.0) for more in range(10)])])
-    die(journal)
+    journal.die()
     (segment,) = segments(tmp_path)
     segment.write_bytes(segment.read_bytes()[: segment.stat().st_size // 2 - 100])
-    die(open_journal(tmp_path, engine))
+    open_journal(tmp_path, engine).die()
     assert sorted(engine.stored) == [(1, at) for at in range(20)]
     assert "40 samples that were acknowledged are lost" in caplog.text
     assert [lost_rows(name) for name in files(tmp_path)] == [(40, False)]
@@ -245,13 +251,13 @@ def test_acknowledged_samples_that_a_disk_cut_off_are_counted(tmp_path, engine, 
 def test_a_segment_that_is_gone_is_counted(tmp_path, engine, caplog):
     journal = open_journal(tmp_path, engine)
     journal.append([rows_of([(1, at, 1.0) for at in range(7)])])
-    die(journal)
+    journal.die()
     segments(tmp_path)[0].unlink()
-    die(open_journal(tmp_path, engine))
+    open_journal(tmp_path, engine).die()
     assert "7 samples that were acknowledged are lost" in caplog.text
     assert [lost_rows(name) for name in files(tmp_path)] == [(7, False)]
     caplog.clear()
-    die(open_journal(tmp_path, engine))
+    open_journal(tmp_path, engine).die()
     assert caplog.text == ""
 
 
@@ -259,7 +265,7 @@ def test_damage_is_said_in_samples_and_the_file_stays(tmp_path, engine, caplog):
     journal = open_journal(tmp_path, engine)
     for at in (10, 11, 12):
         journal.append([rows_of([(1, at, 1.0)])])
-    die(journal)
+    journal.die()
     (segment,) = segments(tmp_path)
     text = bytearray(segment.read_bytes())
     text[len(text) // 2] ^= 1
@@ -271,19 +277,19 @@ def test_damage_is_said_in_samples_and_the_file_stays(tmp_path, engine, caplog):
     assert stored.name == f"{segment.stem}.lost-1.damaged"
     assert lost_rows(stored.name) == (1, False)
     assert stored.read_bytes() == bytes(text)
-    die(again)
-    die(open_journal(tmp_path, engine))
+    again.die()
+    open_journal(tmp_path, engine).die()
 
 
 def test_damage_that_costs_nothing_is_logged_alone(tmp_path, engine, caplog):
     journal = open_journal(tmp_path, engine)
     journal.append([rows_of([(1, 10, 1.0)])])
-    die(journal)
+    journal.die()
     (segment,) = segments(tmp_path)
     text = bytearray(segment.read_bytes())
     text[20] ^= 1
     segment.write_bytes(text)
-    die(open_journal(tmp_path, engine))
+    open_journal(tmp_path, engine).die()
     assert engine.stored == {(1, 10): 1.0}
     assert "every sample in it was recovered" in caplog.text
     assert files(tmp_path) == []
@@ -293,13 +299,13 @@ def test_samples_whose_series_lost_their_names_are_counted_and_remembered(tmp_pa
     journal = open_journal(tmp_path, engine)
     journal.append([rows_of([(1, 10, 1.0), (2, 10, 1.0)])])
     journal.append([rows_of([(3, 11, 1.0), (3, 12, 1.0), (4, 13, 1.0)])])
-    die(journal)
+    journal.die()
     (segment,) = segments(tmp_path)
     text = bytearray(segment.read_bytes())
     text[100] ^= 1
     segment.write_bytes(text)
     names = Names(nameless=[2, 3])
-    die(open_journal(tmp_path, engine, names=names))
+    open_journal(tmp_path, engine, names=names).die()
     assert sorted(engine.stored) == [(3, 11), (3, 12), (4, 13)]
     assert [lost_rows(name) for name in files(tmp_path)] == [(4, True)]
     assert names.until_ms == 13
@@ -369,7 +375,7 @@ def test_whatever_happens_to_the_files_all_else_is_found_and_what_is_lost_is_cou
             journal.append(group)
             segment = segments(folder)[-1]
             records.append((segment, segment.stat().st_size, samples))
-        die(journal)
+        journal.die()
 
         originals = {path: path.read_bytes() for path in segments(folder)}
         for kind, place, other, size in damages:
@@ -386,7 +392,7 @@ def test_whatever_happens_to_the_files_all_else_is_found_and_what_is_lost_is_cou
             inserted.extend(group)
             engine(group)
 
-        die(open_journal(folder, insert))
+        open_journal(folder, insert).die()
         every = {sample for _, _, samples in records for sample in samples}
         missing = every - set(engine.stored)
         assert all(value == time / 4 for (_, time), value in engine.stored.items())
@@ -435,10 +441,10 @@ def test_a_disk_that_fails_keeps_nothing_and_promises_nothing(tmp_path, engine, 
                     journal.append([rows_of([(1, 10, 2.0)])])
         assert visible(journal, engine)[1, 10] == 1.0
         journal.append([rows_of([(2, 10, 1.0)])])
-    die(journal)
+    journal.die()
     again = open_journal(tmp_path, engine)
     assert engine.stored == {(1, 10): 1.0, (2, 10): 1.0}
-    die(again)
+    again.die()
 
 
 def test_an_engine_that_fails_is_tried_again(tmp_path, engine, caplog):
@@ -463,7 +469,7 @@ def test_an_engine_that_fails_is_tried_again(tmp_path, engine, caplog):
 def test_a_journal_begins_without_its_engine(tmp_path, engine):
     journal = open_journal(tmp_path, engine)
     journal.append([rows_of([(1, 10, 1.0)])])
-    die(journal)
+    journal.die()
     engine.fails = UnavailableError("no")
     again = open_journal(tmp_path, engine)
     assert visible(again, engine)[1, 10] == 1.0
@@ -474,7 +480,8 @@ def test_a_journal_begins_without_its_engine(tmp_path, engine):
 
 
 @pytest.mark.parametrize("bound", [{"most_rows": 3}, {"most_bytes": 100}])
-def test_a_slow_engine_makes_writers_wait_and_then_turns_them_away(tmp_path, engine, bound):
+@pytest.mark.parametrize("wait_seconds", [0.05, 60])
+def test_a_slow_engine_makes_writers_wait_and_then_turns_them_away(tmp_path, engine, bound, wait_seconds):
     going_on, go = threading.Event(), threading.Event()
 
     def slow(group):
@@ -482,19 +489,25 @@ def test_a_slow_engine_makes_writers_wait_and_then_turns_them_away(tmp_path, eng
         go.wait(60)
         engine(group)
 
-    journal = open_journal(tmp_path, slow, JournalLimits(flush_rows=1, **bound, wait_seconds=0.05))
+    journal = open_journal(tmp_path, slow, JournalLimits(flush_rows=1, **bound, wait_seconds=wait_seconds))
     journal.append([rows_of([(1, 10, 1.0), (1, 11, 1.0)])])
     assert going_on.wait(30)
-    with pytest.raises(ThrottledError) as refused:
-        journal.append([rows_of([(2, 1, 1.0), (2, 2, 1.0)])])
-    assert refused.value.retry_after_ms > 0
-    journal._limits = JournalLimits(flush_rows=1, **bound, wait_seconds=60)
-    waiting = threading.Thread(target=journal.append, args=([rows_of([(2, 1, 1.0), (2, 2, 1.0)])],))
+    refusals = []
+
+    def write():
+        try:
+            journal.append([rows_of([(2, 1, 1.0), (2, 2, 1.0)])])
+        except ThrottledError as refused:
+            refusals.append(refused.retry_after_ms > 0)
+
+    waiting = threading.Thread(target=write)
     waiting.start()
+    if wait_seconds < 1:
+        waiting.join(60)
     go.set()
     waiting.join(60)
     journal.close()
-    assert len(engine.stored) == 4
+    assert (len(engine.stored), refusals) == ((2, [True]) if wait_seconds < 1 else (4, []))
 
 
 class Lives(RuleBasedStateMachine):
@@ -560,7 +573,7 @@ class Lives(RuleBasedStateMachine):
 
     @rule(torn=st.binary(max_size=30))
     def die(self, torn):
-        die(self.journal)
+        self.journal.die()
         left = segments(self.folder)
         if left:
             with left[-1].open("ab") as file:

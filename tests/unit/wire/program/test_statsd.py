@@ -32,6 +32,13 @@ def test_a_written_line_is_read(name, kind, values, rate, tags):
     assert decode(text.encode()) == ([StatsdLine(name, kind, tuple(values), relative, (), rate, tuple(tags))], 0)
 
 
+def test_long_texts_are_cut():
+    long = "x" * 5_000
+    lines, refused = decode(f"u:{long}|s|#{long}:{long}\n{long}:1|c".encode())
+    assert lines == [StatsdLine("u", StatsdType.SET, members=(long[:400],), tags=((long[:400], long[:400]),))]
+    assert refused == 1
+
+
 @given(
     st.binary(max_size=300)
     | st.lists(st.sampled_from(["a:1|c", "|", ":", "_e{", "a:x|g", "s:u|s"])).map("\n".join).map(str.encode)

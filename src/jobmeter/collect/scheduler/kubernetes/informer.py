@@ -76,7 +76,7 @@ class Informer(Generic[T]):
         self._kind = kind
         self._optional = optional
         self._clock = clock or SystemClock()
-        self._stop = Event()
+        self.stopping = Event()
         self._changes: SimpleQueue[ObjectChange[T]] = SimpleQueue()
         self._version = ""
         self._failures = 0
@@ -98,7 +98,7 @@ class Informer(Generic[T]):
 
     def stop(self) -> None:
         """Stop reading after the current event."""
-        self._stop.set()
+        self.stopping.set()
 
     def take(self) -> list[ObjectChange[T]]:
         """Return the changes since the last call, oldest first."""
@@ -107,8 +107,8 @@ class Informer(Generic[T]):
 
     def run(self) -> None:
         """List, watch, and begin again when that ends, until ``stop``."""
-        while not self._stop.is_set():
-            if self._stop.wait(self._attempt()):
+        while not self.stopping.is_set():
+            if self.stopping.wait(self._attempt()):
                 return
 
     def _attempt(self) -> float:
@@ -178,9 +178,9 @@ class Informer(Generic[T]):
                 self._accepted()
             if line:
                 self._take_event(line)
-            while self._changes.qsize() >= _MOST_CHANGES and not self._stop.wait(_FULL_SECONDS):
+            while self._changes.qsize() >= _MOST_CHANGES and not self.stopping.wait(_FULL_SECONDS):
                 pass
-            if self._stop.is_set():
+            if self.stopping.is_set():
                 return
 
     def _take_event(self, line: bytes) -> None:

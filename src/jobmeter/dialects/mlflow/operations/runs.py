@@ -4,7 +4,7 @@ from collections.abc import Generator
 from hashlib import blake2b
 from typing import Annotated, Any
 
-from msgspec import Meta
+from msgspec import Meta, convert
 
 from jobmeter.dialects.base import Context, RecordJobs, Steps, ask
 from jobmeter.dialects.base.request import Request, listed
@@ -60,13 +60,7 @@ class CreateRun(Request, frozen=True, kw_only=True):
     ] = ()
 
     def _steps(self) -> Steps:
-        given = NewRun(
-            experiment_id=self.experiment_id,
-            run_name=self.run_name,
-            user_id=self.user_id,
-            start_time=self.start_time,
-            tags=self.tags,
-        )
+        given = convert(self, NewRun, from_attributes=True)
         experiment_of(given)
         unique = blake2b(f"{self.context.request_id} {self.context.now_ms}".encode(), digest_size=16).hexdigest()
         if self.context.job is None:

@@ -66,7 +66,7 @@ class Informed:
                 waits.append(timeout or 0.0)
                 return len(waits) >= count
 
-        self.informer._stop = Stop()
+        self.informer.stopping = Stop()
         self.informer.run()
         return waits
 

@@ -227,18 +227,24 @@ def _last(job: Job, metrics: tuple[str, ...], now_ms: int) -> Lookup[dict[str, i
     """Return the last value of each metric in the last day of the job; missing metrics are left out."""
     end = job_end(job)
     last = now_ms if end is None else min(now_ms, end)
+    measured = yield from _measured(job, metrics, TimeRange(max(0, last - DAY), last + 1), Aggregate.MAX)
+    return {metric: number(value) for metric, value in measured.items()}
+
+
+def _measured(job: Job, metrics: tuple[str, ...], span: TimeRange, aggregate: Aggregate) -> Lookup[dict[str, float]]:
+    """Return the last value of each metric of the job in a range; missing metrics are left out."""
     result = yield from ask(
         MetricQuery(
             subject=JobRef(job.id, job.project),
             metrics=metrics,
-            range=TimeRange(max(0, last - DAY), last + 1),
+            range=span,
             step_ms=HOUR,
             by=By.JOB,
             statistic=Statistic.LAST,
-            aggregate=Aggregate.MAX,
+            aggregate=aggregate,
         )
     )
-    return {line.metric: number(float(line.value[-1])) for line in result.lines}
+    return {line.metric: float(line.value[-1]) for line in result.lines}
 
 
 def _is_savepoint(one: Checkpoint) -> bool:
@@ -275,18 +281,8 @@ def _allowed(job: Job, now_ms: int) -> Lookup[list[float | None]]:
     """Return each of ``LIMITS`` of the running replicas together: as measured lately, else as recorded."""
     if job.state is not JobState.RUNNING:
         return [0.0, 0.0]
-    result = yield from ask(
-        MetricQuery(
-            subject=JobRef(job.id, job.project),
-            metrics=LIMITS,
-            range=TimeRange(max(0, now_ms - _RECENT_MS), now_ms + 1),
-            step_ms=HOUR,
-            by=By.JOB,
-            statistic=Statistic.LAST,
-            aggregate=Aggregate.SUM,
-        )
-    )
-    measured = {line.metric: float(line.value[-1]) for line in result.lines}
+    span = TimeRange(max(0, now_ms - _RECENT_MS), now_ms + 1)
+    measured = yield from _measured(job, LIMITS, span, Aggregate.SUM)
     view = yield from ask(JobQuestion(JobRef(job.id, job.project)))
     running = {one.name for one in view.replicas if (one.state or job.state) is JobState.RUNNING and one.end is None}
     found: list[float | None] = []
