@@ -26,6 +26,13 @@ def measured(row: str) -> float:
         ("docs/how-to/capacity.md", r"and (\d+) MiB\. Its spool", "jobmeter agent at 10 s: resident memory, MiB", 1),
         (
             "docs/how-to/capacity.md",
+            r"costs more: ([\d.]+) % of a core",
+            "agent at 10 s, 8 GPUs, 500 processes (Prometheus: node_exporter): CPU, %",
+            1,
+        ),
+        ("docs/how-to/capacity.md", r"needs ([\d.]+) % of a core", "agent at 1 s: CPU, %", 1),
+        (
+            "docs/how-to/capacity.md",
             r"Parquet \| ([\d,]+) samples",
             "jobmeter import FILE.parquet, end to end, samples/s",
             1,

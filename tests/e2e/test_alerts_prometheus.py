@@ -14,6 +14,7 @@ from jobmeter.model.time import SystemClock
 from tests.e2e.page import import_samples
 from tests.e2e.test_promql_server import configuration, samples
 from tests.support.clusters import free_port
+from tests.support.judges import print_count
 from tests.support.needs import needs
 from tests.support.processes import ServerProcess
 from tests.support.promql_random import started
@@ -115,7 +116,9 @@ def test_vmalert_and_a_server_evaluate_the_same_alerts(tmp_path):
                     return False
 
             wait_until(compared, "the same alerts", 60)
-            assert len(alerts(url)) > len(EXPRESSIONS) // 2
+            equal = len(alerts(url))
+            print_count("alerts of a vmalert", equal, equal)
+            assert equal > len(EXPRESSIONS) // 2
     finally:
         server.kill()
 
@@ -145,6 +148,8 @@ def test_a_server_has_the_alerts_of_a_prometheus_that_reads_from_it(tmp_path, se
                 return states == {"firing", "pending"} and found == alerts(url)
 
             wait_until(compared, "the same alerts", 60)
-            assert len(alerts(url)) > len(EXPRESSIONS) // 2
+            equal = len(alerts(url))
+            print_count("alerts of a Prometheus", equal, equal)
+            assert equal > len(EXPRESSIONS) // 2
     finally:
         server.kill()

@@ -48,6 +48,8 @@ def test_a_job_is_named_in_every_verb(stored, jobmeter, verb, text, job):
         (("logs", "last", "--replica", "worker-1"), "did you mean worker-0"),
         (("jobs", "--project", "defualt"), "did you mean default"),
         (("show", "last", "--project", "defualt"), "did you mean default"),
+        *(((verb, "--project", "defualt"), "did you mean default") for verb in ("nodes", "events", "findings")),
+        *(((verb, "--project", "defualt"), "did you mean default") for verb in ("alerts", "utilization")),
         (("shw", "last"), "did you mean show"),
         (("metrics", "last"), "train-2-bb has: cpu.usage"),
     ],

@@ -151,6 +151,7 @@ def test_every_result_is_a_table(client):
         "findings": job.findings(),
         "timeline": job.timeline(),
         "quality": job.quality(),
+        "phases": job.phases(),
         "comparison": job.compare("job-5"),
         "nodes": client.nodes(),
     }
@@ -165,6 +166,9 @@ def test_every_result_is_a_table(client):
     assert {"worker-0", "worker-1"} <= set(frames["latest"]["replica"])
     assert str(frames["timeline"]["time"].dtype).startswith("datetime64[")
     assert list(frames["comparison"]["job"]) == ["train-1"], "the other job was not measured"
+    assert frames["phases"]["end"].iloc[-1] == frames["phases"]["start"].iloc[0] + pd.Timedelta(
+        sum(job.phases().totals.values()), "ms"
+    )
     assert {"severity", "sentence", "subject", "evidence", "advice"} <= set(frames["findings"].columns)
     assert job.share("1d").token.startswith("jms")
 

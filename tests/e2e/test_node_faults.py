@@ -5,9 +5,8 @@
 
 import os
 import random
-import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ import pytest
 
 from tests.e2e.test_crash import Sender, batch, check
 from tests.e2e.test_disk import mounted
-from tests.support.clickhouse import NodeProcess, mortal_node
+from tests.support.clickhouse import NodeProcess, mortal_node, mortal_nodes
 from tests.support.postgresql import fresh_database, own_server
 from tests.support.processes import API, ServerProcess
 from tests.support.waiting import wait_until
@@ -36,6 +35,17 @@ def server_of(node: NodeProcess, data: Path, *options: str) -> ServerProcess:
     return ServerProcess(data, "--store", f"{node.own.dsn}/jobmeter", *options)
 
 
+def server_of_replicas(nodes: Sequence[NodeProcess], data: Path) -> ServerProcess:
+    hosts = ",".join(f"127.0.0.1:{node.own.http}" for node in nodes)
+    return ServerProcess(data, "--store", f"clickhousedb://{hosts}/jobmeter")
+
+
+def complete_replicas(server: ServerProcess) -> int:
+    """Return the number of replicas that answer and have all data."""
+    lines = server.call("GET", "/metrics").body.decode().splitlines()
+    return sum(line.startswith("jobmeter_store_replica_complete{") and line.endswith(" 1.0") for line in lines)
+
+
 def is_alone(server: ServerProcess) -> bool:
     """Return True if the server is the only one of its node, and acknowledges from its journal."""
     said = [line for line in server.output().splitlines() if "uses the telemetry engine: samples" in line]
@@ -49,8 +59,9 @@ def recent() -> int:
 class Storm:
     """Two senders to one server, and the faults between which each sends for a while."""
 
-    def __init__(self, node: NodeProcess, server: ServerProcess) -> None:
-        self.node, self.server = node, server
+    def __init__(self, nodes: Sequence[NodeProcess], server: ServerProcess) -> None:
+        """Of several nodes each has all data before a fault."""
+        self.nodes, self.server = nodes, server
         self.base = recent()
         self.acknowledged: dict[int, list[int]] = {0: [], 1: []}
         self._next = {0: 0, 1: 0}
@@ -82,17 +93,21 @@ class Storm:
     def fault(self) -> None:
         """Make one fault while samples come, then kill the server and start it on what is left."""
         kind = self._generator.choice(["none", "node killed", "node frozen"])
+        node = self._generator.choice(self.nodes)
+        if len(self.nodes) > 1:
+            self.await_complete()
         self.send()
         if kind == "node killed":
-            self.node.kill()
-            self.go_on(5)  # the journal takes them
-            self.node.start()
+            with node.killed():
+                self.go_on(5)  # the journal takes them
         elif kind == "node frozen":
-            self.node.signal(signal.SIGSTOP)
-            self.go_on(5)
-            self.node.signal(signal.SIGCONT)
+            with node.frozen():
+                self.go_on(5)
         self.kill_server()
         self.server.start()
+
+    def await_complete(self) -> None:
+        wait_until(lambda: complete_replicas(self.server) == len(self.nodes))
 
     def verify(self) -> None:
         assert sum(map(len, self.acknowledged.values())) > 0
@@ -103,7 +118,7 @@ class Storm:
 @pytest.mark.slow
 def test_acknowledged_samples_survive_kills_of_the_server_and_of_the_node_once(node, tmp_path) -> None:
     server = server_of(node, tmp_path / "data")
-    storm = Storm(node, server)
+    storm = Storm([node], server)
     server.start()
     try:
         assert is_alone(server)
@@ -112,6 +127,29 @@ def test_acknowledged_samples_survive_kills_of_the_server_and_of_the_node_once(n
         storm.verify()
     finally:
         server.kill()
+
+
+@pytest.mark.slow
+def test_acknowledged_samples_are_on_each_replica_once_after_kills_of_server_and_replicas(tmp_path) -> None:
+    with mortal_nodes(2) as nodes:
+        server = server_of_replicas(nodes, tmp_path / "data")
+        storm = Storm(nodes, server)
+        server.start()
+        try:
+            for _ in range(FAULTS):
+                storm.fault()
+            storm.await_complete()
+            storm.send()
+            with nodes[0].killed():  # and the server, which starts on the other one
+                storm.kill_server()
+                server.start()
+                storm.verify()
+            storm.await_complete()
+            with nodes[1].killed():
+                storm.verify()
+                assert server.ingest(batch(storm.base, 2, 0)).status == 200
+        finally:
+            server.kill()
 
 
 @pytest.mark.slow

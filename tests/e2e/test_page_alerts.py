@@ -96,6 +96,27 @@ def test_the_page_lists_nothing_without_alerts_or_without_the_permission(browser
     context.close()
 
 
+def test_a_writer_silences_an_alert_and_ends_the_silence(viewer, server):
+    page = viewer.open(TRAIN, f"{ALERTS} li")
+    alert = page.locator(f"{ALERTS} > ol > li", has_text="StillRuns")
+    alert.locator("summary").click()
+    form = alert.locator("form")
+    assert form.locator("button").is_disabled()
+    form.locator("select").select_option(label="8 hours")
+    form.locator("[aria-label='Your name']").fill("lin")
+    form.locator("[aria-label=Reason]").fill("waits for <data>")
+    form.locator("button").click()
+    silenced = alert.locator(".silence")
+    silenced.wait_for()
+    assert "by lin: waits for <data>" in silenced.inner_text()
+    assert "muted" in alert.locator("button").first.inner_text()
+    (made,) = server.request("GET", "/jobs/train-1/alerts").json()["silences"]
+    assert made["end"] - made["start"] == 8 * HOUR
+    silenced.locator("text=End the silence").click()
+    silenced.wait_for(state="detached")
+    assert server.request("GET", "/jobs/train-1/alerts").json()["silences"] == []
+
+
 def test_a_silence_mutes_an_alert_and_the_end_of_the_job_ends_it(viewer, server):
     now = SystemClock().now_ms()
     matchers = [{"name": "alertname", "value": "StillRuns"}]
@@ -108,7 +129,10 @@ def test_a_silence_mutes_an_alert_and_the_end_of_the_job_ends_it(viewer, server)
     }
     assert server.call("POST", "/api/v2/silences", json.dumps(silence).encode()).status == 200
     page = viewer.open(TRAIN, f"{ALERTS} li")
-    assert "muted" in page.locator(f"{ALERTS} li", has_text="StillRuns").inner_text()
+    text = page.locator(f"{ALERTS} li", has_text="StillRuns").inner_text()
+    assert "muted" in text
+    assert "by lin: x" in text
+    assert "End the silence" not in text, "the silence covers other jobs too"
     ended = {"job_id": "train-1", "state": "Succeeded", "start": now - 40 * MINUTE, "end": now}
     assert server.request("POST", "/jobs", ended).status == 200
     wait_until(lambda: server.request("GET", "/jobs/train-1/alerts").json()["total"] == 0, "no alert is open")

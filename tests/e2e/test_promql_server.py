@@ -11,6 +11,7 @@ from jobmeter.model.time import MINUTE, SystemClock
 from tests.e2e.page import import_samples
 from tests.support.clusters import free_port
 from tests.support.documents import ROOT, blocks, type_in
+from tests.support.judges import print_count
 from tests.support.processes import ServerProcess
 from tests.support.promql_random import (
     LENGTH_MS,
@@ -90,6 +91,10 @@ def configuration(server):
     )
 
 
+def count(differing, judge):
+    print_count(judge, sum(not how for how in differing.values()), len(differing))
+
+
 def test_a_server_answers_as_a_prometheus_that_reads_from_it(tmp_path):
     if program("prometheus") is None:
         pytest.skip("prometheus is not installed (Debian's package prometheus): make programs")
@@ -110,6 +115,7 @@ def test_a_server_answers_as_a_prometheus_that_reads_from_it(tmp_path):
                 found = ask(f"{server.url}/prometheus", query, *times, server.token)
                 assert not isinstance(found, str), found
                 differing[query] = difference(theirs(url, query, *times), found)
+        count(differing, "a Prometheus that reads from the server")
         assert {query: how for query, how in differing.items() if how} == {}
     finally:
         server.kill()
@@ -138,6 +144,7 @@ def test_a_server_answers_as_a_prometheus_to_which_the_same_series_were_written(
                 if not is_version_difference(wanted, found):
                     differing["asked", query] = difference(wanted, found)
                 differing["read", query] = difference(wanted, theirs(reading, query, *times))
+        count(differing, "a Prometheus with the same samples")
         assert {query: how for query, how in differing.items() if how} == {}
     finally:
         server.kill()

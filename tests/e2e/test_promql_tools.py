@@ -16,6 +16,7 @@ from benchmarks.install import program
 from jobmeter.model.time import SystemClock
 from tests.support.clusters import free_port
 from tests.support.documents import ROOT
+from tests.support.judges import print_count
 from tests.support.processes import running
 from tests.support.promql_corpus import Memory, Series
 from tests.support.promql_random import LENGTH_MS, prometheus, random_series, write
@@ -109,6 +110,7 @@ def test_promtool_prints_the_same_of_a_server_and_of_a_prometheus(stored, tmp_pa
             )
             assert own, words
             assert list(map(rounded, own)) == list(map(rounded, other)), words
+    print_count("answers to promtool", len(questions), len(questions))
 
 
 def test_promtool_accepts_the_shipped_rules():
@@ -187,10 +189,12 @@ def test_vmctl_moves_every_sample(stored, tmp_path, streamed):
         )
         assert done.returncode == 0, done.stderr + done.stdout
         found = moved(url)
+    every = sum(len(memory.series) for memory in memories)
     for memory in memories:
         for labels, series in memory.series.items():
             wanted = dict(zip(series.times, series.values, strict=True))
             assert found.pop(labels) == pytest.approx(wanted, rel=1e-12), labels
+    print_count("series moved by vmctl", every, every)
     # The exporters' metrics have Jobmeter's names too.
     assert {dict(labels)["__name__"] for labels in found} == {
         "jobmeter_gpu_utilization_ratio",

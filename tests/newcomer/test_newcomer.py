@@ -55,6 +55,7 @@ LEFT_OUT = {
     },
     "docs/how-to/serve": {
         "jobmeter serve": f"{UNTIL_CTRL_C}: tests/e2e/test_server.py",
+        "jobmeter serve --processes 4": f"{UNTIL_CTRL_C}: tests/e2e/test_processes.py",
         "jobmeter serve --host 0.0.0.0 --tls-cert server.pem --tls-key server.key": "needs a certificate of the reader",
         "jobmeter backup /var/backups/jobmeter/2026-11-20": AS_ROOT,
         "jobmeter restore /var/backups/jobmeter/2026-11-20 --data /var/lib/jobmeter": AS_ROOT,

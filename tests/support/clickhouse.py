@@ -104,6 +104,17 @@ class NodeProcess:
             self._process.kill()
             self._process.wait()
 
+    @property
+    def data(self) -> Path:
+        """The folder with its tables."""
+        return self._folder / "data"
+
+    def empty(self) -> None:
+        """Kill the server, remove its data, and start it again."""
+        self.kill()
+        shutil.rmtree(self.data)
+        self.start()
+
     @contextmanager
     def killed(self) -> Iterator[None]:
         """Kill the server for the block, and start it again."""

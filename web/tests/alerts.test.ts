@@ -12,7 +12,7 @@ const alert = (fields: Partial<Alert>): Alert => ({
   labels: {},
   start: 0,
   fired: null,
-  muted: false,
+  muted: false, silences: [],
   ...fields,
 });
 

@@ -19,15 +19,18 @@ _SPARE = ("labels", "severity", "since")
 @click.command(cls=GroupedCommand, epilog=examples("jobmeter alerts", "jobmeter alerts --firing --json"))
 @click.option("--firing", is_flag=True, help="Only alerts that fire.")
 @click.option("--json", "as_json", is_flag=True, help="An array of objects.")
-@local.connection_options
+@local.listing_options
 def command(firing: bool, as_json: bool, connection: local.LocalConnection) -> None:
     """List the alerts that are pending or fire, with what mutes them."""
+    api = connection.open()
     found = [
         one
-        for one in read_alerts(connection.open().transport)
+        for one in read_alerts(api.transport)
         if (not firing or one.state == "firing")
         and (not connection.project or one.labels.get("project") == connection.project)
     ]
+    if not found:
+        local.project_of(api, connection.project)
     if as_json:
         print_json([msgspec.to_builtins(one) for one in found])
     elif found:

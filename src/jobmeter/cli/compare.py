@@ -12,7 +12,7 @@ from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.named import metric_option
 from jobmeter.cli.options import examples
-from jobmeter.cli.output import TrendColumn, cell, chart, console, duration, moment, print_json
+from jobmeter.cli.output import TrendColumn, cell, chart, console, duration, moment, print_hanging, print_json
 from jobmeter.cli.phases import show_causes, show_sentence
 from jobmeter.cli.resource_columns import began
 from jobmeter.client.api import Api
@@ -75,7 +75,7 @@ def command(
     for one in differences:
         show_sentence(out, one)
     if problem:
-        out.print(f"no explanation of the difference: {cell(problem)}")
+        print_hanging(out, "", f"no explanation of the difference: {cell(problem)}", 2)
     _columns(out, answer)
     _findings(out, answer)
     for one in differences:
@@ -123,7 +123,7 @@ def _findings(out: Console, answer: Comparison) -> None:
     for at, one in enumerate(answer.jobs):
         found = one.findings
         rules = f" [dim]({cell(', '.join(found.rules))})[/]" if found and found.count > 1 else ""
-        out.print(f"  {_letter(at)}  {cell(summary_line(found, one.job.state) or 'none')}{rules}")
+        print_hanging(out, f"  {_letter(at)}  ", f"{cell(summary_line(found, one.job.state) or 'none')}{rules}", 5)
 
 
 def _settings(out: Console, answer: Comparison) -> None:
@@ -135,9 +135,10 @@ def _settings(out: Console, answer: Comparison) -> None:
             continue
         out.print(f"\n{cell(one.name)} differs", style="bold")
         for at, text in enumerate(one.texts):
-            out.print(f"  {_letter(at)}  {cell(text or '-')}")
+            print_hanging(out, f"  {_letter(at)}  ", cell(text or "-"), 5)
     if equal:
-        out.print(f"\nequal settings: {cell(', '.join(equal))}")
+        out.print()
+        print_hanging(out, "", f"equal settings: {cell(', '.join(equal))}", 2)
 
 
 def _used(out: Console, answer: Comparison, per: str) -> None:

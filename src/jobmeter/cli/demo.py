@@ -34,7 +34,7 @@ _AWAKE_SECONDS = 60.0
     "--seconds", type=click.IntRange(1, 86_400), default=60, show_default=True, help="Duration of the job in seconds."
 )
 @click.option("--print", "only_print", is_flag=True, help="Print the link without opening it.")
-@local.connection_options
+@local.writing_options
 def command(seconds: int, only_print: bool, connection: local.LocalConnection) -> None:
     """Measure a small job of two replicas, and open its page. Ctrl-C ends it.
 

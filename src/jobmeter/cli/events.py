@@ -40,7 +40,7 @@ _GROUPS = {
     "--limit", type=click.IntRange(1), metavar="N", help=f"Only the newest N (default: {SHOWN}; with --json all)."
 )
 @click.option("--json", "as_json", is_flag=True, help="An array of objects.")
-@local.connection_options
+@local.listing_options
 def command(
     job: str | None,
     since: str | None,
@@ -58,6 +58,8 @@ def command(
     api = named.api if named else connection.open()
     events, total = api.newest_events(named.id if named else None, search, limit or (sys.maxsize if as_json else SHOWN))
     events.reverse()
+    if not events:
+        local.project_of(api, project)
     if as_json:
         print_json([_document(event) for event in events])
         return

@@ -20,11 +20,24 @@ STYLES = {Severity.CRITICAL: "bold red", Severity.WARNING: "yellow", Severity.IN
 
 
 def headline(one: Finding) -> str:
-    """Format a finding in one line, as markup."""
-    style = STYLES[one.severity]
-    text = one.sentence or one.message  # servers of earlier releases send no sentences
-    since = f", since {moment(one.start)} UTC" if one.start < one.end else f" at {moment(one.start)} UTC"
-    return f"[{style}]{one.severity}[/] {cell(text)}{since} [dim]({cell(one.rule)}, {one.role})[/]"
+    """Format the severity and the sentence of a finding, as markup."""
+    return f"{severity(one)} {cell(sentence(one))}"
+
+
+def severity(one: Finding) -> str:
+    """Format the severity of a finding in its colour, as markup."""
+    return f"[{STYLES[one.severity]}]{one.severity}[/]"
+
+
+def sentence(one: Finding) -> str:
+    """Return the sentence of a finding. Servers of earlier releases send only a message."""
+    return one.sentence or one.message
+
+
+def origin(one: Finding) -> str:
+    """Format the rule and role of a finding, and when it began, as markup."""
+    began = f"{'since' if one.start < one.end else 'at'} {moment(one.start)} UTC"
+    return f"[dim]({cell(one.rule)}, {one.role}, {began})[/]"
 
 
 def named_replicas(findings: Sequence[Finding]) -> dict[str, int]:
@@ -58,14 +71,14 @@ def summary_line(one: FindingSummary | None, state: JobState) -> str:
 def details(one: Finding) -> list[tuple[str, str]]:
     """List time, further evidence and advice of a finding, each with its label."""
     span = moment(one.start) if one.start == one.end else f"{moment(one.start)} to {moment(one.end)}"
-    first = one.sentence or one.message
+    first = sentence(one)
     evidence = ((evidence.kind, evidence.text) for evidence in one.evidence if evidence.text not in first)
     return [("when", f"{span} UTC, confidence {one.confidence:.0%}"), *evidence, ("advice", one.advice)]
 
 
 def print_finding(out: Console, one: Finding) -> None:
     """Print a finding with its evidence and advice."""
-    print_hanging(out, "", headline(one), 2)
+    print_hanging(out, "", headline(one), 2, tail=f"[dim]({cell(one.rule)}, {one.role})[/]")
     for name, text in (*details(one), ("rule from", one.source)):
         print_hanging(out, f"  {cell(name):<12}", cell(text), 14)
     out.print()
@@ -102,7 +115,7 @@ _GROUPS = {"Filters": ("findings", "severities", "only_open", "since", "project"
     help="Show at most N findings.",
 )
 @click.option("--json", "as_json", is_flag=True, help="An array of objects.")
-@local.connection_options
+@local.listing_options
 def command(limit: int, only_open: bool, as_json: bool, connection: local.LocalConnection, **options: object) -> None:
     """List the findings of all jobs, the newest first.
 
@@ -112,7 +125,10 @@ def command(limit: int, only_open: bool, as_json: bool, connection: local.LocalC
     """
     given = {"limit": limit, "open": "true" if only_open else None, "project": connection.project, **options}
     search = FindingSearch(**given)  # type: ignore[arg-type]
-    page = connection.open().all_findings(search)
+    api = connection.open()
+    page = api.all_findings(search)
+    if not page.findings:
+        local.project_of(api, connection.project)
     if as_json:
         print_json([msgspec.to_builtins(one) for one in page.findings])
     elif page.findings:

@@ -43,3 +43,9 @@ class GroupedCommand(click.Command):
         for heading, records in self.sections(ctx).items():
             with formatter.section(heading):
                 formatter.write_dl(records)
+
+
+class VerbGroup(click.Group):
+    """Verb with verbs of its own, whose options are grouped too."""
+
+    command_class = GroupedCommand

@@ -11,15 +11,18 @@ from jobmeter.cli.output import cell, counted, moment
 from jobmeter.client.api import Api
 from jobmeter.client.searches import EventSearch, LogSearch
 from jobmeter.errors import NotFoundError
+from jobmeter.model.event import EventType
 from jobmeter.model.job import Job, JobState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from jobmeter.client.bodies import LogEntry
+    from jobmeter.client.bodies import LogEntry, TimelineMoment
 
 EVENTS = 8
 """Most events shown, newest kept."""
+_READ = 200
+"""Most changes that are read to show the newest ones."""
 LINES = 10
 """Most log lines shown, last ones kept."""
 TRACEBACK_LINES = 30
@@ -42,8 +45,12 @@ def show_history(out: Console, api: Api, job: Job) -> None:
             part(out, api, job)
 
 
+_EVENTS = [str(one) for one in EventType if one is not EventType.FINDING]
+"""Types of the shown events. Findings are a part of their own."""
+
+
 def _events(out: Console, api: Api, job: Job) -> None:
-    events, total = api.newest_events(job.id, EventSearch(project=job.project), EVENTS)
+    events, total = api.newest_events(job.id, EventSearch(project=job.project, types=_EVENTS), EVENTS)
     if not events:
         return
     more = "" if total <= EVENTS else f", the newest {EVENTS} of {counted(total, 'event')} (jobmeter events {job.id})"
@@ -54,11 +61,22 @@ def _events(out: Console, api: Api, job: Job) -> None:
 
 def _course(out: Console, api: Api, job: Job) -> None:
     """Print the changes of a job: nodes, peaks of warnings, change points of its metrics."""
-    moments = api.timeline(job.id, ("node", "peak", "metric"), EVENTS, job.project)
-    if moments:
+    moments = api.timeline(job.id, ("node", "peak", "metric"), _READ, job.project)
+    rows = course_rows(moments)[-EVENTS:]
+    if rows:
         out.print("\nwhat changed on its nodes and in its metrics", markup=False, style="bold")
-        rows = [(moment(one.time), one.node or one.replica, one.name, one.text) for one in moments]
         show_listing(out, ("time", "where", "what", "text"), rows, spare=("where",), folded="text")
+
+
+def course_rows(moments: "Iterable[TimelineMoment]") -> list[tuple[str, str, str, str]]:
+    """Build a row for each change: time, place, name, text. A change of several nodes in one second has one row."""
+    places: dict[tuple[str, str, str, bool], list[str]] = {}
+    for one in moments:
+        places.setdefault((moment(one.time), one.name, one.text, bool(one.node)), []).append(one.node or one.replica)
+    return [
+        (time, found[0] if len(found) == 1 else counted(len(found), "node" if on_nodes else "replica"), name, text)
+        for (time, name, text, on_nodes), found in places.items()
+    ]
 
 
 def _lines(out: Console, api: Api, job: Job) -> None:

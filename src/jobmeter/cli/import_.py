@@ -55,7 +55,7 @@ _SECONDS = "the last of them is in 1970: are the times in seconds? Use milliseco
 @click.option("--skip-bad", is_flag=True, help="Skip rows that cannot be imported, and count them.")
 @click.option("--dry-run", is_flag=True, help="Read and check everything, but send nothing.")
 @click.option("--json", "as_json", is_flag=True, help="The result as a JSON object.")
-@local.connection_options
+@local.writing_options
 def command(
     files: tuple[str, ...],
     dry_run: bool,

@@ -14,7 +14,7 @@ from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.options import choice, examples, names_option, since_option
 from jobmeter.cli.output import console, counted, duration, moment, print_json
-from jobmeter.cli.resource_columns import began
+from jobmeter.cli.resource_columns import ALTERNATIVES, began
 from jobmeter.client.api import PAGE, Api
 from jobmeter.client.searches import JobSearch
 from jobmeter.errors import JobmeterError, NotFoundError
@@ -97,7 +97,7 @@ _GROUPS = {
     "--limit", type=click.IntRange(1), metavar="N", help=f"Show at most N jobs (default: {SHOWN}; with --json all)."
 )
 @click.option("--json", "as_json", is_flag=True, help="An array of objects.")
-@local.connection_options
+@local.listing_options
 def command(
     since: str | None, sort: str, limit: int | None, as_json: bool, connection: local.LocalConnection, **options: object
 ) -> None:
@@ -133,8 +133,7 @@ def command(
 
 def _check_filters(api: Api, search: JobSearch) -> None:
     """Raise NotFoundError, with the existing names, for a filter by a name that no job has while others exist."""
-    if search.project:
-        local.project_of(api, search.project)
+    local.project_of(api, search.project)
     for kind, names in (("type", search.types), ("user", search.users), ("resource_group", search.resource_groups)):
         unused = [name for name in names if not api.jobs(_only(search, kind, name)).jobs]
         others = {getattr(job, kind) for job in api.jobs(JobSearch(project=search.project, limit=PAGE)).jobs} - {""}
@@ -159,7 +158,7 @@ def _show(api: Api, jobs: Sequence[tuple[Job, FindingSummary | None]]) -> None:
         (*_row(job, summary), text) for (job, _), summary, text in zip(jobs, summaries, found, strict=True)
     ]
     columns = ("id", "name", "type", "project", "state", "user", "start", "duration", "size", *_USED, _FINDING)
-    optional = (*_USED[1:], "project", "user", "type", "size", _FINDING)
+    optional = (*_USED, "project", "user", "type", "size", _FINDING)
     empty = {name for name in optional if all(row[columns.index(name)] in {"-", ""} for row in rows)}
     if len({job.project for job, _ in jobs}) == 1:
         empty.add("project")
@@ -203,5 +202,5 @@ def size(summary: JobSummary) -> str:
 
 
 def _used(summary: JobSummary, metric: str, figure: str) -> str:
-    found = summary.find(metric)
+    found = summary.find(metric) or summary.find(ALTERNATIVES.get(metric, ""))
     return quantity(getattr(found, figure), found.unit) if found else "-"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from jobmeter.cli.grouped import VerbGroup
 from jobmeter.cli.options import FOLDER, examples
 from jobmeter.errors import ConfigurationError, NotFoundError
 from jobmeter.model.event import COMMAND_LINE
@@ -37,6 +38,7 @@ def _where(function: _Command) -> _Command:
 
 
 @click.group(
+    cls=VerbGroup,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=examples("jobmeter key create --name ci --role writer", "jobmeter key list"),
 )
@@ -44,7 +46,10 @@ def command() -> None:
     """Create, show, list and revoke keys."""
 
 
-@command.command()
+@command.command(
+    groups={"Key": ("name", "role", "policies", "project"), "Connection": ("data", "registry")},
+    epilog=examples("jobmeter key create --name ci --role writer --project vision"),
+)
 @click.option("--name", required=True, help="Name of the key in listings and logs.")
 @click.option(
     "--role", type=click.Choice(ROLES), help="Upper limit of the key's permissions; required without --policy."
@@ -95,7 +100,7 @@ def create(
     click.echo("Keep the token and the secret now: they are not shown again.", err=True)
 
 
-@command.command("list")
+@command.command("list", epilog=examples("jobmeter key list --json"))
 @click.option("--json", "as_json", is_flag=True, help="A JSON array.")
 @_where
 def list_(as_json: bool, data: Path | None, registry: str | None) -> None:
@@ -112,7 +117,7 @@ def list_(as_json: bool, data: Path | None, registry: str | None) -> None:
         click.echo("No keys yet. Create one: jobmeter key create --name NAME --role reader")
 
 
-@command.command()
+@command.command(epilog=examples("jobmeter key policies key-1f2e3d4c5b --policy policy.json"))
 @click.argument("key_id", metavar="ID")
 @click.option(
     "--policy",
@@ -146,7 +151,7 @@ def _policy(given: str) -> tuple[str, bytes | None]:
         raise ConfigurationError(f"the policy {given} cannot be read: {error.strerror}") from error
 
 
-@command.command()
+@command.command(epilog=examples("jobmeter key show key-1f2e3d4c5b"))
 @click.argument("key_id", metavar="ID")
 @click.option("--json", "as_json", is_flag=True, help="An object.")
 @_where
@@ -171,7 +176,7 @@ def show(key_id: str, as_json: bool, data: Path | None, registry: str | None) ->
         click.echo(json.dumps(policy["document"], indent=2))
 
 
-@command.command()
+@command.command(epilog=examples("jobmeter key revoke key-1f2e3d4c5b"))
 @click.argument("key_id", metavar="ID")
 @_where
 def revoke(key_id: str, data: Path | None, registry: str | None) -> None:
@@ -183,7 +188,7 @@ def revoke(key_id: str, data: Path | None, registry: str | None) -> None:
     click.echo(f"revoked {key_id}")
 
 
-@command.command()
+@command.command(epilog=examples('eval "$(jobmeter key env)"'))
 @_data_option
 def env(data: Path | None) -> None:
     """Print JOBMETER_SERVER and JOBMETER_KEY for a shell: eval "$(jobmeter key env)".

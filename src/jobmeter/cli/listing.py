@@ -6,11 +6,11 @@ from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from jobmeter.cli.output import cell, cell_of, table
+from jobmeter.cli.output import cell, cell_of, hanging, table
 
 _GAP = 3
 """Characters between two columns."""
-_LEAST_FOLDED = 20
+_LEAST_FOLDED = 28
 """Least width of a folded column."""
 
 
@@ -34,7 +34,7 @@ def fitted(
         if sum(needs[at] for at in shown_columns) + _GAP * (len(shown_columns) - 1) <= width:
             break
         if not name:
-            return _stacked(columns, rows)
+            return _stacked(columns, rows, width)
         if name in columns:
             shown_columns.remove(columns.index(name))
             missing.append(name)
@@ -65,13 +65,15 @@ def _need(column: str, cells: Sequence[str], folded: bool) -> int:
     return max(cell_len(column), min(widest, _LEAST_FOLDED) if folded else widest)
 
 
-def _stacked(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> RenderableType:
-    """Format each row as its first cell, and a line for each further non-empty cell."""
+def _stacked(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> RenderableType:
+    """Format each row as its first cell, and a line for each further non-empty cell, further lines indented."""
     widest = max(map(cell_len, columns[1:]), default=0)
+    indent = widest + 4 if widest + 4 <= width // 2 else 2
     lines: list[Text] = []
     for row in rows:
         lines.append(Text.from_markup(f"[bold]{cell(row[0])}[/]", overflow="fold"))
         for column, text in zip(columns[1:], row[1:], strict=True):
             if text not in {"", "-"}:
-                lines.append(Text.from_markup(f"  {column:<{widest}}  {cell_of(column, text)}", overflow="fold"))
+                label = Text.from_markup(f"  {column:<{widest}}  ", overflow="fold")
+                lines.append(hanging(label, Text.from_markup(cell_of(column, text)), indent, width))
     return Group(*lines)

@@ -111,15 +111,14 @@ class LocalConnection:
         try:
             found = api.find(job, self.project)
         except NotFoundError:
-            if self.project:
-                project_of(api, self.project)
+            project_of(api, self.project)
             raise
         return NamedJob(api, found.id, found.project or self.project)
 
 
-def project_of(api: Api, project: str) -> None:
+def project_of(api: Api, project: str | None) -> None:
     """Raise NotFoundError, with similar names, for a project without jobs while others have some."""
-    if api.jobs(JobSearch(project=project, limit=1)).jobs:
+    if not project or api.jobs(JobSearch(project=project, limit=1)).jobs:
         return
     others = {job.project for job in api.jobs(JobSearch(limit=PAGE)).jobs}
     if others:
@@ -134,27 +133,38 @@ class NamedJob(NamedTuple):
     project: str | None
 
 
-def connection_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Add ``--server --key --data --ca-file --project`` to a verb, which gets them as one ``connection``."""
+_Verb = Callable[..., None]
 
-    @functools.wraps(function)
-    def call(**values: Any) -> None:  # noqa: ANN401 - what click parsed, each verb names its own
-        own = {name: values.pop(name) for name in ("server", "key", "data", "ca_file", "project")}
-        function(connection=LocalConnection(**own), **values)
 
-    options = (
-        click.option(
-            "--project",
-            metavar="NAME",
-            shell_complete=completion.projects,
-            help="The project of the job, if several have one of this id.",
-        ),
-        ca_file_option,
-        data_option,
-        key_option("The token of a key (JOBMETER_KEY)."),
-        click.option("--server", metavar="URL", help="The server's URL (JOBMETER_SERVER)."),
-    )
-    return functools.reduce(lambda wrapped, option: option(wrapped), options, call)
+def connection(project_help: str = "") -> Callable[[_Verb], _Verb]:
+    """Add ``--server --key --data --ca-file`` to a verb, which gets them as one ``connection``.
+
+    With a help text for it, also ``--project``.
+    """
+
+    def decorate(function: _Verb) -> _Verb:
+        @functools.wraps(function)
+        def call(**values: Any) -> None:  # noqa: ANN401 - what click parsed, each verb names its own
+            own = {name: values.pop(name) for name in ("server", "key", "data", "ca_file")}
+            function(connection=LocalConnection(**own, project=values.pop("project", None)), **values)
+
+        project = click.option("--project", metavar="NAME", shell_complete=completion.projects, help=project_help)
+        options = (
+            *((project,) if project_help else ()),
+            ca_file_option,
+            data_option,
+            key_option("The token of a key (JOBMETER_KEY)."),
+            click.option("--server", metavar="URL", help="The server's URL (JOBMETER_SERVER)."),
+        )
+        return functools.reduce(lambda wrapped, option: option(wrapped), options, call)
+
+    return decorate
+
+
+connection_options = connection("The project of the job, if several have one of this id.")
+listing_options = connection("Only this project.")
+writing_options = connection("The project to write to (default: the key's project).")
+server_options = connection()
 
 
 def _address(server: str) -> str:

@@ -94,8 +94,8 @@ def command(
         with suppress(KeyboardInterrupt):
             if as_json:
                 _write_json(lines, as_array=not follow)
-            else:
-                _write_text(lines, form)
+            elif not _write_text(lines, form) and form.terminal:
+                click.echo("no log line matches", err=True)
             return
         sys.exit(_INTERRUPTED)
 
@@ -226,13 +226,15 @@ def _moment(time_ns: int) -> str:
     return f"{second}.{time_ns % 1_000_000_000:09d}Z"
 
 
-def _write_text(lines: Iterable[LogEntry], form: _Form) -> None:
-    out = sys.stdout
-    for entry in lines:
+def _write_text(lines: Iterable[LogEntry], form: _Form) -> int:
+    """Write the lines, and return their number."""
+    out, number = sys.stdout, 0
+    for number, entry in enumerate(lines, 1):  # noqa: B007 - the last number is that of all lines
         out.buffer.write(form.line(entry).encode(errors="replace") + b"\n")
         if form.terminal:
             out.buffer.flush()
     out.buffer.flush()
+    return number
 
 
 def _write_json(lines: Iterable[LogEntry], *, as_array: bool) -> None:

@@ -28,10 +28,13 @@ _SPARE = ("kernel", "first seen", "last seen", "cluster", "resource group", "mem
     "--group", "--resource-group", "groups", complete=completion.groups, help_text="Only nodes of this resource group."
 )
 @click.option("--json", "as_json", is_flag=True, help="An array of objects.")
-@local.connection_options
+@local.listing_options
 def command(groups: Sequence[str], as_json: bool, connection: local.LocalConnection) -> None:
     """List the nodes that agents run on, with their resources, faults and last contact."""
-    found, faulty = connection.open().nodes_and_faults(connection.project)
+    api = connection.open()
+    found, faulty = api.nodes_and_faults(connection.project)
+    if not found:
+        local.project_of(api, connection.project)
     existing = {node.resource_group for node in found} - {""}
     unknown = next((name for name in groups if name not in existing), None)
     if unknown is not None and existing:

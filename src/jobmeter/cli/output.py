@@ -109,13 +109,28 @@ def state_cell(state: str) -> str:
     return f"[{style}]{state}[/]" if style else cell(state)
 
 
-def print_hanging(out: Console, label: str, text: str, indent: int) -> None:
-    """Print a label and a text, both markup, on one line; a terminal indents the further lines of a long text."""
+def print_hanging(out: Console, label: str, text: str, indent: int, tail: str = "") -> None:
+    """Print a label and a text, both markup, on one line; a terminal indents the further lines of a long text.
+
+    A ``tail``, markup, follows the text; where the last line has no room for it, it begins a line.
+    """
     if out.soft_wrap:
-        out.print(f"{label}{text}")
+        out.print(f"{label}{text} {tail}".rstrip())
         return
-    lines = Text.from_markup(text).wrap(out, max(out.width - indent, 1))
-    out.print(Text.from_markup(label), Text("\n" + " " * indent).join(lines), sep="")
+    texts = [Text.from_markup(one) for one in (text, tail) if one]
+    out.print(hanging(Text.from_markup(label), texts[0] if texts else Text(), indent, out.width, *texts[1:]))
+
+
+def hanging(label: Text, text: Text, indent: int, width: int, *tail: Text) -> Text:
+    """Return a label and a text in lines of ``width`` characters at most, of which the further ones are indented."""
+    console, room = Console(width=width), max(width - indent, 1)
+    lines = text.wrap(console, room)
+    for end in tail:
+        if lines[-1].cell_len + 1 + end.cell_len <= room:
+            lines[-1] += Text(" ") + end
+        else:
+            lines.extend(end.wrap(console, room))
+    return label + Text("\n" + " " * indent).join(lines)
 
 
 def counted(number: int, what: str) -> str:

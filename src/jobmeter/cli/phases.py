@@ -7,7 +7,7 @@ from typing import TypeVar
 from rich.console import Console
 
 from jobmeter.cli.listing import show_listing
-from jobmeter.cli.output import cell, duration
+from jobmeter.cli.output import cell, duration, print_hanging
 from jobmeter.errors import LimitExceededError, NotFoundError, QueryTimeoutError
 from jobmeter.model.phase import JobPhases, Phase, PhaseDifference
 
@@ -37,7 +37,7 @@ def show_phases(out: Console, phases: JobPhases | None) -> None:
 
 def show_sentence(out: Console, difference: PhaseDifference) -> None:
     """Print the difference and its largest causes as a sentence."""
-    out.print(f"[bold]{cell(difference.sentence)}[/]")
+    print_hanging(out, "", f"[bold]{cell(difference.sentence)}[/]", 2)
 
 
 def show_causes(out: Console, difference: PhaseDifference) -> None:
@@ -55,7 +55,7 @@ def show_causes(out: Console, difference: PhaseDifference) -> None:
     for name, reason in difference.unknown.items():
         by_reason.setdefault(reason, []).append(name.replace("_", " "))
     for reason, names in by_reason.items():
-        out.print(f"unknown: {cell(', '.join(names))} ({cell(reason)})")
+        print_hanging(out, "", f"unknown: {cell(', '.join(names))} ({cell(reason)})", 2)
 
 
 def _length(length_ms: int) -> str:

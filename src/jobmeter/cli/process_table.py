@@ -20,7 +20,8 @@ def print_processes(out: Console, task: DiagnosticTask) -> None:
     if not rows:
         return
     rows.sort(key=lambda row: (-(row[1].cores or 0.0), -row[1].memory, row[0], row[1].pid))
-    columns = ("node", "pid", "program", "job", "replica", "rank", "cores", "memory MiB", "storage MiB/s")
+    figures = ("cores", "memory MiB", "storage MiB/s")
+    columns = ("node", "pid", "program", "job", "replica", "rank", *figures)
     cells = [
         (
             *(node, str(use.pid), use.name, use.job, use.replica, "" if use.rank is None else str(use.rank)),
@@ -30,7 +31,7 @@ def print_processes(out: Console, task: DiagnosticTask) -> None:
         )
         for node, use in rows
     ]
-    show_listing(out, columns, cells, spare=("rank", "storage MiB/s"))
+    show_listing(out, columns, cells, right=figures, spare=("rank", "storage MiB/s"))
 
 
 def _reason(answer: NodeAnswer) -> str:

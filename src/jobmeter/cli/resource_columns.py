@@ -1,6 +1,7 @@
 """Current usage of jobs and their members as cells, for the tables and the screens of ``jobmeter top``."""
 
 from collections.abc import Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from jobmeter.cli.output import duration
@@ -21,6 +22,8 @@ BUSY = tuple(
     )
 )
 """Metrics that measure how busy a job is, devices first; the first one available is used."""
+ALTERNATIVES = MappingProxyType({f"{prefix}.utilization": f"{prefix}.sm.active" for prefix in ("gpu", "npu")})
+"""Metrics for devices without the metric: a MIG instance has no utilization."""
 MISSING = "-"
 
 
@@ -37,8 +40,12 @@ class Joined(NamedTuple):
 
 
 def joined(values: Sequence[LatestValue], metric: str) -> Joined:
-    """Combine the members' values of a metric: the sum if the unit adds up, else the mean."""
+    """Combine the members' values of a metric: the sum if the unit adds up, else the mean.
+
+    If no member has the metric its alternative counts.
+    """
     found = [value for value in values if value.metric == metric]
+    found = found or [value for value in values if value.metric == ALTERNATIVES.get(metric)]
     if not found:
         return Joined(None)
     total = sum(value.value for value in found)

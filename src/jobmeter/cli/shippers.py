@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import click
 
 from jobmeter.cli import local
+from jobmeter.cli.grouped import VerbGroup
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.options import examples
 from jobmeter.cli.output import console, duration, print_json
@@ -16,6 +17,7 @@ _json = click.option("--json", "as_json", is_flag=True, help="The shipper as an 
 
 
 @click.group(
+    cls=VerbGroup,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=examples("jobmeter shippers create vision --to logs/training", "jobmeter shippers list"),
 )
@@ -23,9 +25,9 @@ def command() -> None:
     """Ship the log lines of resource groups to the sinks in the server's settings (JOBMETER_SINKS)."""
 
 
-@command.command("list")
+@command.command("list", epilog=examples("jobmeter shippers list --json"))
 @click.option("--json", "as_json", is_flag=True, help="An array of objects.")
-@local.connection_options
+@local.listing_options
 def list_(as_json: bool, connection: local.LocalConnection) -> None:
     """List the shippers with their state and lag."""
     found = connection.open().shippers(connection.project)
@@ -37,11 +39,11 @@ def list_(as_json: bool, connection: local.LocalConnection) -> None:
         console().print("no shippers yet: jobmeter shippers create GROUP --to PROJECT/LOGSTORE", markup=False)
 
 
-@command.command()
+@command.command(epilog=examples("jobmeter shippers create vision --to logs/training"))
 @click.argument("group")
 @click.option("--to", "sink", required=True, metavar="PROJECT/LOGSTORE", help="The sink, by its name in the settings.")
 @_json
-@local.connection_options
+@local.listing_options
 def create(group: str, sink: str, as_json: bool, connection: local.LocalConnection) -> None:
     """Ship the log lines of the resource group GROUP from now on; with --project only lines of that project."""
     project, slash, logstore = sink.partition("/")
@@ -54,10 +56,10 @@ def create(group: str, sink: str, as_json: bool, connection: local.LocalConnecti
     console().print(f"{made.id} ships the logs of {made.resource_group} to {project}/{logstore}", markup=False)
 
 
-@command.command()
+@command.command(epilog=examples("jobmeter shippers show vision"))
 @click.argument("shipper")
 @_json
-@local.connection_options
+@local.listing_options
 def show(shipper: str, as_json: bool, connection: local.LocalConnection) -> None:
     """Show SHIPPER, an id or a resource group: shipped and waiting lines, and its lag."""
     found = _find(connection.open(), shipper, connection.project)
@@ -68,9 +70,9 @@ def show(shipper: str, as_json: bool, connection: local.LocalConnection) -> None
         console().print(f"{name:<15} {value}", markup=False)
 
 
-@command.command()
+@command.command(epilog=examples("jobmeter shippers delete vision"))
 @click.argument("shipper")
-@local.connection_options
+@local.listing_options
 def delete(shipper: str, connection: local.LocalConnection) -> None:
     """Delete SHIPPER, an id or a resource group. Waiting lines are not shipped; stored lines stay."""
     api = connection.open()

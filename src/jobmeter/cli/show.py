@@ -8,7 +8,7 @@ import msgspec
 from rich.console import Console
 
 from jobmeter.cli import completion, local
-from jobmeter.cli.findings import headline
+from jobmeter.cli.findings import headline, origin
 from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.history import show_history
 from jobmeter.cli.listing import show_listing
@@ -102,13 +102,13 @@ def _annotations(out: Console, found: Annotations | None) -> None:
     for one in found.notes[-MOST_SENTENCES:]:
         about = "" if one.time is None else f"{moment(one.time)} UTC: "
         writer = one.author or one.by
-        out.print(f"  {'note':<15}{cell(f'{about}{one.text}' + f' ({writer})' * bool(writer))}")
+        print_hanging(out, f"  {'note':<15}", cell(f"{about}{one.text}" + f" ({writer})" * bool(writer)), 17)
 
 
 def _missing(out: Console, quality: JobQuality | None) -> None:
     sentences = quality.sentences if quality else []
     for at, sentence in enumerate(sentences[:MOST_SENTENCES]):
-        out.print(f"  {'' if at else 'data quality':<15}{cell(sentence)}")
+        print_hanging(out, f"  {'' if at else 'data quality':<15}", cell(sentence), 17)
 
 
 def _findings(out: Console, api: Api, job: Job) -> None:
@@ -122,7 +122,7 @@ def _findings(out: Console, api: Api, job: Job) -> None:
             return
         out.print(f"\n[bold]findings[/] (jobmeter diagnose {cell(job.id)})")
         for one in found:
-            print_hanging(out, "  ", headline(one), 4)
+            print_hanging(out, "  ", headline(one), 4, tail=origin(one))
 
 
 def _document(detail: JobDetail, quality: JobQuality | None, phases: JobPhases | None) -> dict[str, object]:
@@ -159,7 +159,7 @@ def _head(out: Console, job: Job, summary: JobSummary) -> None:
     }
     for name, value in facts.items():
         if value:
-            out.print(f"  {name:<15}{cell(value)}")
+            print_hanging(out, f"  {name:<15}", cell(value), 17)
 
 
 def _time(time_ms: int | None) -> str:

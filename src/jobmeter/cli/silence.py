@@ -8,6 +8,7 @@ import click
 import msgspec
 
 from jobmeter.cli import local
+from jobmeter.cli.grouped import VerbGroup
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.options import examples
 from jobmeter.cli.output import console, print_json
@@ -19,6 +20,7 @@ _MATCHER = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)(=~|!~|!=|=)"?(.*?)"?', re.DOTAL
 
 
 @click.group(
+    cls=VerbGroup,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=examples(
         "jobmeter silence add alertname=GpuIdle job_id=train-1 --for 2h --comment 'waiting for data'",
@@ -29,12 +31,15 @@ def command() -> None:
     """Silence alerts: no message is sent about them while the silence lasts."""
 
 
-@command.command()
+@command.command(
+    groups={"Silence": ("length", "comment", "author")},
+    epilog=examples("jobmeter silence add alertname=GpuIdle --for 2h --comment 'waiting for data'"),
+)
 @click.argument("matchers", nargs=-1, required=True)
 @click.option("--for", "length", required=True, metavar="DURATION", help="How long, such as 30m or 7d.")
 @click.option("--comment", required=True, help="Why.")
 @click.option("--author", help="Who. [default: the user of this machine]")
-@local.connection_options
+@local.server_options
 def add(
     matchers: Sequence[str], length: str, comment: str, author: str | None, connection: local.LocalConnection
 ) -> None:
@@ -46,10 +51,10 @@ def add(
     console().print(f"silence {made} lasts until {span[1]}", markup=False)
 
 
-@command.command("list")
+@command.command("list", epilog=examples("jobmeter silence list --expired"))
 @click.option("--expired", is_flag=True, help="Expired silences too, for five days.")
 @click.option("--json", "as_json", is_flag=True, help="An array of objects.")
-@local.connection_options
+@local.server_options
 def list_(expired: bool, as_json: bool, connection: local.LocalConnection) -> None:
     """List the silences."""
     every = read_silences(connection.open().transport)
@@ -68,9 +73,9 @@ def list_(expired: bool, as_json: bool, connection: local.LocalConnection) -> No
     show_listing(console(), columns, rows, spare=("comment", "author"), folded="matchers")
 
 
-@command.command()
+@command.command(epilog=examples("jobmeter silence expire 3f2a9c4e-8d11-4b60-9c57-0e6b2f1d7a35"))
 @click.argument("silence")
-@local.connection_options
+@local.server_options
 def expire(silence: str, connection: local.LocalConnection) -> None:
     """End SILENCE, an id, now."""
     expire_silence(connection.open().transport, silence)

@@ -5,7 +5,7 @@ import msgspec
 
 from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.options import checked_interval, examples
-from jobmeter.cli.output import console, duration, print_json
+from jobmeter.cli.output import console, duration, print_hanging, print_json
 from jobmeter.model.quantity import quantity
 from jobmeter.model.retention import Retention
 from jobmeter.model.sizing import SERVER_CORES, PlannedFleet, ServerSize, size_of
@@ -73,8 +73,9 @@ def command(
     if as_json:
         print_json(msgspec.to_builtins(size))
         return
+    out = console()
     for name, text in _rows(fleet, size).items():
-        console().print(f"{name:<11} {text}", markup=False)
+        print_hanging(out, f"{name:<12}", text, 12)
 
 
 def _rows(fleet: PlannedFleet, size: ServerSize) -> dict[str, str]:
@@ -94,7 +95,7 @@ def _rows(fleet: PlannedFleet, size: ServerSize) -> dict[str, str]:
 
 def _servers(size: ServerSize) -> str:
     if size.servers == 1:
-        return f"1 with {SERVER_CORES} cores: {size.storing_cores:.2f} of a core stores samples"
+        return f"1 with {SERVER_CORES} cores: {size.storing_cores * 100:.1f}% of a core stores samples"
     return f"{size.servers} with {SERVER_CORES} cores each, and a ClickHouse cluster for their samples"
 
 

@@ -7,14 +7,14 @@ import click
 from jobmeter.cli import local
 from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.options import examples
-from jobmeter.cli.output import cell, console, counted, duration, moment, print_json
+from jobmeter.cli.output import cell, console, counted, duration, moment, print_hanging, print_json
 from jobmeter.model.answers import DamagedBody, SchedulerStatus, Status
 from jobmeter.model.quantity import quantity
 
 
 @click.command(cls=GroupedCommand, epilog=examples("jobmeter status", "jobmeter status --json"))
 @click.option("--json", "as_json", is_flag=True, help="The server's own object.")
-@local.connection_options
+@local.server_options
 def command(as_json: bool, connection: local.LocalConnection) -> None:
     """Show the server's state: its sizes, its work, damaged data, and the schedulers of clusters."""
     api = connection.open()
@@ -25,7 +25,7 @@ def command(as_json: bool, connection: local.LocalConnection) -> None:
     out = console()
     out.print(f"[bold]{cell(api.transport.server)}[/]  Jobmeter {cell(status.version)}")
     for name, text in _facts(status):
-        out.print(f"  {name:<13}{cell(text)}")
+        print_hanging(out, f"  {name:<13}", cell(text), 15)
 
 
 def _facts(status: Status) -> Iterator[tuple[str, str]]:
@@ -38,7 +38,7 @@ def _facts(status: Status) -> Iterator[tuple[str, str]]:
     for name, size in status.bytes.items():
         if name not in status.rows:
             yield name, quantity(size, "By")
-    yield "in memory", ", ".join(f"{name} {number:,}" for name, number in status.window.items()) or "nothing"
+    yield "in memory", ", ".join(_in_memory(name, number) for name, number in status.window.items()) or "nothing"
     yield "waiting", quantity(status.queue_bytes, "By")
     yield "under way", ", ".join(f"{lane} {number}" for lane, number in status.work.items())
     yield "rolled up", "not yet" if status.rolled_until is None else f"until {moment(status.rolled_until)} UTC"
@@ -46,6 +46,13 @@ def _facts(status: Status) -> Iterator[tuple[str, str]]:
         yield "damaged", _damaged(part)
     for scheduler in status.schedulers:
         yield "scheduler", _scheduler(scheduler)
+
+
+def _in_memory(name: str, number: int) -> str:
+    """Format a figure of the samples in memory: ``series 553``, ``1.1 MiB``, ``2h``."""
+    if name == "bytes":
+        return quantity(number, "By")
+    return duration(number * 1000) if name == "seconds" else f"{name} {number:,}"
 
 
 def _scheduler(one: SchedulerStatus) -> str:

@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.text import Text
 
 from jobmeter.cli import completion, local
-from jobmeter.cli.findings import headline, named_replicas, summary_line, summary_style
+from jobmeter.cli.findings import headline, named_replicas, origin, summary_line, summary_style
 from jobmeter.cli.grouped import GroupedCommand
 from jobmeter.cli.jobs import FIRST_STEP
 from jobmeter.cli.listing import fitted
@@ -125,7 +125,7 @@ def _job(api: Api, job: str, project: str | None, clock: Clock) -> RenderableTyp
     values = sorted(values, key=lambda value: named.get(value.replica, len(named)))
     replicas = list(dict.fromkeys(value.replica for value in values))
     rows = [(name, *cells([value for value in values if value.replica == name])) for name in replicas]
-    lines = [Text.from_markup(headline(one)) for one in found]
+    lines = [Text.from_markup(f"{headline(one)} {origin(one)}") for one in found]
     parts: list[RenderableType] = [title, *lines, _table(("replica",), rows)]
     devices = list(dict.fromkeys((value.replica, value.node, value.device) for value in values if value.device))
     if devices:

@@ -31,7 +31,7 @@ _NUMBERS = ("calls", "failed", "free left", "price", "cost")
 )
 @click.option("--json", "as_json", is_flag=True, help="Short for --format json.")
 @click.option("--output", type=FILE, metavar="FILE", help="Write to this file.")
-@local.connection_options
+@local.listing_options
 def command(
     month: str | None, form: str | None, as_json: bool, output: Path | None, connection: local.LocalConnection
 ) -> None:

@@ -33,7 +33,7 @@ _EVERY = ("1h", "1d", "7d")
 @since_option("Length of the range before now, such as 12h or 7d (default: 30d).")
 @click.option("--format", "form", type=click.Choice(("table", "json", "csv")), help="Output format (default: a table).")
 @click.option("--json", "as_json", is_flag=True, help="Short for --format json.")
-@local.connection_options
+@local.listing_options
 def command(
     by: str, every: str | None, since: str | None, form: str | None, as_json: bool, connection: local.LocalConnection
 ) -> None:
@@ -43,7 +43,10 @@ def command(
     """
     form = one_format("--format", form, as_json=as_json)
     search = HoursSearch(by=by, every=every, since=since, project=connection.project)
-    found = connection.open().device_hours(search)
+    api = connection.open()
+    found = api.device_hours(search)
+    if not found.groups:
+        local.project_of(api, connection.project)
     if form == "json":
         print_json(found)
         return

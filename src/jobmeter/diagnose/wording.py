@@ -26,12 +26,14 @@ def amount_of(metric: str, value: float) -> str:
 
 
 def minutes(length_ms: float) -> str:
-    """Format a length of time: ``12 min``, ``3.5 h``, ``20 s``."""
+    """Format a length of time: ``20 s``, ``12 min``, ``2 h 5 min``, ``3 d 4 h``."""
     if length_ms < 90_000:
         return f"{length_ms / 1000:.0f} s"
-    if length_ms < 7_200_000:
-        return f"{length_ms / 60_000:.0f} min"
-    return f"{length_ms / 3_600_000:.1f} h"
+    whole, hours = round(length_ms / 60_000), round(length_ms / 3_600_000)
+    if whole < 120:
+        return f"{whole} min"
+    parts = [(whole // 60, "h"), (whole % 60, "min")] if hours < 48 else [(hours // 24, "d"), (hours % 24, "h")]
+    return " ".join(f"{count} {unit}" for count, unit in parts if count)
 
 
 def counted(count: int, noun: str, plural: str = "") -> str:

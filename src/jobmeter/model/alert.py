@@ -141,13 +141,28 @@ class JobAlert(msgspec.Struct, frozen=True, kw_only=True):
     start: int
     fired: int | None
     muted: bool
+    silences: Sequence[str] = ()
+    """Ids of the silences that cover it, without those that the caller may not see."""
 
 
 class JobAlerts(msgspec.Struct, frozen=True, kw_only=True):
-    """Alerts about a job, firing ones first, then the oldest. ``total`` also counts those beyond the limit."""
+    """Alerts about a job, firing ones first, then the oldest. ``total`` also counts those beyond the limit.
+
+    ``silences`` are those that cover any of ``alerts``.
+    """
 
     alerts: Sequence[JobAlert]
     total: int
+    silences: Sequence[Silence] = ()
+
+
+class NewSilence(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Silence to add, from now for ``seconds``, for alerts of one name about a job."""
+
+    alert: str
+    seconds: int
+    author: str
+    comment: str
 
 
 class AlertsQuestion(msgspec.Struct, Question[AlertPage], frozen=True, kw_only=True):

@@ -6,13 +6,14 @@ from typing import Any, Self
 
 from jobmeter.client.bodies import LogEntry, TimelineMoment
 from jobmeter.model import job as model
+from jobmeter.model.annotation import JobNote, JobTag
 from jobmeter.model.answers import LatestValue, Shared
 from jobmeter.model.event import Event
 from jobmeter.model.job_answers import JobSummary
 from jobmeter.program.client import Client, Jobs
 from jobmeter.program.comparison import JobComparison
 from jobmeter.program.frames import RecordList
-from jobmeter.program.job import Findings, JobHandle, Quality
+from jobmeter.program.job import Findings, JobHandle, Phases, Quality
 from jobmeter.program.metrics import Metrics
 
 
@@ -72,6 +73,34 @@ class AsyncJob:
     async def quality(self) -> Quality:
         """Read the quality of its samples; see ``JobHandle.quality``."""
         return await asyncio.to_thread(self.job.quality)
+
+    async def phases(self) -> Phases:
+        """Read its phases; see ``JobHandle.phases``."""
+        return await asyncio.to_thread(self.job.phases)
+
+    async def compare(self, *others: str, metrics: Sequence[str] = (), step: str | None = None) -> JobComparison:
+        """Compare it with other jobs; see ``JobHandle.compare``."""
+        return await asyncio.to_thread(self.job.compare, *others, metrics=metrics, step=step)
+
+    async def tags(self) -> RecordList[JobTag]:
+        """Read its tags; see ``JobHandle.tags``."""
+        return await asyncio.to_thread(self.job.tags)
+
+    async def tag(self, *tags: str, remove: Sequence[str] = (), author: str = "") -> RecordList[JobTag]:
+        """Add and remove tags; see ``JobHandle.tag``."""
+        return await asyncio.to_thread(self.job.tag, *tags, remove=remove, author=author)
+
+    async def notes(self) -> RecordList[JobNote]:
+        """Read its notes; see ``JobHandle.notes``."""
+        return await asyncio.to_thread(self.job.notes)
+
+    async def note(self, text: str, at: int | str | None = None, *, author: str = "") -> JobNote:
+        """Write a note; see ``JobHandle.note``."""
+        return await asyncio.to_thread(self.job.note, text, at, author=author)
+
+    async def delete_note(self, note: JobNote | str) -> None:
+        """Delete a note; see ``JobHandle.delete_note``."""
+        await asyncio.to_thread(self.job.delete_note, note)
 
     async def share(self, expires: str | None = None) -> Shared:
         """Create a token for its metrics; see ``JobHandle.share``."""

@@ -21,7 +21,7 @@ from jobmeter.model.answers import DeviceBody, LatestValue, Shared
 from jobmeter.model.event import Event
 from jobmeter.model.finding import Finding, FindingSummary
 from jobmeter.model.job_answers import JobDetail, JobSummary
-from jobmeter.model.phase import JobPhases
+from jobmeter.model.phase import JobPhases, Phase, PhaseSpan
 from jobmeter.model.quality import JobQuality, ReplicaQuality
 from jobmeter.model.quantity import quantity
 from jobmeter.model.time import parse_duration
@@ -169,9 +169,9 @@ class JobHandle(Table):
         """Read the quality of its stored samples: gaps, late samples, wrong clocks."""
         return Quality(self._api.quality(self.id, self.project))
 
-    def phases(self) -> JobPhases:
+    def phases(self) -> "Phases":
         """Read its phases: queue, start, training, checkpoints, restarts, end."""
-        return self._api.phases(self.id, self.project)
+        return Phases(self._api.phases(self.id, self.project))
 
     def tags(self) -> RecordList[JobTag]:
         """Read the tags of the job, in order of their text."""
@@ -295,3 +295,16 @@ class Quality(RecordList[ReplicaQuality]):
     def __repr__(self) -> str:
         share = "unknown" if self.coverage is None else quantity(self.coverage, "1")
         return "\n".join((f"coverage {share}", *self.sentences))
+
+
+class Phases(RecordList[PhaseSpan]):
+    """Phases of a job in order of time, a row for each. ``record`` has every part."""
+
+    def __init__(self, record: JobPhases) -> None:
+        super().__init__(PhaseSpan, record.spans)
+        self.record = record
+        self.spans, self.totals, self.unknown = record.spans, record.totals, record.unknown
+        """The rows; milliseconds by phase; phases that cannot be separated from others, and why."""
+
+    def __repr__(self) -> str:
+        return "\n".join(f"{Phase(name).label}: {duration(length)}" for name, length in self.totals.items())

@@ -186,7 +186,7 @@ class Admission:
     ) -> None:
         """``report`` gets the stored rows and the seconds of each finished question.
 
-        With ``shared`` the rows and seconds of the budget are those of all servers together.
+        With ``shared`` all servers share the rows and seconds of the budget.
         """
         self.clock = clock
         self._report = report

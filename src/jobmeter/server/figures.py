@@ -104,6 +104,9 @@ def store_metrics(found: StoreStatistics) -> Iterator[Metric]:
     yield _by("table", GaugeMetricFamily, "store_damaged_parts", text, [(table, parts[table]) for table in tables])
     text = "Rows lost in damaged parts, or an upper bound; unknown numbers are left out."
     yield _by("table", GaugeMetricFamily, "store_damaged_rows", text, [(table, lost[table]) for table in tables])
+    if found.replicas:
+        text = "1 if a replica of the telemetry store answers and has all data, else 0."
+        yield _by("replica", GaugeMetricFamily, "store_replica_complete", text, found.replicas.items())
     for what, value in found.window.items():
         yield GaugeMetricFamily(f"jobmeter_window_{what}", _WINDOW[what], value)
     for what, (family, text) in _JOURNAL.items():

@@ -39,22 +39,31 @@ LONGEST_MS = 366 * DAY
 def find_alerts(services: Services, _: AlertsQuestion, __: Principal, scope: Scope) -> AlertPage:
     """Return the pending and firing alerts of the caller's projects."""
     alerting, every = services.alerting, _open_alerts(services)
-    page = _muted(services, every)
+    page = _muted(services, every, _silences(services))
     visible = sorted(
         (one for one in every if shows_project(scope, one.project)), key=lambda one: (one.started, one.name)
     )
     return replace(page, alerts=visible, receivers=receivers_of(alerting.config, visible), url=alerting.url)
 
 
-def find_job_alerts(services: Services, question: JobAlertsQuestion, _: Principal, scope: Scope) -> JobAlerts:
+def find_job_alerts(services: Services, question: JobAlertsQuestion, principal: Principal, scope: Scope) -> JobAlerts:
     """Return the pending and firing alerts about a job. Raises NotFoundError."""
     job = services.executor.run(HeadQuestion(question.ref), scope)
     every = _open_alerts(services)
     own = [one for one in every if (one.project, one.labels.get("job_id")) == (job.project, job.id)]
     if not own:
         return JobAlerts(alerts=[], total=0)
-    page = _muted(services, every)
+    silences = _silences(services)
+    page = _muted(services, every, silences)
+    # The scope is that of the job's project, also for a caller of every project.
+    sees_all = principal.project is None and principal.policies is None
+    visible = {one.id: one for one in silences if sees_all or shows_project(scope, one.project)}
     own.sort(key=lambda one: (not one.firing, one.started, one.name))
+    own, total = own[:MOST_OF_JOB], len(own)
+    covering = {
+        one.fingerprint: [name for name in page.silenced.get(one.fingerprint, ()) if name in visible] for one in own
+    }
+    used = {name for names in covering.values() for name in names}
     return JobAlerts(
         alerts=[
             JobAlert(
@@ -69,10 +78,12 @@ def find_job_alerts(services: Services, question: JobAlertsQuestion, _: Principa
                 start=one.started,
                 fired=one.fired,
                 muted=one.fingerprint in page.silenced or one.fingerprint in page.inhibited,
+                silences=covering[one.fingerprint],
             )
-            for one in own[:MOST_OF_JOB]
+            for one in own
         ],
-        total=len(own),
+        total=total,
+        silences=[one for name, one in visible.items() if name in used],
     )
 
 
@@ -80,8 +91,11 @@ def _open_alerts(services: Services) -> list[Alert]:
     return [one for one in services.alerting.alerts() if one.state is not AlertState.RESOLVED]
 
 
-def _muted(services: Services, alerts: Sequence[Alert]) -> AlertPage:
-    silences = services.executor.run(SilencesQuestion(), EVERYTHING)
+def _silences(services: Services) -> Sequence[Silence]:
+    return services.executor.run(SilencesQuestion(), EVERYTHING)
+
+
+def _muted(services: Services, alerts: Sequence[Alert], silences: Sequence[Silence]) -> AlertPage:
     return muted(alerts, silences, services.alerting.config.inhibitions, services.clock.now_ms())
 
 

@@ -135,6 +135,8 @@ class StoreStatistics(msgspec.Struct, frozen=True, kw_only=True):
     engine has any. ``journal`` describes durable samples that are not yet in the engine: waiting ``rows`` and new
     ``series``, their ``bytes`` in memory and on ``disk``, ``flushes`` and ``failures`` since the start. It is empty
     without a journal. ``rows`` and ``bytes`` of the tables include it. ``damaged``: see ``Store.damaged``.
+
+    ``replicas`` has for each replica 1 if it answers and has all data, else 0. It is empty without replicas.
     """
 
     rows: dict[str, int]
@@ -144,6 +146,7 @@ class StoreStatistics(msgspec.Struct, frozen=True, kw_only=True):
     parts: dict[str, int] = msgspec.field(default_factory=dict)
     merges: dict[str, int] = msgspec.field(default_factory=dict)
     damaged: Sequence[DamagedPart] = ()
+    replicas: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 class StoreMemory(Protocol):

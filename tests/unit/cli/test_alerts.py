@@ -36,6 +36,7 @@ def test_alerts_are_listed_with_what_mutes_them(server, run):
     assert "NodeDown pending" in shown
     found = json.loads(run("alerts", "--firing", "--json").stdout)
     assert [(one["labels"]["alertname"], one["muted"]) for one in found] == [("GpuIdle", ["s1"])]
+    server.on("/jobs", {"jobs": [], "total": 0})
     assert json.loads(run("alerts", "--json", "--project", "other").stdout) == []
 
 

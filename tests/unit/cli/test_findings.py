@@ -34,8 +34,9 @@ def test_findings_are_listed_with_their_jobs(server, run):
 )
 def test_options_narrow_the_question(server, run, options, parameters):
     server.on("/findings", {"findings": [], "more": False})
+    server.on("/jobs", {"jobs": [], "total": 0})
     assert "no finding" in run("findings", *options, "--limit", "7").stdout
-    asked = {name: values[0] for name, values in server.asked[-1].parameters.items()}
+    asked = {name: values[0] for name, values in server.asked[0].parameters.items()}
     assert asked == dict(part.split("=") for part in (*parameters.split("&"), "limit=7"))
 
 

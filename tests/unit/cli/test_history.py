@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobmeter.cli.history import error_blocks
-from jobmeter.client.bodies import LogEntry
+from jobmeter.cli.history import course_rows, error_blocks
+from jobmeter.client.bodies import LogEntry, TimelineMoment
 
 TRACEBACK = ("Traceback (most recent call last):", '  File "a.py", line 1, in f', "    g()", "ValueError: bad")
 BLOCKS = st.sampled_from(
@@ -46,3 +46,17 @@ def test_error_lines_that_are_not_among_the_lines_come_first():
     errors = [LogEntry(text=f"ERROR {at}", time=at, time_ns=str(at)) for at in range(3)]
     assert error_blocks([], errors) == errors
     assert error_blocks(errors[1:], errors) == errors
+
+
+def test_a_change_of_several_nodes_has_one_row():
+    def change(time, node, name="NodeUp", replica=""):
+        return TimelineMoment(time=time, kind="node", name=name, text="t", replica=replica, node=node)
+
+    moments = [change(1_000, "n1"), change(1_500, "n2"), change(1_900, "n3", "NodeDown"), change(2_000, "n1")]
+    alone = change(2_100, "", "peak", "worker-0")
+    assert [row[1:3] for row in course_rows([*moments, alone])] == [
+        ("2 nodes", "NodeUp"),
+        ("n3", "NodeDown"),
+        ("n1", "NodeUp"),
+        ("worker-0", "peak"),
+    ]

@@ -1,4 +1,5 @@
 import json
+from typing import Any
 
 import pytest
 
@@ -63,6 +64,20 @@ def test_the_table_has_a_row_a_job(listed, run):
     assert "second" in lines[2]
     assert lines[2].split()[-6:] == ["1m", "05s", "3.00", "cores", "4.0", "GiB"]
     assert lines[3].split() == ["a", "default", "Succeeded", "2026-05-28", "20:26:40", "-", "-", "-"]
+
+
+@pytest.mark.parametrize(("utilization", "shown"), [(None, "45.0%"), (0.8, "80.0%")])
+def test_a_job_on_mig_instances_has_their_activity_as_its_use(listed, run, utilization, shown):
+    given = {"gpu.utilization": utilization, "gpu.sm.active": 0.45}
+    metrics: Any = SUMMARY["metrics"]
+    measured = [
+        {**metrics[0], "metric": name, "unit": "1", "job_mean": value}
+        for name, value in given.items()
+        if value is not None
+    ]
+    listed.on("/jobs/b", {"job": JOBS[0], "summary": {**SUMMARY, "metrics": [*metrics, *measured]}})
+    line = run("jobs").stdout.splitlines()[2]
+    assert line.split()[-1] == shown
 
 
 def test_json_is_an_array_with_every_field(listed, run):

@@ -56,3 +56,9 @@ def test_nothing_is_cut_and_nothing_is_wider_than_the_terminal(width, rows, spar
 def test_a_long_text_is_folded(width):
     text = shown(width, [("a", "word " * 60, "Running", "lin")], folded="name", spare=("user", "state"))
     assert text.count("word") == 60
+
+
+def test_further_lines_of_a_stacked_cell_are_indented():
+    text = shown(30, [("an-id-that-fills-it", "word " * 12, "Running", "lin")])
+    assert [line for line in text.splitlines() if line.strip().startswith("word")][1:] != []
+    assert all(line.startswith(" " * 9 + "word") for line in text.splitlines()[2:4])

@@ -207,3 +207,12 @@ def test_a_long_text_stays_one_line_outside_a_terminal():
     shown = io.StringIO()
     print_hanging(console(shown), "  ", "word " * 500 + "end", 4)
     assert shown.getvalue() == "  " + "word " * 500 + "end\n"
+
+
+@given(st.integers(0, 150), st.integers(1, 36))
+def test_a_tail_stays_on_one_line(length, tail_length):
+    shown, end = io.StringIO(), "e" * tail_length
+    print_hanging(Console(file=shown, width=40, highlight=False), "", "a " * length, 4, tail=end)
+    lines = shown.getvalue().splitlines()
+    assert lines[-1].endswith(end)
+    assert all(len(line) <= 40 for line in lines)

@@ -46,6 +46,18 @@ def test_jobs_by_use_with_sums_and_means(running, run):
     assert idle.count(" - ") + idle.endswith("-") >= 2
 
 
+def test_a_job_on_mig_instances_has_their_activity_as_its_use(running, run):
+    instances = [
+        value("gpu.sm.active", "1", "worker-0", 0.3, "gpu0:1"),
+        value("gpu.sm.active", "1", "worker-0", 0.5, "gpu0:2"),
+    ]
+    running.on("/jobs/busy/latest", {"values": [value("cpu.usage", "{core}", "worker-0", 1.25), *instances]})
+    lines = run("top", "--once").stdout.splitlines()
+    assert "40.0%" in next(line for line in lines if line.startswith("busy"))
+    running.on("/jobs/busy/latest", {"values": [*BUSY, value("gpu.sm.active", "1", "worker-0", 0.9, "gpu0")]})
+    assert "40.0%" in next(line for line in run("top", "--once").stdout.splitlines() if line.startswith("busy"))
+
+
 def test_findings_are_marked_in_the_list_and_unusual_replicas_come_first(running, run):
     found = {"id": "idle", "project": "default", "severity": "critical", "count": 2, "open": 1}
     found |= {"rules": ["gpu_idle_allocated"], "sentence": "2 GPUs are idle"}

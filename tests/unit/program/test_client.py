@@ -1,12 +1,15 @@
-"""``Client.jobs`` with a server that gets jobs between two pages."""
+"""``Client.jobs`` with a server that gets jobs between two pages, and the calls of the asynchronous client."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from jobmeter.client.api import Api
 from jobmeter.model.job_answers import JobBody, JobList
 from jobmeter.program import client as module
+from jobmeter.program.asynchronous import AsyncClient, AsyncJob
 from jobmeter.program.client import Client
+from jobmeter.program.job import JobHandle
 
 
 class Server(Api):
@@ -49,3 +52,9 @@ def test_a_hundred_jobs_and_their_facts_are_one_request():
     assert "100 jobs" in repr(jobs)
     assert jobs._repr_html_().count("<tr>") == 101
     assert len(searches) == 1
+
+
+@pytest.mark.parametrize(("kind", "twin"), [(JobHandle, AsyncJob), (Client, AsyncClient)])
+def test_the_asynchronous_twin_has_every_call(kind, twin):
+    calls = {name for name, value in vars(kind).items() if callable(value) and not name.startswith("_")}
+    assert calls - {"columns", "polls"} - set(vars(twin)) == set()

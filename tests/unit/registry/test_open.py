@@ -21,7 +21,7 @@ from jobmeter.model.job import Condition, JobFilter, Operator
 from jobmeter.model.record import JobRecord, Records
 from jobmeter.model.retention import Retention
 from jobmeter.registry.base import Registry
-from jobmeter.registry.database import Database
+from jobmeter.registry.database import POSTGRESQL, Database
 from jobmeter.registry.migrate import HEAD, REVISIONS
 from jobmeter.registry.open import open_registry
 from jobmeter.registry.schema import metadata
@@ -50,7 +50,8 @@ def make_database(url: str, revision: str) -> Database:
 
 
 def described(url: str) -> dict[str, list[Any]]:
-    """Return all that the database says of each table; columns and indexes by name."""
+    """Return the definition of each table, with columns and indexes by name, and its rows."""
+    persistence = "SELECT relpersistence FROM pg_class WHERE oid = CAST(:table AS regclass)"
     database = Database(url)
     with database.read() as connection:
         context = MigrationContext.configure(connection, opts={"compare_server_default": False})
@@ -62,13 +63,11 @@ def described(url: str) -> dict[str, list[Any]]:
                 {index["name"]: _index(index) for index in inspector.get_indexes(table)},
                 *(inspector.get_pk_constraint(table), inspector.get_foreign_keys(table)),
                 inspector.get_check_constraints(table),
-                connection.execute(sa.select(metadata.tables[table])).mappings().all(),
+                *(tuple(row) for row in connection.execute(sa.select(metadata.tables[table]))),
+                connection.scalar(sa.text(persistence), {"table": table}) if database.kind == POSTGRESQL else None,
             ]
             for table in metadata.tables
         }
-        if connection.dialect.name == "postgresql":
-            unlogged = sa.text("SELECT relname FROM pg_class WHERE relpersistence = 'u' AND relkind = 'r'")
-            found["unlogged"] = sorted(connection.scalars(unlogged))
     database.close()
     return found
 
@@ -81,8 +80,8 @@ def _index(index: ReflectedIndex) -> str:
 def test_an_old_database_gets_the_tables_of_an_empty_one(url: str) -> None:
     _open_and_close(url)
     tables = described(url)
-    for name, table in metadata.tables.items():
-        assert set(tables[name][1]) == {str(index.name) for index in table.indexes}
+    for name, (_, indexes, *_) in tables.items():
+        assert set(indexes) == {str(index.name) for index in metadata.tables[name].indexes}
     assert "'Finding'" in tables["events"][1]["events_findings"], "partial"
     database = Database(url)
     with database.write() as connection:

@@ -62,10 +62,17 @@ def test_promtool_finds_nothing_to_mend_where_everything_is_shown():
         merges=one,
         window=dict.fromkeys(("series", "bytes", "seconds"), 1),
         journal=dict.fromkeys(("rows", "bytes", "flushes", "failures"), 1),
+        replicas={"one:8123": 1},
     )
     text = shown(statistics).encode()
     checked = subprocess.run([PROMTOOL, "check", "metrics"], input=text, capture_output=True, check=False)
     assert (checked.stdout, checked.stderr, checked.returncode) == (b"", b"", 0)
+
+
+def test_replicas_are_shown_one_by_one():
+    text = shown(StoreStatistics(rows={}, bytes={}, replicas={"one:8123": 1, "[::1]:9001": 0}))
+    assert 'jobmeter_store_replica_complete{replica="one:8123"} 1.0' in text
+    assert 'jobmeter_store_replica_complete{replica="[::1]:9001"} 0.0' in text
 
 
 def test_a_store_without_a_journal_shows_none():

@@ -1,48 +1,54 @@
-// The alerts about the job that are pending or firing.
+// The alerts about the job that are pending or firing, and the silences that cover them.
 import { type Schemas, address } from "../api/client";
 import type { Mark } from "../charts/axis";
+import { type Asked, useReadEvery } from "../parts/hooks";
 import { memo } from "../parts/memo";
 import { Moment } from "../parts/small";
 import { type Alert, grouped, levelOf, silenceCommand } from "./alert-groups";
-import { useOfLife } from "./data";
+import { Covered, NewSilence, type SilencedJob } from "./silences";
 
 type Found = Schemas["JobAlerts"];
 
 const AGAIN = 30_000;
 
-/** The alerts of a job, read again while the page is looked at. Null before the answer, and to whom they are refused. */
-export const useAlerts = (job: { id: string; project: string }, due: boolean): Found | null =>
-  useOfLife<Found>(address("/api/jobmeter/v1/jobs/{job}/alerts", { job: job.id }, { project: job.project }), due, true, AGAIN);
+/** The alerts of a job, read again while the page is looked at. */
+export const useAlerts = (job: SilencedJob, due: boolean): Asked<Found> =>
+  useReadEvery<Found>(due ? address("/api/jobmeter/v1/jobs/{job}/alerts", { job: job.id }, { project: job.project }) : null, AGAIN);
 
 /** The list of alerts; a click marks one on every chart, from its start until now. Nothing where there is none. */
-export const Alerts = memo(function Alerts(given: { found: Found | null; job: string; chosen: Mark | null; choose: (mark: Mark | null) => void }) {
-  const { found, job, chosen, choose } = given;
+export const Alerts = memo(function Alerts(given: { found: Found | null; again: () => void; job: SilencedJob; writer: boolean; chosen: Mark | null; choose: (mark: Mark | null) => void }) {
+  const { found, again, job, writer, chosen, choose } = given;
   if (!found?.total) return null;
   const row = (one: Alert) => <Row one={one} chosen={chosen?.key === one.fingerprint} choose={choose} />;
   return (
     <section class="findings" id="alerts" aria-label="Alerts">
       <ol>
-        {grouped(found.alerts).map(([first, ...others]) => (
-          <li key={first.fingerprint} class={`finding line ${levelOf(first.severity)}`}>
-            {row(first)}
-            {others.length > 0 && (
+        {grouped(found.alerts).map(([first, ...others]) => {
+          const names = new Set([first, ...others].flatMap((one) => one.silences));
+          return (
+            <li key={first.fingerprint} class={`finding line ${levelOf(first.severity)}`}>
+              {row(first)}
+              {others.length > 0 && (
+                <details>
+                  <summary>{others.length} more of this rule</summary>
+                  {others.map((one) => (
+                    <div key={one.fingerprint}>{row(one)}</div>
+                  ))}
+                </details>
+              )}
+              {found.silences.map((one) => names.has(one.id) && <Covered key={one.id} job={job} silence={one} writer={writer} again={again} />)}
               <details>
-                <summary>{others.length} more of this rule</summary>
-                {others.map((one) => (
-                  <div key={one.fingerprint}>{row(one)}</div>
-                ))}
+                <summary>{first.description ? "More" : "Silence it"}</summary>
+                <div>
+                  {first.description && <p>{first.description}</p>}
+                  {writer && <NewSilence job={job} alert={first.name} again={again} />}
+                  <p>In a terminal, for two hours:</p>
+                  <code>{silenceCommand(first.name, job.id)}</code>
+                </div>
               </details>
-            )}
-            <details>
-              <summary>{first.description ? "More" : "Silence it"}</summary>
-              <div>
-                {first.description && <p>{first.description}</p>}
-                <p>Silence it for two hours:</p>
-                <code>{silenceCommand(first.name, job)}</code>
-              </div>
-            </details>
-          </li>
-        ))}
+            </li>
+          );
+        })}
       </ol>
       {found.total > found.alerts.length && <p class="hint">{found.total - found.alerts.length} more alerts are not listed here.</p>}
     </section>

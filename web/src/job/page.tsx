@@ -171,7 +171,7 @@ function Shown({ detail, names, query, again, guest, writer }: ShownGiven) {
     <article class="job">
       <Header job={job} detail={detail} idle={idle} guest={guest} />
       <Findings job={ref} chosen={called} choose={chooseFinding} openLog={openLog} state={job.state} report={setFindings} settled={settled} measured={metrics.length > 0} guest={guest} ready={begun} />
-      <Alerts found={alerts} job={ref.id} chosen={alert} choose={setAlert} />
+      <Alerts found={alerts.error ? null : alerts.data} again={alerts.again} job={ref} writer={writer} chosen={alert} choose={setAlert} />
       <Notes
         job={ref}
         found={annotations.data}

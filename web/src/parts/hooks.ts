@@ -1,5 +1,5 @@
 import type { RefObject } from "preact";
-import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useCallback, useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { Refusal, read } from "../api/client";
 import { type Connection, connection, onConnection, onReturn } from "../api/connection";
 import { drawWaiting } from "../charts/turns";
@@ -52,7 +52,7 @@ export function useRead<T>(url: string | null): Asked<T> {
     );
     return () => gone.abort();
   }, [url, turn]);
-  const again = () => setTurn((now) => now + 1);
+  const again = useCallback(() => setTurn((now) => now + 1), []);
   useAgain(state.error, again);
   return { data: state.data, error: state.error, busy: state.busy, again };
 }
@@ -62,7 +62,7 @@ export function useRead<T>(url: string | null): Asked<T> {
  *
  * A slow answer is waited for. What the key may not see is asked for once.
  */
-export function useReadEvery<T>(url: string, ms: number): Asked<T> {
+export function useReadEvery<T>(url: string | null, ms: number): Asked<T> {
   const asked = useRead<T>(url);
   const latest = useRef(asked);
   latest.current = asked;

@@ -30,7 +30,7 @@ class TopApp(App[None]):
     #title.trouble { color: ansi_red; }
     #note { height: auto; padding: 0 1; text-style: dim; }
     #found, #courses { height: auto; padding: 0 1; }
-    #found { max-height: 8; }
+    #found, #note { max-height: 33%; }
     #members { height: 1fr; layout: vertical; }
     #text { height: 1fr; padding: 0 1; }
     LiveTable { height: 1fr; background: ansi_default; }

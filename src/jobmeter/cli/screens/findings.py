@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from rich.text import Text
+from rich.table import Table
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import VerticalScroll
 from textual.screen import Screen
 from textual.widgets import Footer, Static
 
-from jobmeter.cli.findings import details, headline
+from jobmeter.cli.findings import details, origin, sentence, severity
 from jobmeter.cli.output import cell
 from jobmeter.model.finding import Finding
 
@@ -30,10 +30,16 @@ class FindingsScreen(Screen[None]):
         """Show the job, its findings, and the keys."""
         yield Static(f"{self._job}  findings", id="title", markup=False)
         with VerticalScroll(id="text"):
-            yield Static(Text("\n\n").join([_text(one) for one in self._findings] or [Text("no rule found anything")]))
+            yield Static(_texts(self._findings) if self._findings else "no rule found anything")
         yield Footer(show_command_palette=False)
 
 
-def _text(one: Finding) -> Text:
-    rows = (f"  [dim]{cell(name):<9}[/]{cell(text)}" for name, text in details(one))
-    return Text.from_markup("\n".join([headline(one), *rows]))
+def _texts(findings: Sequence[Finding]) -> Table:
+    """Build rows of a label and a text; a long text stays in its column."""
+    grid = Table.grid(padding=(0, 1))
+    for one in findings:
+        grid.add_row(severity(one), f"{cell(sentence(one))} {origin(one)}")
+        for name, text in details(one):
+            grid.add_row(f"[dim]{cell(name)}[/]", cell(text))
+        grid.add_row()
+    return grid

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from rich.table import Table
 from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
@@ -9,7 +10,8 @@ from textual.binding import Binding
 from textual.containers import Container
 from textual.widgets import Footer, Static
 
-from jobmeter.cli.findings import headline
+from jobmeter.cli.findings import origin, sentence, severity
+from jobmeter.cli.output import cell
 from jobmeter.cli.resource_columns import age
 from jobmeter.cli.screens.base import LiveScreen, when
 from jobmeter.cli.screens.draw import newest_of, spark
@@ -128,10 +130,12 @@ class JobScreen(LiveScreen):
         if self._findings is None:
             return
         most = _SHOWN_TALL if self.size.height >= _TALL else _SHOWN_SMALL
-        lines = [Text.from_markup(headline(one), overflow="ellipsis") for one in self._findings[:most]]
+        lines = Table.grid(padding=(0, 1))
+        for one in self._findings[:most]:
+            lines.add_row(severity(one), f"{cell(sentence(one))} {origin(one)}")
         if len(self._findings) > most:
-            lines.append(Text(f"{len(self._findings) - most} more: f", style="dim"))
-        self.query_one("#found", Static).update(Text("\n").join(lines or [Text("no rule found anything", style="dim")]))
+            lines.add_row("", f"[dim]{len(self._findings) - most} more: f[/]")
+        self.query_one("#found", Static).update(lines if self._findings else Text("no rule found anything", "dim"))
 
 
 def _title(parts: WatchParts, width: int) -> str:

@@ -1,5 +1,6 @@
 """First screen: jobs by usage."""
 
+from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.widgets import DataTable, Footer, Static
@@ -72,7 +73,8 @@ class JobsScreen(LiveScreen):
         critical, idle = sum(one.is_critical for one in found.jobs), sum(map(_idle, found.jobs))
         wrong = f", {critical} with critical findings" if critical else ""
         wrong += f", {counted(idle, 'idle device')}" if idle else ""
-        self.say(f"{when(found.now_ms)}  {counted(found.total, what)}{shown}{wrong}")
+        head = f"{when(found.now_ms)}  {counted(found.total, what)}{shown}{wrong}"
+        self.say(head if cell_len(head) <= self.size.width - 2 else head[len("2026-11-27 ") :])
         table = self.query_one(LiveTable)
         rows = [_row(one, found.now_ms) for one in found.jobs]
         table.display = bool(rows)

@@ -117,8 +117,12 @@ class LiveTable(DataTable[Text]):
             self.add_column(_aligned(column, Text(head)), key=column.name)
         for row in rows:
             self.add_row(*(_aligned(column, row.cells[at].text) for column, at in columns), key=row.key)
+        # The library measures new cells when it is idle; until then, columns would be as narrow as their heads.
+        for drawn, (_, at) in zip(self.ordered_columns, columns, strict=True):
+            drawn.content_width = max(drawn.content_width, *(row.cells[at].text.cell_len for row in rows), 0)
         keys = [row.key for row in rows]
-        if chosen in keys:
+        # A table that nobody moves in begins with its first row, also after its rows were sorted otherwise.
+        if chosen in keys and self.has_focus:
             self.move_cursor(row=keys.index(chosen), scroll=False)
             self.scroll_to(y=scrolled.y, animate=False)
 

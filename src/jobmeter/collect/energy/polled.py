@@ -127,13 +127,14 @@ class RedfishPower:
     def read(self) -> float | None:
         """Return the power of the chassis in watts; of all chassis if the address names none. Raises UnavailableError.
 
-        A chassis without a power control is left out.
+        A chassis without a power control is left out, unless the address names the chassis: then its environment
+        metrics count. Without a name they could count the power of one device in several chassis.
         """
         if "/Chassis/" in self._path:
-            chassis = [self._path]
-        else:
-            members = self._get("/redfish/v1/Chassis").get("Members", [])
-            chassis = [str(one.get("@odata.id", "")).rstrip("/") for one in members if isinstance(one, dict)][:16]
+            watts = self._chassis(self._path)
+            return self._environment(self._path) if watts is None else watts
+        members = self._get("/redfish/v1/Chassis").get("Members", [])
+        chassis = [str(one.get("@odata.id", "")).rstrip("/") for one in members if isinstance(one, dict)][:16]
         # A path that does not begin with a slash would continue the name of the host, which gets the password.
         found = [watts for path in chassis if path.startswith("/") and (watts := self._chassis(path)) is not None]
         return sum(found) if found else None
@@ -141,6 +142,12 @@ class RedfishPower:
     def _chassis(self, path: str) -> float | None:
         controls = self._get(f"{path}/Power").get("PowerControl", [])
         watts = controls[0].get("PowerConsumedWatts") if controls and isinstance(controls[0], dict) else None
+        return float(watts) if isinstance(watts, int | float) else None
+
+    def _environment(self, path: str) -> float | None:
+        """Return the power by the resource that replaces ``Power`` since Redfish 2020.4."""
+        found = self._get(f"{path}/EnvironmentMetrics").get("PowerWatts")
+        watts = found.get("Reading") if isinstance(found, dict) else None
         return float(watts) if isinstance(watts, int | float) else None
 
     def _get(self, path: str) -> Mapping[str, Any]:

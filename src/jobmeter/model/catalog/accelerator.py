@@ -141,7 +141,7 @@ def _core(prefix: str) -> tuple[Metric, ...]:
             text="Share of time in which a streaming multiprocessor (or core) had work, over all of them.",
             title=_titled(prefix, "Multiprocessor activity"),
             phrase="multiprocessor activity",
-            views=Display.FIRST | Display.RANKS,
+            views=Display.FIRST | Display.RANKS | Display.CORE,
         ),
         _ratio(
             f"{prefix}.tensor.active",

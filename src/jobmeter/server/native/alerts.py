@@ -1,13 +1,50 @@
-"""``/jobs/{job}/alerts``: pending and firing alerts about a job."""
+"""``/jobs/{job}/alerts`` and ``silences``: pending and firing alerts about a job, and silences that cover them."""
 
-from jobmeter.model.alert import JobAlerts
+from jobmeter.errors import NotFoundError
+from jobmeter.model.alert import (
+    ALERT_NAME,
+    ExpireSilence,
+    JobAlerts,
+    LabelMatcher,
+    NewSilence,
+    PutSilence,
+    Silence,
+    SilencesQuestion,
+)
 from jobmeter.query.alerts import MOST_OF_JOB, JobAlertsQuestion
+from jobmeter.query.request import HeadQuestion
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, tagged
 
 
 def _alerts(context: CallContext) -> JobAlerts:
     """List the pending and firing alerts about a job."""
     return context.ask(JobAlertsQuestion(job_ref(context)))
+
+
+def _silence(context: CallContext) -> Silence:
+    """Silence the alerts of one name about a job."""
+    job = context.ask(HeadQuestion(job_ref(context)))
+    given = context.body(NewSilence)
+    now_ms = context.services.clock.now_ms()
+    labels = {ALERT_NAME: given.alert, "project": job.project, "job_id": job.id}
+    return context.ask(
+        PutSilence(
+            matchers=tuple(LabelMatcher(name, value) for name, value in labels.items()),
+            start=now_ms,
+            end=now_ms + 1000 * given.seconds,
+            author=given.author,
+            comment=given.comment,
+        )
+    )
+
+
+def _end(context: CallContext) -> Silence:
+    """End a silence of alerts about a job now."""
+    job, name = context.ask(HeadQuestion(job_ref(context))), context.path["silence"]
+    about = LabelMatcher("job_id", job.id)
+    if not any(one.id == name and about in one.matchers for one in context.ask(SilencesQuestion())):
+        raise NotFoundError(f"job {job.id} has no silence {name[:64]!r}", "silence", name[:64])
+    return context.ask(ExpireSilence(id=name))
 
 
 ENDPOINTS = tagged(
@@ -24,5 +61,24 @@ ENDPOINTS = tagged(
         ),
         queries=(PROJECT,),
         by_resource=True,
+    ),
+    Endpoint(
+        "silenceJobAlerts",
+        "POST /jobs/{job}/silences",
+        "alerts:write",
+        _silence,
+        details="It lasts for `seconds`, at most a year. Alertmanager's API makes silences with any matchers.",
+        queries=(PROJECT,),
+        body=NewSilence,
+        example={"alert": "GpuIdle", "seconds": 7200, "author": "lin", "comment": "waiting for data"},
+        lane="control",
+    ),
+    Endpoint(
+        "endJobSilence",
+        "DELETE /jobs/{job}/silences/{silence}",
+        "alerts:write",
+        _end,
+        queries=(PROJECT,),
+        lane="control",
     ),
 )

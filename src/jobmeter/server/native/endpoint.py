@@ -59,6 +59,7 @@ _PATH_TEXTS = {
     "note": "The note's id.",
     "project": "The project.",
     "shipper": "The shipper's id.",
+    "silence": "The silence's id.",
     "task": "The task's id.",
     "trace": "The trace's id: 32 hexadecimal digits.",
 }

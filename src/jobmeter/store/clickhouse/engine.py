@@ -44,6 +44,8 @@ from jobmeter.store.clickhouse.outbox import OutboxTable
 from jobmeter.store.clickhouse.pending import NOTHING, Pending
 from jobmeter.store.clickhouse.pool import WRITE_SILENCE_SECONDS, Pool
 from jobmeter.store.clickhouse.reader import SampleReader
+from jobmeter.store.clickhouse.replica_repair import ReplicaRepair
+from jobmeter.store.clickhouse.replicas import ReplicaSet, joined_replicas
 from jobmeter.store.clickhouse.rollup import RollupJob
 from jobmeter.store.clickhouse.rollup_state import RollupState
 from jobmeter.store.clickhouse.rows import JobHour, SampleRuns
@@ -102,6 +104,9 @@ class ClickHouseStore:
         self._beginning = threading.Lock()
         self._pools: list[Pool] = []
         self._nodes: Nodes | None = None
+        self.replicas: ReplicaSet | None = None
+        """Replicas that this server writes; None for a single server, a cluster and an embedded engine."""
+        self._repair: ReplicaRepair | None = None
         self.commit_log: CommitLog | None = None
         try:
             self._open(target, clock, journals, discard=discard)
@@ -110,7 +115,7 @@ class ClickHouseStore:
             raise
 
     def _open(self, target: EngineTarget, clock: Clock, journals: Path | None, *, discard: bool) -> None:
-        self._start_nodes(target)
+        self._start_nodes(target, journals, discard=discard)
         read, write = self._pool(_READERS, _READ_SILENCE_SECONDS), self._pool(_WRITERS)
         # Each connection takes a while to open: the one that creates the database is the first that is used.
         first = write.connect()
@@ -151,11 +156,19 @@ class ClickHouseStore:
         self._bind_parts()
         if target.path is not None:
             self._warm(read)
+        if self._repair is not None:
+            self._repair.start()
 
-    def _start_nodes(self, target: EngineTarget) -> None:
-        if len(target.places) > 1:
+    def _start_nodes(self, target: EngineTarget, journals: Path | None, *, discard: bool) -> None:
+        """Choose the servers for statements: one, any of a cluster, or all replicas."""
+        if target.cluster and len(target.places) > 1:
             self._nodes = Nodes(target)
+        elif target.journaled:
+            self._nodes = self.replicas = joined_replicas(target, self._clock, journals, discard=discard)
+        if self._nodes is not None:
             self._nodes.start()
+        if self.replicas is not None:
+            self._repair = ReplicaRepair(self.replicas, self._clock)
 
     def _pool(self, size: int, silence_seconds: int = WRITE_SILENCE_SECONDS) -> Pool:
         opening = None if self._nodes is None else self._nodes.open
@@ -175,14 +188,15 @@ class ClickHouseStore:
     def _shared_journal(self, write: Pool, journals: Path | None) -> Path | None:
         """Return the folder of this server's journal for a ClickHouse node, locked; None for no journal.
 
-        The UUID of the database names the folder: samples of one database never go into another.
+        The UUID of the database names the folder: samples of one database never go into another. All replicas have the
+        name that the first one had.
         """
         if journals is None or not self.target.journaled or not self.target.journal:
             return None
         with translated("read its identity"), write.client() as client:
             sql = "SELECT toString(uuid) FROM system.tables WHERE database = currentDatabase() AND name = 'servers'"
             (row,) = client.query(sql).result_rows
-        folder = journals / str(row[0])
+        folder = journals / (str(row[0]) if self.replicas is None else self.replicas.identity)
         self._lock = FolderLock(folder)
         return folder
 
@@ -190,7 +204,7 @@ class ClickHouseStore:
         self, log: NodeLog, checked: Sequence[Pool], clock: Clock, journal: Path | None, *, discard: bool
     ) -> None:
         pool = self._pool(1, _MEMBERSHIP_SILENCE_SECONDS)
-        self.membership = NodeMembership(ServerTable(pool, clock), log, journal)
+        self.membership = NodeMembership(ServerTable(pool, clock), log, journal, shares=self.replicas is None)
         self.membership.join(discard=discard)
         log.check = self.membership.check
         for one in checked:
@@ -303,7 +317,8 @@ class ClickHouseStore:
 
     def statistics(self) -> StoreStatistics:
         """Return the sizes of the stored data. A rewritten sample counts twice until its copies are merged."""
-        return replace(self.maintenance.statistics(), damaged=self._damage.refresh())
+        states = {} if self.replicas is None else self.replicas.states()
+        return replace(self.maintenance.statistics(), damaged=self._damage.refresh(), replicas=states)
 
     def move(self, order: MoveOrder) -> Iterator[MoveLine]:
         """Move all data to another engine. See ``StoreAdministration.move``."""
@@ -323,6 +338,8 @@ class ClickHouseStore:
         with self._closing:
             if self.membership is not None:
                 self.membership.stop()
+            if self._repair is not None:
+                self._repair.stop()
             if self.commit_log is not None:
                 self.commit_log.close()
             if self.membership is not None and self.node_log is not None and not self.node_log.statistics().get("rows"):

@@ -32,7 +32,7 @@ from msgspec.structs import replace
 from jobmeter.errors import JobmeterError, UnavailableError
 from jobmeter.store.clickhouse.failures import unavailable
 from jobmeter.store.clickhouse.lock import FolderLock
-from jobmeter.store.clickhouse.servers import DEPARTED, EXPELLED, LIVE, ServerRow, ServerTable
+from jobmeter.store.clickhouse.servers import DEPARTED, EXPELLED, LIVE, ServerRow, ServerTable, other_server
 
 _log = logging.getLogger(__name__)
 TICK_SECONDS = 1.0
@@ -83,8 +83,12 @@ class NodeMembership:
         duties: Duties,
         folder: Path | None,
         now: Callable[[], float] = lambda: time.clock_gettime(_CLOCK),
+        *,
+        shares: bool = True,
     ) -> None:
         """``folder`` has the journal; None for a server without a journal, which is never alone.
+
+        Without ``shares`` no other server may use the engine at the same time.
 
         ``now`` returns seconds of a clock that goes on while the process or the machine sleeps.
         """
@@ -92,6 +96,7 @@ class NodeMembership:
         self._duties = duties
         self._folder = folder
         self._now = now
+        self._shares = shares
         self._row = self._new_row()
         self._confirmed = float("-inf")
         self._beats: dict[int, tuple[int, float]] = {}  # the last beat of each other server, and the time of its change
@@ -129,17 +134,20 @@ class NodeMembership:
                 self._table.write(ServerRow(before, beat=1, state=DEPARTED))
             _write_owner(self._folder, self.number)
         deadline = self._now() + seconds
-        while left := [one for one in self.others() if one.journals and not self._took_over(one)]:
+        while left := [one for one in self.others() if self._is_in_the_way(one) and not self._took_over(one)]:
             if self._now() >= deadline:
                 if not discard:
                     self._write(state=DEPARTED)
-                    raise UnavailableError(_missing(left))
+                    raise UnavailableError(_missing(left) if self._shares else other_server(left))
                 self._discard(left)
             self._over.wait(_JOIN_AGAIN_SECONDS)
             self.appear()
         with suppress(JobmeterError):
             self._table.forget_old()
         self.tick()
+
+    def _is_in_the_way(self, row: ServerRow) -> bool:
+        return row.journals or not self._shares
 
     def start(self) -> None:
         """Start the thread that ticks."""
@@ -158,7 +166,7 @@ class NodeMembership:
         others = [one for one in rows if one.id != self.number]
         living = [one for one in others if one.state == LIVE]
         if self.is_alone:
-            if living:
+            if living and self._shares:
                 self._leave_alone()
             return
         if any(one.journals for one in living):
@@ -174,7 +182,7 @@ class NodeMembership:
 
         Call ``check`` after the work, before its result is used.
         """
-        if not self.is_alone and self._now() - self._confirmed > FENCE_SECONDS:
+        if self._shares and not self.is_alone and self._now() - self._confirmed > FENCE_SECONDS:
             raise UnavailableError(
                 "this server cannot confirm that it sees what other servers store: the telemetry engine did not answer "
                 "for some seconds, try again",

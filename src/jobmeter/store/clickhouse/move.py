@@ -195,8 +195,12 @@ def move(
         target = parse_dsn(order.to)
     except ConfigurationError as error:
         raise InvalidRequestError(error.message, "to") from error
-    if maintenance.target.cluster:
+    if maintenance.target.cluster or len(maintenance.target.places) > 1:
         raise InvalidRequestError("data are moved out of an embedded store or one ClickHouse server only", "from")
+    if len(target.places) > 1 and not target.cluster:
+        raise InvalidRequestError(
+            "data are moved to one of several replicas: name one host, and the others at the next start", "to"
+        )
     if not maintenance.moving.acquire(blocking=False):
         raise ConflictError("the stored data are being moved already: wait for the end of that move")
     with ExitStack() as stack:

@@ -3,16 +3,19 @@
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from typing import Any, cast
 
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError
+from clickhouse_connect.driver.httputil import get_pool_manager
+from urllib3 import PoolManager
+from urllib3.exceptions import HTTPError
 
 from jobmeter.errors import JobmeterError, UnavailableError
-from jobmeter.store.clickhouse.pool import connect
-from jobmeter.store.clickhouse.target import EngineTarget, Place, place_name
+from jobmeter.store.clickhouse.pool import WRITE_SILENCE_SECONDS, connect
+from jobmeter.store.clickhouse.target import EngineTarget, Place, is_true, place_name
 
 _log = logging.getLogger(__name__)
 PING_SECONDS = 1.0
@@ -21,7 +24,7 @@ _PING_SILENCE_SECONDS = 5
 SILENCE_SECONDS = 15
 """Seconds without a byte after which a server counts as frozen. The HTTP client asks for a sign of life every 10 s."""
 LOST = (ClickHouseError, OSError, JobmeterError)
-"""Errors of a statement. Without a number of the engine, the connection failed."""
+"""Errors of a statement."""
 
 
 class Nodes:
@@ -29,6 +32,9 @@ class Nodes:
 
     One thread for each server checks whether the server answers.
     """
+
+    no_answer: frozenset[int | None] = frozenset({None})
+    """Numbers of the errors after which another server may answer. An error without a number is of the connection."""
 
     def __init__(self, target: EngineTarget) -> None:
         self.target = target
@@ -56,11 +62,14 @@ class Nodes:
     def read(self, client: "NodesClient", call: Callable[[Client], Any]) -> Any:  # noqa: ANN401 - any answer
         """Return the answer of the first server that gives one. Raises the error of the last server."""
         failure: Exception = UnavailableError(f"no server of {self.target.name} has all data")
-        for place in self.readable():
+        tried: set[Place] = set()
+        # Another server may stop being readable during the wait for one.
+        while (place := next((one for one in self.readable() if one not in tried), None)) is not None:
+            tried.add(place)
             try:
                 return call(client.on(place))
             except LOST as error:
-                if not is_lost(error):
+                if not self.gave_no_answer(error):
                     raise
                 client.drop(place)
                 self.lose(place, error)
@@ -79,6 +88,10 @@ class Nodes:
         """Return servers in the given order, those that do not answer last."""
         return sorted(places, key=self._down.__contains__)
 
+    def gave_no_answer(self, error: Exception) -> bool:
+        """Return True if another server may answer a statement that failed."""
+        return getattr(error, "code", None) in self.no_answer
+
     def is_up(self, place: Place) -> bool:
         """Return True if a server answered last time."""
         return place not in self._down
@@ -91,6 +104,9 @@ class Nodes:
         if fresh:
             _log.warning("%s does not answer: %s", place_name(place), error)
 
+    def greet(self, place: Place, client: Client) -> None:
+        """Handle that a server answers again. No question goes to it before, while another one answers."""
+
     def check(self, place: Place, client: Client) -> None:  # noqa: ARG002 - for descendants
         """Ask a server for a sign of life."""
         client.query("SELECT 1")
@@ -102,11 +118,15 @@ class Nodes:
 
     def _watch(self, place: Place) -> None:
         client: Client | None = None
+        probes = _probing(self.target)
         while not self._over.wait(PING_SECONDS):
             try:
-                client = client or connect(self.target.at(place), None, _PING_SILENCE_SECONDS)
+                if client is None:
+                    _probe(probes, self.target.at(place))
+                    client = connect(self.target.at(place), None, _PING_SILENCE_SECONDS)
+                    self.greet(place, client)
                 self.check(place, client)
-            except LOST as error:
+            except (*LOST, HTTPError) as error:
                 self.lose(place, error)
                 _close(client)
                 client = None
@@ -159,8 +179,11 @@ class NodesClient:
         return self._nodes.read(self, lambda client: client.query_column_block_stream(*arguments, **options))
 
     def command(self, sql: str, **options: Any) -> Any:  # noqa: ANN401 - as of Client
-        """Run a statement."""
-        return self._nodes.write(self, sql, lambda client: client.command(sql, **options))
+        """Run a statement. A backup may take long without a sign of life."""
+        if not sql.startswith(("BACKUP", "RESTORE")):
+            return self._nodes.write(self, sql, lambda client: client.command(sql, **options))
+        with closing(NodesClient(self._nodes, self.database, WRITE_SILENCE_SECONDS)) as patient:
+            return self._nodes.write(patient, sql, lambda client: client.command(sql, **options))
 
     def raw_insert(self, table: str, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - as of Client
         """Insert rows. The body must be bytes, because it may be sent several times."""
@@ -169,9 +192,22 @@ class NodesClient:
         )
 
 
-def is_lost(error: Exception) -> bool:
-    """Return True if the connection failed: the server gave no answer."""
-    return getattr(error, "code", None) is None
+def _probe(probes: PoolManager, target: EngineTarget) -> None:
+    """Raise an error unless a server answers. A failure leaves nothing in the log, unlike a failure to connect."""
+    scheme = "https" if target.is_secure else "http"
+    url = f"{scheme}://{place_name(target.places[0])}/ping"
+    probes.request("GET", url, retries=False, timeout=_PING_SILENCE_SECONDS)
+
+
+def _probing(target: EngineTarget) -> PoolManager:
+    """Return HTTP connections with the TLS options of a target."""
+    options: dict[str, Any] = {"verify": is_true(target.options.get("verify", "true"))}
+    options |= {
+        name: target.options[name] for name in ("ca_cert", "client_cert", "client_cert_key") if name in target.options
+    }
+    if name := target.options.get("server_host_name"):
+        options |= {"server_hostname": name} | ({"assert_hostname": name} if options["verify"] else {})
+    return cast("PoolManager", get_pool_manager(**options))
 
 
 def _close(client: Client | None) -> None:

@@ -24,6 +24,9 @@ _WRITE = (
     "mapFromArrays({{ids:Array(String)}}, {{names:Array(String)}})"
 )
 _READ = "SELECT identity, owner, number, complete FROM {database}.replicas ORDER BY number DESC LIMIT 1"
+_BROKEN = (
+    "SELECT count() FROM system.detached_parts WHERE database = {database:String} AND startsWith(reason, 'broken')"
+)
 _TABLES = "SELECT name, toString(uuid) FROM system.tables WHERE database = {database:String}"
 
 
@@ -43,18 +46,20 @@ class ReplicaSetState(msgspec.Struct, frozen=True, kw_only=True):
 class ReplicaContent(msgspec.Struct, frozen=True, kw_only=True):
     """Content of one server. ``id`` is another one for each server and each creation of its table, empty without it.
 
-    ``data``: the UUID of the table ``servers``, empty if the server has no data of Jobmeter.
+    ``data``: the UUID of the table ``servers``, empty if the server has no data of Jobmeter. ``broken``: number of
+    parts that the server has set aside, because it could not read their files at its start.
     """
 
     id: str = ""
     data: str = ""
+    broken: int = 0
     record: ReplicaSetState | None = None
 
 
 def read_content(client: Client, target: EngineTarget) -> ReplicaContent:
     """Read what a server has."""
-    rows = client.query(_TABLES, parameters={"database": target.database}).result_rows
-    tables = {str(name): str(uuid) for name, uuid in rows}
+    database = {"database": target.database}
+    tables = {str(name): str(uuid) for name, uuid in client.query(_TABLES, parameters=database).result_rows}
     found: Any = []
     if "replicas" in tables:
         found = client.query(_READ.format(database=target.database)).result_rows
@@ -62,7 +67,10 @@ def read_content(client: Client, target: EngineTarget) -> ReplicaContent:
     if found:
         identity, owner, number, complete = found[0]
         record = ReplicaSetState(identity=identity, owner=owner, number=int(number), complete=dict(complete))
-    return ReplicaContent(id=tables.get("replicas", ""), data=tables.get("servers", ""), record=record)
+    (parts,) = client.query(_BROKEN, parameters=database).result_rows
+    return ReplicaContent(
+        id=tables.get("replicas", ""), data=tables.get("servers", ""), broken=int(parts[0]), record=record
+    )
 
 
 def create_record(client: Client, target: EngineTarget) -> None:

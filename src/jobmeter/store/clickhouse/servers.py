@@ -41,6 +41,15 @@ class ServerRow(msgspec.Struct, frozen=True):
     state: int = LIVE
 
 
+def other_server(rows: Sequence[ServerRow]) -> str:
+    """Return the message for a start beside other servers."""
+    hosts = ", ".join(sorted({row.host for row in rows}))
+    return (
+        f"another server uses these replicas, on {hosts}: without ClickHouse Keeper they serve one server only. Stop "
+        "the other one. If it is lost with its data folder: jobmeter serve --discard-journals"
+    )
+
+
 class ServerTable:
     """Table of the servers. A statement sees each earlier statement of any server: the table is on a single node."""
 

@@ -27,8 +27,8 @@ class EngineTarget:
 
     ``path`` is set for the embedded engine, ``places`` for one or more servers. ``cluster`` is the ClickHouse cluster
     over which the tables are distributed, empty for none. Any of several servers takes the statements for a cluster.
-    Without ``journal`` a ClickHouse server commits every sample. ``options`` go to the engine (embedded) or to the HTTP
-    client (server).
+    Without a cluster, several servers are replicas that Jobmeter writes. Without ``journal`` a ClickHouse server
+    commits every sample. ``options`` go to the engine (embedded) or to the HTTP client (server).
     """
 
     database: str = DEFAULT_DATABASE
@@ -56,9 +56,19 @@ class EngineTarget:
         hosts = ",".join(map(place_name, self.places))
         return f"chdb://{self.path}" if self.path else f"clickhousedb://{hosts}/{self.database}"
 
+    @property
+    def is_secure(self) -> bool:
+        """True if servers speak TLS."""
+        return is_true(self.options.get("secure", ""))
+
     def at(self, place: Place) -> "EngineTarget":
         """Return the target that has only this server."""
         return replace(self, places=(place,))
+
+
+def is_true(option: str) -> bool:
+    """Return True if the value of an option means yes."""
+    return option.lower() in {"1", "true", "yes"}
 
 
 def place_name(place: Place) -> str:
@@ -101,16 +111,13 @@ def _server(dsn: str) -> EngineTarget:
     if journal not in {"on", "off"}:
         raise ConfigurationError(f"the option journal of the store must be on or off, got {journal[:64]!r}")
     _check_options(options, _SERVER_OPTIONS)
-    secure = options.get("secure", "").lower() in {"1", "true", "yes"}
-    places = _places(parts, 8443 if secure else 8123)
-    if len(places) > 1 and not cluster:
-        raise ConfigurationError("a store with several hosts needs the name of their cluster: ?cluster=NAME")
+    secure = is_true(options.get("secure", ""))
     database = unquote(parts[0].path.strip("/")) or DEFAULT_DATABASE
     if not _IDENTIFIER.fullmatch(database):
         raise ConfigurationError(f"the database {database!r} of the store is not a name of letters, digits and _")
     return EngineTarget(
         database=database,
-        places=places,
+        places=_places(parts, 8443 if secure else 8123),
         user=unquote(parts[0].username or ""),
         password=unquote(parts[0].password or ""),
         cluster=cluster,

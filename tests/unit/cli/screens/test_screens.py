@@ -3,8 +3,10 @@
 import asyncio
 import time
 from contextlib import asynccontextmanager
+from io import StringIO
 
 import pytest
+from rich.console import Console
 from tests.support.fakes import SetClock
 from tests.support.waiting import SECONDS
 from textual.widgets import Static
@@ -100,7 +102,7 @@ class Screens:
         self.pilot = pilot
 
     def text(self, name="#title"):
-        return str(self.app.screen.query_one(name, Static).render())
+        return text_of(self.app.screen.query_one(name, Static))
 
     def table(self, name):
         return self.app.screen.query_one(name, LiveTable)
@@ -124,6 +126,13 @@ class Screens:
     async def press(self, *keys):
         await self.pilot.press(*keys)
         await self.pilot.pause()
+
+
+def text_of(shown):
+    """The text of a widget, in one line where it is a table."""
+    text = StringIO()
+    Console(file=text, width=500).print(shown.content)
+    return text.getvalue()
 
 
 @asynccontextmanager
@@ -222,11 +231,26 @@ def test_f_reports_the_evidence_and_the_advice(fleet):
             await shown.until(lambda: "straggler_rank" in shown.text("#found"))
             await shown.press("f")
             assert shown.on(FindingsScreen)
-            text = str(shown.app.screen.query_one("#text Static", Static).render())
+            text = shown.text("#text Static")
             assert "look at its node" in text
             assert "[red]evil�[31m" in text
             await shown.press("escape")
             assert shown.on(JobScreen)
+
+    asyncio.run(steps())
+
+
+def test_a_table_begins_with_the_marked_device_and_is_as_wide_as_its_cells(fleet):
+    async def steps():
+        async with screens(fleet, (80, 20), job="busy") as shown:
+            await shown.until(lambda: shown.column("#devices", 1)[:1] == ["worker-2"])
+            devices, ranks = shown.table("#devices"), shown.table("#ranks")
+            await shown.press("d")
+            assert (devices.cursor_row, devices.scroll_y) == (0, 0)
+            # Rows that change their order are drawn again; no column is as narrow as its head until later.
+            before = [column.content_width for column in ranks.ordered_columns]
+            ranks.sort_next()
+            assert [column.content_width for column in ranks.ordered_columns][1:] == before[1:]
 
     asyncio.run(steps())
 

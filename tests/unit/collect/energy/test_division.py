@@ -49,9 +49,9 @@ class Node:
             if isinstance(key, str):
                 add(PLACE.of_device("gpu.energy", key), self.raw[key])
                 continue
-            total = self.raw[key]
+            total: float | None = self.raw[key]
             if key[1].startswith("rapl/"):
-                reading = EnergyReading(key[0], key[1], total % RANGE, RANGE)
+                reading = EnergyReading(key[0], key[1], self.raw[key] % RANGE, RANGE)
                 total = self.registers[key].update(reading, self.now_ms * 1_000_000)
             if total is not None:
                 add(PLACE.of_node("node.energy", (("kind", key[0]), ("source", key[1]))), total)

@@ -241,6 +241,8 @@ ANSWERS = {
     "/redfish/v1/Chassis/1/Power": '{"PowerControl": [{"PowerConsumedWatts": 429, "Name": "x"}]}',
     "/redfish/v1/Chassis/3/Power": '{"PowerControl": [{"PowerConsumedWatts": null}]}',
     "/redfish/v1/Chassis/4/Power": "{",
+    "/redfish/v1/Chassis/2/EnvironmentMetrics": '{"PowerWatts": {"Reading": 312.5, "DataSourceUri": "/x"}}',
+    "/redfish/v1/Chassis/5/EnvironmentMetrics": '{"PowerWatts": [1], "EnergykWh": {"Reading": 7}}',
 }
 
 
@@ -281,7 +283,9 @@ def test_the_power_that_a_controller_gives(controller):
 
     assert read(f"u:p%3Aw@{host}") == 429  # the second chassis has no power control
     assert read(f"u:p%3Aw@{host}/redfish/v1/Chassis/1") == 429
+    assert read(f"u:p%3Aw@{host}/redfish/v1/Chassis/2") == 312.5
     assert read(f"u:p%3Aw@{host}/redfish/v1/Chassis/3") is None
+    assert read(f"u:p%3Aw@{host}/redfish/v1/Chassis/5") is None
     with pytest.raises(UnavailableError, match="damaged"):
         read(f"u:p%3Aw@{host}/redfish/v1/Chassis/4")
     with pytest.raises(UnavailableError, match="answers 401") as refused:

@@ -32,7 +32,7 @@ def found(server, job="busy", who=None):
 
 def test_an_alert_is_listed_from_pending_to_its_end(server):
     forward(server, 1, 1.0)
-    assert found(server) == {"alerts": [], "total": 0}
+    assert found(server) == {"alerts": [], "total": 0, "silences": []}
     forward(server, 1, 9.0)
     began = server.clock.now_ms()
     (one,) = found(server)["alerts"]
@@ -40,13 +40,13 @@ def test_an_alert_is_listed_from_pending_to_its_end(server):
     assert one.pop("fingerprint")
     assert one == {
         "name": "Loaded", "state": "pending", "severity": "page", "summary": "busy has 9", "description": "",
-        "value": "9", "start": began, "fired": None, "muted": False,
+        "value": "9", "start": began, "fired": None, "muted": False, "silences": [],
     }  # fmt: skip
     forward(server, 61, 9.0)
     (one,) = found(server)["alerts"]
     assert (one["state"], one["start"], one["fired"]) == ("firing", began, server.clock.now_ms())
     forward(server, 10, 1.0)
-    assert found(server) == {"alerts": [], "total": 0}
+    assert found(server) == {"alerts": [], "total": 0, "silences": []}
 
 
 def test_only_alerts_of_the_job_in_its_project_are_listed(server):
@@ -91,6 +91,51 @@ def test_a_silenced_alert_is_muted(server):
     assert [one["muted"] for one in found(server)["alerts"]] == [True]
     server.clock.time_ms += HOUR
     assert [one["muted"] for one in found(server)["alerts"]] == [False]
+
+
+def silence(server, job="busy", who=None, **changes):
+    body = {"alert": "Loaded", "seconds": 3600, "author": "lin", "comment": "known", **changes}
+    return server.call("POST", f"/jobs/{job}/silences", body, key=who)
+
+
+def test_a_writer_silences_the_alerts_of_one_name_about_one_job_and_ends_the_silence(server):
+    load(server, 9.0, "other")
+    forward(server, 1, 9.0)
+    now = server.clock.now_ms()
+    writer = server.key("writer", "default")
+    made = silence(server, who=writer).json()
+    assert (made["author"], made["comment"], made["start"], made["end"]) == ("lin", "known", now, now + HOUR)
+    page = found(server)
+    assert page["silences"] == [made]
+    assert [(one["muted"], one["silences"]) for one in page["alerts"]] == [(True, [made["id"]])]
+    (other,) = found(server, "other")["alerts"]
+    assert (other["muted"], other["silences"]) == (False, [])
+    reader = server.key("reader", "default")
+    path = f"/jobs/busy/silences/{made['id']}"
+    assert server.call("DELETE", path, key=reader).status == 403
+    assert server.call("DELETE", path.replace("busy", "other"), key=writer).status == 404
+    assert server.call("DELETE", path, key=server.key("writer", "elsewhere")).status == 404
+    assert server.call("DELETE", path, key=writer).json()["end"] == now
+    assert found(server)["silences"] == []
+    assert [one["muted"] for one in found(server)["alerts"]] == [False]
+
+
+def test_a_silence_of_the_administrator_mutes_without_showing_its_text_to_a_project(server):
+    forward(server, 1, 9.0)
+    assert silence(server, who=server.admin).status == 200
+    page = found(server, who=server.key("reader", "default"))
+    assert [(one["muted"], one["silences"]) for one in page["alerts"]] == [(True, [])]
+    assert page["silences"] == []
+    (shown,) = asked(server, project="default").json()["silences"]
+    assert (shown["project"], shown["comment"]) == ("", "known")
+
+
+def test_a_silence_of_a_job_without_a_reason_a_length_or_a_job_is_refused(server):
+    forward(server, 1, 9.0)
+    for wrong in ({"comment": " "}, {"author": ""}, {"seconds": 0}, {"seconds": -(2**70)}, {"seconds": 367 * 86_400}):
+        assert silence(server, **wrong).status == 400, wrong
+    assert silence(server, "nothing").status == 404
+    assert silence(server, who=server.key("reader", "default")).status == 403
 
 
 def test_firing_alerts_come_first_and_the_rest_is_counted(server):

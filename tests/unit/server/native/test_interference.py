@@ -283,7 +283,10 @@ OF_OWNER: Mapping[str, Any] = {
     "training_project": lambda who, _: {"name": who.project},
     "instanceId": lambda who, _: str(instance_id(Job(id=who.job, project=who.project))),
     "event": lambda who, ids: ids[who.name, "event"],
-    "silenceID": lambda who, ids: ids.get((who.name, "silence"), "00000000-0000-4000-8000-000000000000"),
+    **dict.fromkeys(
+        ("silenceID", "silence"),
+        lambda who, ids: ids.get((who.name, "silence"), "00000000-0000-4000-8000-000000000000"),
+    ),
     "trace": lambda who, _: who.trace,
     "run_id": lambda who, _: who.run,
     "uid": lambda who, _: f"{who.name}-uid",

@@ -27,7 +27,7 @@ def servers() -> Iterator[Sequence[NodeProcess]]:
 def pool(servers: Sequence[NodeProcess], monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
     monkeypatch.setattr(nodes_module, "SILENCE_SECONDS", 2)
     monkeypatch.setattr(nodes_module, "_PING_SILENCE_SECONDS", 1)
-    monkeypatch.setattr(nodes_module, "PING_SECONDS", 0.02)
+    monkeypatch.setattr(nodes_module, "PING_SECONDS", 0.1)
     hosts = ",".join(f"127.0.0.1:{one.own.http}" for one in servers)
     target = parse_dsn(f"clickhousedb://{hosts}/default?cluster=main")
     nodes = Nodes(target)

@@ -69,7 +69,6 @@ def test_each_host_is_read_as_it_was_written(places):
         ("clickhousedb://one,one:8123/db?cluster=main", "one:8123 twice"),
         ("clickhousedb://one,two:x/db?cluster=main", "port"),
         ("clickhousedb://one,[::1/db?cluster=main", "IPv6"),
-        ("clickhousedb://one,two/db", "cluster=NAME"),
         (f"clickhousedb://{','.join(map(str, range(17)))}/db?cluster=main", "17 hosts, at most 16"),
         ("chdb:///x?mode=ro", "mode"),
         ("nothing", "nothing"),

@@ -27,6 +27,9 @@ _FIELDS: Mapping[Field, tuple[str, float]] = {
 }
 """Numbers as in nvml.h (NVML_FI_DEV_*): clock event reasons in nanoseconds, NVLink data in KiB."""
 
+_THERMAL: Field = (75, 0)
+"""Nanoseconds of all thermal limits, for old drivers, which do not distinguish software from hardware."""
+
 _LINK_TRAFFIC: Mapping[int, str] = {202: "gpu.nvlink.transmit", 204: "gpu.nvlink.receive"}
 """Bytes of each link of NVLink 5, for devices without a sum over links."""
 _LINK_ERRORS: Mapping[str, tuple[Sequence[int], Sequence[int]]] = {
@@ -35,6 +38,7 @@ _LINK_ERRORS: Mapping[str, tuple[Sequence[int], Sequence[int]]] = {
     "gpu.nvlink.recoveries": ((215,), (59,)),
 }
 """Errors of NVLink: fields of each link (NVLink 5), and fields with the sum over all links of the device."""
+_THERMAL_METRICS = {"gpu.throttle.thermal.software", "gpu.throttle.thermal.hardware"}
 _SMOOTHING_LIFETIME = "gpu.power.smoothing.lifetime"
 _HEALTH: Mapping[str, Sequence[int]] = {
     "gpu.recovery.action": (230,),
@@ -81,8 +85,10 @@ def _of(reading: Reading, scale: float, *metrics: str) -> Measure[NvmlDevice]:
 
 
 def _fields(device: NvmlDevice) -> Mapping[str, float]:
-    found = device.fields(tuple(_FIELDS))
-    values = {_FIELDS[field][0]: value * _FIELDS[field][1] for field, value in found.items()}
+    found = device.fields((*_FIELDS, _THERMAL))
+    values = {name: found[field] * scale for field, (name, scale) in _FIELDS.items() if field in found}
+    if _THERMAL in found and not values.keys() & _THERMAL_METRICS:
+        values["gpu.throttle.thermal.software"] = found[_THERMAL] * _NANO
     if not values.keys() & set(_LINK_TRAFFIC.values()) and (links := device.links()):
         each = device.fields([(number, link) for number in _LINK_TRAFFIC for link in links])
         for (number, _), value in each.items():

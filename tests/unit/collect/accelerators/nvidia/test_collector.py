@@ -89,6 +89,22 @@ def test_field_values_have_the_type_that_the_library_says(bench):
     assert ("gpu.nvlink.transmit", "gpu0", "", "") not in look
 
 
+@pytest.mark.parametrize(
+    ("fields", "software", "hardware"),
+    [
+        ({75: 3_000_000_000}, 3.0, None),
+        ({75: 3_000_000_000, 269: 1_000_000_000, 270: 0}, 1.0, 0.0),
+        ({75: 3_000_000_000, 270: 2_000_000_000}, None, 2.0),
+        ({74: 1}, None, None),
+    ],
+)
+def test_old_drivers_have_one_time_of_thermal_limits(bench, fields, software, hardware):
+    bench.devices[0].set_fields({(number, 0): value for number, value in fields.items()})
+    values = {metric: value for (metric, device, *_), value in bench.look().items() if device == "gpu0"}
+    assert values.get("gpu.throttle.thermal.software") == software
+    assert values.get("gpu.throttle.thermal.hardware") == hardware
+
+
 def test_memory_before_the_second_version_of_the_call(bench):
     bench.devices[0].fail(13, Call.MEMORY_V2)
     assert bench.look()["gpu.memory.usage", "gpu0", "", ""] == 60 * 2**30 + 2**29, "with what the driver reserves"

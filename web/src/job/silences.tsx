@@ -1,0 +1,90 @@
+// Silences of alerts about a job: those that cover an alert, and the form for a new one. Writers add and end them.
+import { useState } from "preact/hooks";
+import { type Schemas, BASE, Refusal, change, queryText } from "../api/client";
+import { ownUser } from "../jobs/saved";
+import { Moment, Problem } from "../parts/small";
+
+export interface SilencedJob {
+  id: string;
+  project: string;
+}
+
+const HOUR = 3600;
+const LENGTHS: readonly (readonly [number, string])[] = [
+  [HOUR, "1 hour"],
+  [2 * HOUR, "2 hours"],
+  [8 * HOUR, "8 hours"],
+  [24 * HOUR, "1 day"],
+  [7 * 24 * HOUR, "7 days"],
+];
+const LONGEST_TEXT = 1000;
+
+/** A call that changes silences, whether it is under way, and its refusal. */
+function useChange(job: SilencedJob, again: () => void) {
+  const [busy, setBusy] = useState(false);
+  const [problem, setProblem] = useState<Refusal | null>(null);
+  const act = async (method: "POST" | "DELETE", path: string, body?: object) => {
+    setBusy(true);
+    setProblem(null);
+    try {
+      await change(method, `${BASE}/jobs/${encodeURIComponent(job.id)}/silences${path}?${queryText({ project: job.project })}`, undefined, body);
+      again();
+    } catch (error) {
+      if (error instanceof Refusal) setProblem(error);
+    } finally {
+      setBusy(false);
+    }
+  };
+  return { busy, problem, act };
+}
+
+/** A silence that covers alerts of a rule. A silence of other jobs or projects too is ended elsewhere. */
+export function Covered({ job, silence, writer, again }: { job: SilencedJob; silence: Schemas["Silence"]; writer: boolean; again: () => void }) {
+  const { busy, problem, act } = useChange(job, again);
+  const own = silence.project === job.project && silence.matchers.some(({ name, value, isRegex, isEqual }) => name === "job_id" && value === job.id && !isRegex && isEqual !== false);
+  return (
+    <div class="silence">
+      <p>
+        Silenced until <Moment ms={silence.end} short /> by {silence.author}: {silence.comment}{" "}
+        {writer && own && (
+          <button type="button" class="link" disabled={busy} onClick={() => void act("DELETE", `/${encodeURIComponent(silence.id)}`)}>
+            End the silence
+          </button>
+        )}
+      </p>
+      {problem && <Problem error={problem} />}
+    </div>
+  );
+}
+
+export function NewSilence({ job, alert, again }: { job: SilencedJob; alert: string; again: () => void }) {
+  const { busy, problem, act } = useChange(job, again);
+  const [seconds, setSeconds] = useState(2 * HOUR);
+  const [author, setAuthor] = useState(ownUser);
+  const [comment, setComment] = useState("");
+  const valid = author.trim() !== "" && comment.trim() !== "";
+  return (
+    <form
+      class="line"
+      aria-label={`Silence ${alert}`}
+      onSubmit={(event) => {
+        event.preventDefault();
+        if (valid) void act("POST", "", { alert, seconds, author: author.trim(), comment: comment.trim() });
+      }}
+    >
+      <select aria-label="Length of the silence" value={seconds} onChange={(event) => setSeconds(Number(event.currentTarget.value))}>
+        {LENGTHS.map(([length, text]) => (
+          <option key={length} value={length}>
+            {text}
+          </option>
+        ))}
+      </select>
+      <input type="text" aria-label="Your name" placeholder="Your name" size={12} maxLength={LONGEST_TEXT} value={author} onInput={(event) => setAuthor(event.currentTarget.value)} />
+      <input type="text" aria-label="Reason" placeholder="Reason" size={30} maxLength={LONGEST_TEXT} value={comment} onInput={(event) => setComment(event.currentTarget.value)} />
+      <button type="submit" class="primary" disabled={busy || !valid}>
+        Silence
+      </button>
+      {problem && <Problem error={problem} />}
+    </form>
+  );
+}
