@@ -46,7 +46,7 @@ def migrate(database: Database) -> None:
 
 
 def _create_missing(connection: sa.Connection) -> None:
-    """Create the tables that a database of this revision lacks: all of an empty one, else those of newer versions."""
+    """Create the tables of the schema that the database lacks, with their first rows."""
     there = sa.inspect(connection).get_table_names()
     missing = [table for table in metadata.sorted_tables if table.name not in there]
     if connection.dialect.name == POSTGRESQL:
