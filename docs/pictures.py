@@ -2,6 +2,8 @@
 
 A real Chromium shows a real server. The data are made up: forty nodes, and jobs. One job has a slow rank, one has a
 broken device, one is idle and two failed. Takes a minute; ``python docs/pictures.py job jobs`` takes only these.
+``python docs/pictures.py --every FOLDER`` takes each view at four widths, light and dark, into that folder, and fails
+where a view is wider than its window. ``--every FOLDER jobs node`` takes only these views.
 """
 
 import json
@@ -62,6 +64,8 @@ def jobs(now: int) -> Iterator[dict[str, object]]:
     yield job("llama-pretrain-7", "Running", start, replicas=ranks(RANKS), limits=limits)
     yield job("moe-finetune-3", "Running", now - 3 * HOUR, replicas=ranks(16, 16), user="sofie")
     yield job("notebook-maria", "Running", now - 8 * HOUR, replicas=ranks(2, 20), user="maria", type="Notebook")
+    only = {"command": "python train.py --lr 1e-4", "labels": {"team": "vision"}, "user": "ana"}
+    yield job("resnet-single-1", "Running", now - 20 * MINUTE, replicas=ranks(1, 26), **only)
     yield job("bert-eval-100", "Running", now - 20 * MINUTE, replicas=ranks(8, 22), user="maria")
     for number in range(3):
         waits = {**job(f"vit-pretrain-{90 + number}", "Queued", now), "created": now - (12 + 9 * number) * MINUTE}
@@ -99,6 +103,8 @@ def events(now: int) -> Iterator[dict[str, object]]:
     message = "NVRM: Xid (PCI:0000:4b:00): 79, pid=1234, GPU has fallen off the bus."
     fault = {"node": "node-16", "source": "node", "reason": "Xid", "level": "error", "subject": "device 0000:4b:00"}
     yield {"time": now - 4 * MINUTE, "message": message, **fault}
+    lost = {"node": f"node-{NODES - 4}", "reason": "GpuLost", "message": "The GPU is lost.", "subject": "device gpu5"}
+    yield {"time": now - 30 * MINUTE, **fault, **lost}
 
 
 def others(now: int) -> Iterator[str]:
@@ -141,6 +147,7 @@ def small_jobs(now: int) -> Iterator[str]:
         ("moe-finetune-3", 16, 16, 0.88, 60, now),
         ("notebook-maria", 20, 2, 0.0, 60, now),
         ("bert-eval-100", 22, 8, 0.7, 20, now),
+        ("resnet-single-1", 26, 1, 0.6, 20, now),
         ("sd-xl-lora-12", 24, 4, 0.8, 50, end),
         ("tokenize-71", 25, 1, 0.3, 40, end),
     ):
@@ -225,6 +232,61 @@ SHOTS = {
     "wide": Shot(JOB, (".outliers button", ".chart canvas"), "dark", size=(1920, 1080), to=".groups"),
 }
 
+EVERY = {
+    "jobs": ("", ".rows .row[data-at] .spark path"),
+    "chips": ("?state=Failed&user=sofie", ".chips"),
+    "ranks": (JOB, ".outliers button"),
+    "rank": (f"{JOB}?rank=worker-{SLOW}", ".rank-panel td"),
+    "single": ("jobs/resnet-single-1", ".chart canvas"),
+    "failed": ("jobs/sd-xl-lora-12", ".log-end .line"),
+    "memory": ("jobs/tokenize-71", ".finding .rule"),
+    "queued": ("jobs/vit-pretrain-90", "#events li"),
+    "idle": ("jobs/notebook-maria", ".finding .rule"),
+    "compare": ("compare?job=llama-pretrain-7&job=moe-finetune-3", ".chart canvas"),
+    "findings": ("findings", ".foundtable"),
+    "nodes": ("nodes", ".tile.faulty"),
+    "node": ("nodes/node-16", "#faults li"),
+    "use": ("use", "#users table"),
+    "keys": ("admin/keys", "#keys table"),
+    "usage": ("admin/usage", "main table"),
+    "retention": ("admin/retention", "form.project"),
+    "shippers": ("admin/shippers", "#shippers"),
+}
+"""Views by name: the place in the page, and an element that shows that the view is there."""
+SIZES = ((390, 844), (820, 1180), (1440, 900), (1920, 1080))
+SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+LONGEST = 6_000
+"""The height of a picture, in pixels: a list of thousands of rows has no end."""
+WIDER = "document.documentElement.scrollWidth > innerWidth"
+
+
+def take_every(chromium: Browser, server: OwnServer, folder: Path, names: list[str]) -> list[str]:
+    """Take the named views, by default all, at each width in each scheme. Return the pictures of too wide views."""
+    wide = []
+    for width, height in SIZES:
+        for scheme in SCHEMES:
+            page = chromium.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
+            page.goto(f"{server.api.transport.server}/")
+            page.wait_for_selector("#token")
+            if not names:
+                page.screenshot(path=folder / f"signin-{width}-{scheme}.png")
+            page.goto(server.api.page_link())
+            page.wait_for_selector("main h1")
+            for name in names or EVERY:
+                place, wanted = EVERY[name]
+                page.goto(f"{server.api.transport.server}/#/{place}")
+                page.wait_for_selector(wanted)
+                tall = min(int(page.evaluate("document.documentElement.scrollHeight")), LONGEST)
+                page.set_viewport_size({"width": width, "height": max(height, tall)})
+                page.wait_for_timeout(1_500)
+                path = folder / f"{name}-{width}-{scheme}.png"
+                page.screenshot(path=path)
+                if page.evaluate(WIDER):
+                    wide.append(path.name)
+                page.set_viewport_size({"width": width, "height": height})
+            page.close()
+    return wide
+
 
 def take(chromium: Browser, server: OwnServer, name: str, folder: Path = PICTURES) -> Path:
     """Take one picture."""
@@ -252,6 +314,7 @@ def take(chromium: Browser, server: OwnServer, name: str, folder: Path = PICTURE
 
 def main() -> None:
     """Take the pictures that are named, by default every one."""
+    every = Path(sys.argv[2]) if sys.argv[1:2] == ["--every"] and len(sys.argv) > 2 else None
     browser = shutil.which("chromium")
     if browser is None:
         sys.exit("chromium is not installed: make programs")
@@ -260,6 +323,11 @@ def main() -> None:
         fill(server, Path(folder))
         wait_for_findings(server)
         chromium = playwright.chromium.launch(executable_path=browser, args=["--disable-gpu"])
+        if every:
+            every.mkdir(parents=True, exist_ok=True)
+            wide = take_every(chromium, server, every, sys.argv[3:])
+            chromium.close()
+            sys.exit(f"wider than the window: {', '.join(wide)}" if wide else None)
         for name in sys.argv[1:] or SHOTS:
             path = take(chromium, server, name)
             click.echo(f"{path.relative_to(PICTURES.parent)}: {path.stat().st_size:,} bytes")

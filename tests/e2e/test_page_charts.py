@@ -186,7 +186,7 @@ def test_the_map_has_no_gaps_where_a_job_is_measured_more_rarely(viewer):
     assert page.evaluate(MAP).count(True) <= 2, "besides it the end alone may be without data"
 
 
-@pytest.mark.parametrize(("width", "columns"), [(1440, 3), (1920, 4)])
+@pytest.mark.parametrize(("width", "columns"), [(1280, 3), (1440, 4)])
 def test_a_wide_screen_has_a_fourth_chart_in_a_row(browser, server, width, columns):
     viewer = Viewer(browser, server, bypass_csp=True)
     viewer.page.set_viewport_size({"width": width, "height": 1000})

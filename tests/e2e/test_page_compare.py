@@ -118,8 +118,9 @@ def test_one_job_alone_says_what_to_do_and_an_unknown_one_is_named(viewer):
 
 
 def test_settings_findings_and_values_per_device_are_beside_each_other(viewer, server):
-    record = {"command": "train --lr 1", "labels": {"seed": "7"}, "user": "lin"}
-    jobs = [{"job_id": "fast", **record}, {"job_id": "slow", **record, "command": "train --lr 2"}]
+    record = {"command": "train --lr 1", "labels": {"seed": "7"}, "user": "lin", "limits": {"cpu.limit": 8}}
+    other = {"command": "train --lr 2", "limits": {"cpu.limit": 16}}
+    jobs = [{"job_id": "fast", **record}, {"job_id": "slow", **record, **other}]
     event = {
         "time": 1_790_000_000_000,
         "job": "slow",
@@ -130,7 +131,10 @@ def test_settings_findings_and_values_per_device_are_beside_each_other(viewer, s
     server.request("POST", "/jobs", {"jobs": jobs, "events": [event]})
     page = viewer.open("compare?job=fast&job=slow", "#settings table")
     rows = [row.split("\t") for row in page.locator("#settings tbody tr").all_inner_texts()]
-    assert [[cell.strip() for cell in row] for row in rows] == [["command", "train --lr 1", "train --lr 2"]]
+    assert [[cell.strip() for cell in row] for row in rows] == [
+        ["command", "train --lr 1", "train --lr 2"],
+        ["CPU limit", "8.00 cores", "16.00 cores"],
+    ]
     assert "user" in page.inner_text("#settings .hint")
     assert page.locator(".compared >> nth=0 >> .found.critical").count() == 1
     assert page.locator(".compared >> nth=0 >> text=none").count() == 1

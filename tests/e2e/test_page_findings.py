@@ -34,6 +34,7 @@ def crashed(now):
     raised = [(text, end - 3_000 + at, "worker-1") for at, text in enumerate(TRACEBACK.split("\n"))]
     closed = [(f"[rank{rank}] connection closed by peer", end + rank, f"worker-{rank}") for rank in (0, 2)]
     lines = [{"text": text, "time": at, "replica": name} for text, at, name in [*steps, *raised, *closed]]
+    lines[-1]["level"] = lines[len(steps)]["level"] = "error"
     return {**job, **times}, lines
 
 
@@ -93,7 +94,7 @@ def test_findings_of_one_rule_are_read_once_and_each_can_be_marked(viewer):
     page = viewer.open(TRAIN, "section.findings details")
     assert page.locator(".finding").count() == 2
     assert page.inner_text(".finding >> nth=0").count("Free what you no longer need.") == 1
-    assert "The same 3 times more: node-0/gpu1, node-0/gpu2, node-0/gpu3" in page.inner_text(".finding summary")
+    assert "The same 3 times more: worker-1, worker-2, worker-3" in page.inner_text(".finding summary")
     assert page.inner_text(".finding .rule >> nth=0") == leak
     assert "Use less" not in page.inner_text("section.findings"), "the worst alone is open"
     page.click(".finding[data-rule=cuda_oom] button")
@@ -164,6 +165,8 @@ def test_a_failed_job_shows_the_traceback_under_its_finding(viewer):
     page = viewer.open("jobs/crashed", ".finding.open .log-end .line")
     assert "End of the log of worker-1" in page.inner_text(".log-end")
     assert page.locator(".log-end .text").all_inner_texts() == TRACEBACK.split("\n")
+    heights = page.locator(".log-end .line").evaluate_all("lines => lines.map(one => getComputedStyle(one).marginTop)")
+    assert set(heights) == {"0px"}, "lines of every level have the same distance"
     assert page.inner_text(".finding.open").index("ValueError") < page.inner_text(".finding.open").index("Traceback")
     page.click(".log-end >> text=Whole log")
     wait_for_page(page, "location.hash.includes('rank=worker-1')")
@@ -202,3 +205,41 @@ def test_the_shape_of_a_job_is_there_before_its_answers(viewer):
         route.continue_()
     page.wait_for_selector("header.job h1")
     assert page.locator(".job-skeleton").count() == 0
+
+
+def test_what_arrives_late_moves_no_chart(viewer):
+    held = hold(viewer.page, re.compile(r"/jobs/train-1/(annotations|phases)"))
+    page = viewer.open(TRAIN, ".finding.open .rule")
+    page.wait_for_selector(".outliers button")
+    wait_until(lambda: page.evaluate("true") and len(held) == 2, "both questions")
+    place = "(one => one.getBoundingClientRect().top + scrollY)(document.querySelector('.heat'))"
+    before = page.evaluate(place)
+    for route in held:
+        route.continue_()
+    page.wait_for_selector(".notes input")
+    page.wait_for_selector(".phases li")
+    assert abs(page.evaluate(place) - before) < 2, "not by a line"
+
+
+def test_what_lies_below_the_charts_waits_until_the_charts_have_their_places(viewer):
+    held = hold(viewer.page, "**/jobs/train-1/metrics/names*")
+    page = viewer.open(TRAIN, "header.job h1")
+    wait_for_requests(page, held)
+    assert page.locator("#replicas, #events, #logs").count() == 0
+    for route in held:
+        route.continue_()
+    page.wait_for_selector("#events")
+    page.wait_for_selector("#logs")
+
+
+def test_an_event_of_a_finding_says_its_sentence_alone(viewer, server):
+    now = SystemClock().now_ms()
+    message = "xid (device node-1/gpu0): worker-0 (node-1, gpu0): XID 79 (since 2026-11-27T12:00:00Z)"
+    event = {"time": now, "job": "noted", "reason": "Finding", "level": "error", "message": message}
+    other = {**event, "reason": "Saved", "message": "model (step 7): saved"}
+    server.request("POST", "/jobs", {"jobs": [{"job_id": "noted", "state": "Stopped"}], "events": [event, other]})
+    page = viewer.open("jobs/noted", "#events .text >> text=saved")
+    text = page.locator("#events li:has-text('Finding') .text")
+    assert text.inner_text() == "worker-0 (node-1, gpu0): XID 79"
+    assert text.get_attribute("title") == message
+    assert page.locator("#events .text", has_text=other["message"]).count() == 1

@@ -11,6 +11,7 @@ from tests.support.browser import check_view
 from tests.support.frames import frame
 from tests.support.frames import samples as samples_frame
 from tests.support.processes import running
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 NODES = 12
@@ -145,6 +146,22 @@ def test_a_node_has_its_devices_jobs_curves_log_and_checks(viewer, server):
     page.wait_for_selector("#checks details")
     page.click("#devices >> text=llama >> nth=0")
     page.wait_for_selector("header.job h1:text-is('llama')")
+
+
+def test_nothing_of_a_node_is_shown_where_its_devices_will_move_it(viewer):
+    held = []
+
+    def hold(route):
+        held.append(route)
+
+    viewer.page.route("**/live/fleet*", hold)
+    page = viewer.open("nodes/node-0", "header.job .facts")
+    wait_until(lambda: page.evaluate("true") and held, "the question")
+    assert page.locator("#curves").count() == 1
+    assert not page.is_visible("#curves")
+    held[0].continue_()
+    page.wait_for_selector("#curves")
+    assert page.is_visible("table.devices")
 
 
 def test_a_line_that_comes_is_followed(viewer, server):
@@ -334,6 +351,8 @@ def test_a_shipper_to_no_sink_is_refused_in_words(viewer):
 def test_the_calls_of_a_month_are_reported(viewer):
     page = viewer.open("admin/usage", "main table")
     assert "followFleet" in page.inner_text("main table")
+    heads = page.locator("main table thead th").all_inner_texts()
+    assert heads == ["Operation", "API", "Project", "Calls", "Failed"], "no column of prices without a price"
 
 
 def test_a_reader_learns_who_may(browser, server):

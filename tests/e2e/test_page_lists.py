@@ -340,7 +340,12 @@ def test_lists_fit_every_width(browser, server, width, scheme):
     viewer.page.set_viewport_size(dict(zip(("width", "height"), WIDTHS[width], strict=True)))
     for place, wanted in {"": ".band", "?user=lin&open=true": ".chips", "findings?show=7d": ".foundtable"}.items():
         check_view(viewer.open(place, wanted), place)
+    fits = "(one => one.scrollWidth <= one.clientWidth)(document.querySelector('.wide:has(.foundtable)'))"
+    assert viewer.page.evaluate(fits), "findings are read without scrolling sideways"
     page = viewer.open("", ".rows .row[data-at]")
+    tops = page.locator(".filters summary").evaluate_all("all => all.map(one => one.getBoundingClientRect().top)")
+    assert len(tops) == 2
+    assert tops[0] == tops[1]
     page.click("summary:text-is('Views')")
     check_view(page, "views")
     page.keyboard.press("Escape")

@@ -35,6 +35,8 @@ def test_replicas_and_devices_have_their_newest_values_and_are_chosen(viewer):
     cells = row.inner_text().split("\t")
     assert [text.strip() for text in cells[:4]] == [str(SLOW), f"worker-{SLOW}", f"gpu{SLOW}", "node-0"]
     assert any("40.0 %" in cell for cell in cells)
+    heads = page.locator("#replicas thead th").all_inner_texts()
+    assert "Running for" not in heads, "all ran as long as the job"
     row.locator("button").click()
     wait_for_page(page, f"location.hash.includes('rank=worker-{SLOW}')")
     assert "chosen" in row.get_attribute("class")
@@ -143,6 +145,13 @@ def test_the_rank_that_a_finding_names_is_named_in_every_chart_without_a_click(v
     assert "rank=" not in page.url
 
 
+def test_a_sentence_breaks_no_line_between_a_number_and_its_unit(viewer):
+    page = viewer.open(TRAIN, ".finding.open .measure")
+    whole = page.locator(".finding.open .measure")
+    assert whole.all_inner_texts()[:2] == ["40 %", "90 %"]
+    assert whole.first.evaluate("one => getComputedStyle(one).whiteSpace") == "nowrap"
+
+
 def test_the_rank_panel_lies_beside_the_map_and_says_why_the_device_is_slow(viewer, server, tmp_path):
     now = SystemClock().now_ms() // MINUTE * MINUTE
     rows = ["job_id,replica,node,device,metric,time,value"]
@@ -159,6 +168,9 @@ def test_the_rank_panel_lies_beside_the_map_and_says_why_the_device_is_slow(view
     text = re.sub(r"\s+", " ", page.inner_text(".rank-panel tbody"))
     assert "GPU temperature 92.0 °C 65.0 °C +27.0 °C" in text
     assert "GPU clock 1.10 GHz 1.98 GHz \N{MINUS SIGN}44 %" in text
+    viewer.see('.chart[data-metric="gpu.temperature"] canvas')
+    metrics = page.locator(".rank-panel tr[data-metric]").evaluate_all("rows => rows.map(one => one.dataset.metric)")
+    assert sorted(metrics) == sorted(set(metrics)), "each metric once"
     assert page.inner_text(".rank-panel p.apart") == "reached 92 °C; the limit is 85 °C"
     page.click(".rank-panel a")
     wait_for_page(page, "location.hash === '#/nodes/node-0'")

@@ -15,7 +15,7 @@ export function quantity(value: number | null | undefined, unit: string, axis = 
   if (base === "By") return scaled(value, 1024, BINARY, rate, digits);
   if (base === "Hz") return scaled(value, 1000, LARGE.map((prefix) => `${prefix}Hz`), rate, digits);
   const name = NAMES[base] ?? base.replace(/^\{(.*)\}$/, (_, counted: string) => plural(value, counted));
-  if (base !== name && !NAMES[base] && !per && Number.isInteger(value) && Math.abs(value) < 10_000) return `${value} ${name}`;
+  if (base !== name && !NAMES[base] && !per && Number.isInteger(value) && Math.abs(value) < 10_000) return `${grouped(value)} ${name}`;
   // Watts and joules take the prefix themselves: 39.6 kW. What is counted does not: 39.6 k cores.
   if (PREFIXED.has(base)) return scaled(value, 1000, LARGE.map((prefix) => `${prefix}${base}`), rate, digits);
   if (Math.abs(value) >= 10_000) return `${scaled(value, 1000, LARGE, "", digits)}${name ? ` ${name}${rate}` : rate}`;
@@ -32,18 +32,22 @@ function scaled(value: number, factor: number, names: readonly string[], rate: s
   let size = value;
   let at = 0;
   // As it will be shown: 1023.7 KiB are 1.00 MiB, not 1024 KiB.
-  while (Math.abs(Number(digits(size))) >= factor && at < names.length - 1) {
+  while (Math.abs(Number(digits(size).replaceAll(",", ""))) >= factor && at < names.length - 1) {
     size /= factor;
     at += 1;
   }
   return `${digits(size)} ${names[at]}${rate}`.trim();
 }
 
-const brief = (value: number): string => String(Number(value.toFixed(2)));
+const brief = (value: number): string => grouped(Number(value.toFixed(2)));
+
+/** A number with a comma between its thousands. */
+const grouped = (value: number): string => (Math.abs(value) < 1000 ? String(value) : COMMAS.format(value));
+const COMMAS = new Intl.NumberFormat("en", { maximumFractionDigits: 2 });
 
 function exact(value: number): string {
   const size = Math.abs(value);
-  if (size >= 99.95 || value === 0) return value.toFixed(0);
+  if (size >= 99.95 || value === 0) return grouped(Math.round(value));
   return size >= 9.995 ? value.toFixed(1) : value.toFixed(2);
 }
 

@@ -18,6 +18,12 @@ describe("columns of the list", () => {
     for (const width of [320, 360, 599, 640, 700, 820, 1180, 1440, 1920]) expect(ids(all, width), String(width)).toEqual(expect.arrayContaining(["duration", "gpu"]));
   });
 
+  it("leaves findings and names their room before it shows more usual columns", () => {
+    expect(ids(null, 1440, ["project"])).not.toContain("type");
+    expect(ids(null, 1680, ["project"])).toContain("type");
+    expect(ids(["type", ...ids(null, 1440, ["project"])], 1440)).toContain("type");
+  });
+
   it("has no column of findings on a phone, where a sign is beside the name", () => {
     expect(ids(null, 360, ["gpu"])).not.toContain("findings");
     expect(ids(null, 360, ["gpu"])).toHaveLength(2);

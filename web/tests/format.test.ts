@@ -13,6 +13,8 @@ describe("quantity", () => {
     [3, "{process}", "3 processes"],
     [0, "{error}", "0 errors"],
     [40, "Cel", "40.0 °C"],
+    [1005.4, "{core}", "1,005 cores"],
+    [2048, "{process}", "2,048 processes"],
   ])("%d in %s is %s", (value, unit, text) => expect(quantity(value, unit)).toBe(text));
 
   it.each([null, undefined, Number.NaN, Number.POSITIVE_INFINITY])("%s is missing, not 0", (value) => {
@@ -22,6 +24,7 @@ describe("quantity", () => {
   it("drops zeros at the end on an axis", () => {
     expect(quantity(2 * 2 ** 30, "By", true)).toBe("2 GiB");
     expect(quantity(0.5, "1", true)).toBe("50 %");
+    expect(quantity(1000, "{core}", true)).toBe("1,000 cores");
   });
 });
 

@@ -197,13 +197,13 @@ class TrendColumn:
         return [total / count if count else None for total, count in zip(sums, counts, strict=True)]
 
 
-def sparkline(course: TrendColumn, width: int = 32) -> str:
+def sparkline(course: TrendColumn, width: int = 32, highest: float = 0.0) -> str:
     """Draw values over time in ``width`` characters, from 0 (or the lowest value, if below) to the highest.
 
-    A blank is a time without a measurement.
+    A blank is a time without a measurement. ``highest`` is the top of a scale shared by several sparklines.
     """
     means = course.means(width)
-    low, high = _bounds(means)
+    low, high = _bounds([*means, highest])
     return "".join(" " if mean is None else BARS[round((mean - low) / (high - low) * 7)] for mean in means)
 
 

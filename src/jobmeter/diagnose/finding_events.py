@@ -6,6 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from jobmeter.diagnose.registry import rules
+from jobmeter.diagnose.wording import minutes
 from jobmeter.model.event import FINDING, FINDING_ENDED, LEVEL_OF, Event, EventSource
 from jobmeter.model.finding import Evidence, Finding, FindingRole, Severity, Subject, read_message, severity_order
 from jobmeter.model.record import EventRecord
@@ -71,9 +72,10 @@ def opening(project: str, job: str, one: Finding, time_ms: int) -> EventRecord:
 def ending(project: str, job: str, key: Key, time_ms: int, since_ms: int, *, over: bool = False) -> EventRecord:
     """Make the event for a finding that closed; ``over``: because the job has ended."""
     rule, subject = key
-    minutes = max(time_ms - since_ms, 0) / 60_000
     why = "the job ended with it" if over else "it is found no longer"
-    message = f"{rule} ({subject.kind} {subject.name}): {why}, {minutes:.1f} min after it was reported"
+    message = (
+        f"{rule} ({subject.kind} {subject.name}): {why}, {minutes(max(time_ms - since_ms, 0))} after it was reported"
+    )
     return replace(_event(project, job, subject, time_ms), reason=FINDING_ENDED, message=message)
 
 

@@ -150,14 +150,14 @@ def test_the_events_name_the_rule_whom_it_is_about_and_how_long_it_was():
     ended = event(ending("p", "j", ("xid", one.subject), NOW + 3 * MINUTE, NOW))
     assert (opened.type, opened.object, opened.level) == (EventType.FINDING, one.subject, "error")
     assert ended.type is EventType.FINDING
-    assert ended.message == "xid (device n1/0000:3b:00): it is found no longer, 3.0 min after it was reported"
+    assert ended.message == "xid (device n1/0000:3b:00): it is found no longer, 3 min after it was reported"
     [reported] = reported_findings([opened, ended])
     again = reported.finding(NOW + 9 * MINUTE)
     assert (again.rule, again.subject, again.severity) == ("xid", one.subject, Severity.CRITICAL)
     assert (again.start, again.end) == (NOW - MINUTE, NOW + 3 * MINUTE)  # from when the fault began
     assert [part.text for part in again.evidence] == [
         "what xid saw",
-        "it is found no longer, 3.0 min after it was reported",
+        "it is found no longer, 3 min after it was reported",
     ]
     assert again.advice
     assert again.source

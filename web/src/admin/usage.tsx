@@ -23,6 +23,8 @@ export function UsageView({ query }: { query: URLSearchParams }) {
   const found = response.data;
   if (!found) return null;
   const rows = [...found.usage].sort((a, b) => Number(b.cost ?? 0) - Number(a.cost ?? 0) || b.calls - a.calls);
+  // Where no call has a price, columns of prices would be empty.
+  const priced = rows.some((row) => row.unit_price !== null || row.cost !== null || Boolean(row.free) || row.pricing === "free");
   const unpriced = rows.filter((row) => row.cost === null).reduce((sum, row) => sum + row.calls, 0);
   return (
     <section aria-label="API usage">
@@ -36,8 +38,15 @@ export function UsageView({ query }: { query: URLSearchParams }) {
           </select>
         </label>
         <p class="figures">
-          <b>{found.calls.toLocaleString("en")}</b> calls, <b>{found.failed.toLocaleString("en")}</b> failed · <b>{found.cost}</b> {found.currency}
-          {unpriced > 0 && ` for those that have a price (${unpriced.toLocaleString("en")} calls have none)`} · months end in {found.time_zone}
+          <b>{found.calls.toLocaleString("en")}</b> calls, <b>{found.failed.toLocaleString("en")}</b> failed
+          {priced && (
+            <>
+              {" "}
+              · <b>{found.cost}</b> {found.currency}
+              {unpriced > 0 && ` for those that have a price (${unpriced.toLocaleString("en")} calls have none)`}
+            </>
+          )}{" "}
+          · months end in {found.time_zone}
         </p>
       </div>
       {!rows.length && <p class="hint">No call was counted in {found.month}. Calls of every API count here within a second.</p>}
@@ -51,9 +60,13 @@ export function UsageView({ query }: { query: URLSearchParams }) {
                 <th scope="col">Project</th>
                 <th scope="col" class="number">Calls</th>
                 <th scope="col" class="number">Failed</th>
-                <th scope="col" class="number">Free left</th>
-                <th scope="col" class="number">Price of a call</th>
-                <th scope="col" class="number">Cost</th>
+                {priced && (
+                  <>
+                    <th scope="col" class="number">Free left</th>
+                    <th scope="col" class="number">Price of a call</th>
+                    <th scope="col" class="number">Cost</th>
+                  </>
+                )}
               </tr>
             </thead>
             <tbody>
@@ -64,9 +77,13 @@ export function UsageView({ query }: { query: URLSearchParams }) {
                   <td>{row.account}</td>
                   <td class="number">{row.calls.toLocaleString("en")}</td>
                   <td class="number">{row.failed.toLocaleString("en")}</td>
-                  <td class="number">{left(row)}</td>
-                  <td class="number">{row.unit_price === null ? <span class="none">no price</span> : row.unit_price}</td>
-                  <td class="number">{row.cost === null ? <span class="none">–</span> : `${row.cost} ${found.currency}`}</td>
+                  {priced && (
+                    <>
+                      <td class="number">{left(row)}</td>
+                      <td class="number">{row.unit_price === null ? <span class="none">no price</span> : row.unit_price}</td>
+                      <td class="number">{row.cost === null ? <span class="none">–</span> : `${row.cost} ${found.currency}`}</td>
+                    </>
+                  )}
                 </tr>
               ))}
             </tbody>

@@ -178,7 +178,7 @@ export class Plot {
     return {
       width,
       height: HEIGHT,
-      padding: [6, relative ? 32 : 8, 0, 0],
+      padding: [6, relative ? 32 : 18, 0, 0],
       legend: { show: false },
       cursor: { y: false, points: { size: 5 }, drag: { x: true, y: false, setScale: false, dist: 4 } },
       tzDate: (seconds) => (this.shown!.utc ? uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC") : new Date(seconds * 1000)),

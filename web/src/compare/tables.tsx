@@ -2,9 +2,9 @@ import type { Schemas } from "../api/client";
 import { palette } from "../charts/colors";
 import { FEW } from "../charts/series";
 import { MISSING, duration, quantity } from "../format";
-import { ruleTitle } from "../catalog";
+import { ruleTitle, title } from "../catalog";
 import { change } from "../job/compared";
-import { Moment, Section, Severity, State } from "../parts/small";
+import { Moment, Section, Sentence, Severity, State } from "../parts/small";
 import { named } from "../parts/titles";
 import { href } from "../router";
 import { type Compared, type Per, type Setting, labels } from "./data";
@@ -82,16 +82,19 @@ function Found({ findings }: { findings: Compared["findings"] }) {
   if (!findings) return <span class="none">none</span>;
   return (
     <Severity severity={findings.severity} title={findings.rules.map(ruleTitle).join("\n")}>
-      {findings.sentence || ruleTitle(findings.rules[0] ?? "")}
+      <Sentence text={findings.sentence || ruleTitle(findings.rules[0] ?? "")} />
       {findings.count > 1 && <small class="hint"> and {findings.count - 1} more</small>}
     </Severity>
   );
 }
 
+/** A limit has its title, as in a job's header; the other settings have names that are read as they are. */
+const called = (setting: string): string => (setting.endsWith(".limit") ? title(setting).replace(/^[A-Z](?=[a-z])/, (first) => first.toLowerCase()) : setting);
+
 /** The settings that differ, a column for each job; those that are equal are named below. */
 export function Settings({ jobs, settings }: { jobs: readonly Compared[]; settings: readonly Setting[] }) {
   const differ = settings.filter((one) => !one.equal);
-  const equal = settings.filter((one) => one.equal).map((one) => one.name);
+  const equal = settings.filter((one) => one.equal).map((one) => called(one.name));
   return (
     <Section id="settings" title="Settings that differ">
       {!differ.length && <p class="hint">None: command, type, user, labels and limits are the same.</p>}
@@ -111,7 +114,7 @@ export function Settings({ jobs, settings }: { jobs: readonly Compared[]; settin
             <tbody>
               {differ.map(({ name, texts }) => (
                 <tr key={name}>
-                  <th scope="row">{name}</th>
+                  <th scope="row">{called(name)}</th>
                   {texts.map((text, at) => (
                     <td key={at}>{text ? name === "command" ? <code>{text}</code> : text : MISSING}</td>
                   ))}

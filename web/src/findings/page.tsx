@@ -3,7 +3,7 @@ import { useEffect, useState } from "preact/hooks";
 import { type Schemas, address } from "../api/client";
 import { ruleTitle } from "../catalog";
 import { useReadEvery, useZone } from "../parts/hooks";
-import { Choice, Notice, Problem, Severity, State, timeOf } from "../parts/small";
+import { Choice, Notice, Problem, Sentence, Severity, State, timeOf } from "../parts/small";
 import { changed, go, href } from "../router";
 
 type Entry = Schemas["FindingEntry"];
@@ -105,7 +105,7 @@ function Table({ found, only, open }: { found: readonly Entry[]; only: (rule: st
             <tr key={`${one.project} ${one.job} ${one.rule} ${one.time} ${one.sentence}`}>
               <th scope="row">
                 <Severity severity={one.severity} passed={!open && !one.open && one.state === "Running"}>
-                  {one.sentence || ruleTitle(one.rule)}
+                  <Sentence text={one.sentence || ruleTitle(one.rule)} />
                 </Severity>
               </th>
               <td>

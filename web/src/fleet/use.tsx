@@ -150,7 +150,7 @@ function Users({ found }: { found: Schemas["UserList"] }) {
               <td class="number">{one.jobs}</td>
               <td class="number">{one.requested.devices}</td>
               <td class="number">{quantity(one.device, "1")}</td>
-              <td class="number">{one.requested.cpu ? Number(one.requested.cpu.toFixed(1)) : "–"}</td>
+              <td class="number">{one.requested.cpu ? Number(one.requested.cpu.toFixed(1)).toLocaleString("en") : "–"}</td>
               <td class="number">{quantity(one.cpu, "1")}</td>
               <td class="number">{one.requested.memory ? quantity(one.requested.memory, "By") : "–"}</td>
               <td class="number">{quantity(one.memory, "1")}</td>

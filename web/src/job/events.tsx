@@ -4,7 +4,7 @@ import type { Cursor, Mark, Range } from "../charts/axis";
 import { natural } from "../format";
 import { useRead } from "../parts/hooks";
 import { memo } from "../parts/memo";
-import { Choice, Moment, Problem, Section } from "../parts/small";
+import { Choice, Moment, Problem, Section, Sentence } from "../parts/small";
 
 const PAGE = 100;
 /** From so many replicas on they share a row. */
@@ -68,7 +68,9 @@ export const Events = memo(function Events(given: {
               <span class="level">{event.level}</span>
               <b>{event.reason}</b>
               {others.length ? <Where events={[event, ...others]} /> : <span class="where">{where(event)}</span>}
-              <span class="text">{event.message}</span>
+              <span class="text" title={event.message}>
+                <Sentence text={textOf(event)} />
+              </span>
             </li>
           );
         })}
@@ -76,6 +78,12 @@ export const Events = memo(function Events(given: {
     </Section>
   );
 });
+
+/** "rule (subject): sentence (since 2026-11-27T12:00:00Z)". */
+const FINDING = /^\w+ \([^)]*\): (.*?)(?: \(since [-:\dTZ]+\))?$/;
+
+/** The message; of a finding the sentence alone, because the row has the time and the replica. */
+const textOf = ({ reason, message }: JobEvent): string => (reason === "Finding" && FINDING.exec(message)?.[1]) || message;
 
 const where = (event: JobEvent): string => [event.replica, event.node].filter(Boolean).join(" on ");
 

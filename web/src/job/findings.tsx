@@ -6,7 +6,7 @@ import { duration } from "../format";
 import { memo } from "../parts/memo";
 import { Advice, useRules } from "./rules";
 import { useRead } from "../parts/hooks";
-import { Moment, Problem } from "../parts/small";
+import { Moment, Problem, Sentence } from "../parts/small";
 import { type Finding, type FindingGroup, grouped, logPlaceOf, namesOf } from "./finding";
 import { LogEnd } from "./log-end";
 
@@ -50,7 +50,7 @@ export const Findings = memo(function Findings(given: Given) {
 });
 
 /** The worst finding that the server has stored: it is there at once, while the others are looked for. */
-function Stored({ job, guest }: Given) {
+function Stored({ job, guest, state }: Given) {
   const query = { id: [job.id], project: job.project, findings: "true", limit: 1 };
   const response = useRead<Schemas["JobList"]>(guest ? null : address("/api/jobmeter/v1/jobs", {}, query));
   const stored = response.data?.findings?.find((one) => one.id === job.id);
@@ -58,7 +58,7 @@ function Stored({ job, guest }: Given) {
   const hint = "Looking through what was measured for what is wrong …";
   if (!stored) return <p class="findings none">{hint}</p>;
   return (
-    <section class="findings" aria-label="Findings">
+    <section class={`findings soon ${state.toLowerCase()}`} aria-label="Findings">
       <p class={`finding stored ${stored.severity}`}>
         <b>{stored.sentence}</b> <span class="severity">{stored.severity}</span>{" "}
         {stored.start !== null && (
@@ -126,13 +126,16 @@ function Found(given: Given & { found: readonly Finding[] }) {
   );
 }
 
+/** The replica that the finding is about; of several ones, and of none, the subject. */
+const whose = (one: Finding): string => (one.replicas.length === 1 ? one.replicas[0]! : one.subject.name);
+
 const alike = (group: FindingGroup): string => `and ${group.length - 1} alike`;
 
 function Others({ others, named, isOpen }: { others: readonly Finding[]; named: (one: Finding) => preact.JSX.Element; isOpen: boolean }) {
   return (
     <details open={isOpen}>
       <summary>
-        The same {others.length === 1 ? "once more" : `${others.length} times more`}: {others.slice(0, FEW).map((one) => one.subject.name).join(", ")}
+        The same {others.length === 1 ? "once more" : `${others.length} times more`}: {others.slice(0, FEW).map(whose).join(", ")}
         {others.length > FEW && " …"}
       </summary>
       {others.map((one, at) => (
@@ -148,7 +151,9 @@ function Others({ others, named, isOpen }: { others: readonly Finding[]; named: 
 function Named({ one, chosen, choose }: { one: Finding; chosen: boolean; choose: () => void }) {
   return (
     <button type="button" aria-pressed={chosen} onClick={choose} title="Mark it on every chart">
-      <b>{one.sentence}</b>
+      <b>
+        <Sentence text={one.sentence} />
+      </b>
       <span class="severity">{one.severity}</span>
       <code class="rule">{one.rule}</code>
       <span class="when">

@@ -46,7 +46,7 @@ export const Header = memo(function Header({ job, detail, idle, guest }: { job: 
           </Fact>
         )}
         {job.exit_code !== null && <Fact name="Exit status">{job.exit_code}</Fact>}
-        <Text name="Owner" value={job.user} to={guest ? undefined : href([], { user: job.user })} />
+        <Text name="User" value={job.user} to={guest ? undefined : href([], { user: job.user })} />
         <Text name="Project" value={job.project} to={guest ? undefined : href([], { project: job.project })} />
         <Text name="Type" value={job.type} />
         <Text name="Resource group" value={job.resource_group} to={guest ? undefined : href([], { group: job.resource_group })} />

@@ -49,6 +49,8 @@ export const Members = memo(function Members(given: {
     const values = rows.map(valueOf).filter((value): value is number => value !== null);
     return { id: name, title: column, number: true, key: valueOf, unit: lines.get(name)?.[0]?.unit ?? "", middle: values.length > 2 ? median(values) : null };
   });
+  // Where all ran as long as each other, the header says how long.
+  const vary = new Set(rows.map((row) => row.took && Math.round(row.took / 1000))).size > 1;
   const took = detail.job.state === "Running" ? "Running for" : "Took";
   const columns: Column[] = [
     { id: "rank", title: "Rank", number: true, key: (row) => row.rank },
@@ -57,7 +59,7 @@ export const Members = memo(function Members(given: {
     { id: "node", title: "Node", key: (row) => row.node },
     ...(rows.some((row) => row.pod) ? [{ id: "pod", title: "Pod", key: (row: MemberRow) => row.pod }] : []),
     ...(rows.some((row) => row.state) ? [{ id: "state", title: "State", key: (row: MemberRow) => row.state }] : []),
-    { id: "took", title: took, number: true, key: (row) => row.took },
+    ...(vary ? [{ id: "took", title: took, number: true, key: (row: MemberRow) => row.took }] : []),
     ...metrics,
   ];
   const has = (id: string) => columns.some((column) => column.id === id);
@@ -104,7 +106,7 @@ export const Members = memo(function Members(given: {
                   <td>{guest || !row.node ? row.node : <a href={href(["nodes", row.node])}>{row.node}</a>}</td>
                   {has("pod") && <td>{isFirst(row) ? row.pod : ""}</td>}
                   {has("state") && <td>{row.state && isFirst(row) ? <State state={row.state} /> : ""}</td>}
-                  <td class="number">{isFirst(row) && row.took !== null ? duration(row.took) : ""}</td>
+                  {has("took") && <td class="number">{isFirst(row) && row.took !== null ? duration(row.took) : ""}</td>}
                   {metrics.map(({ id, key, unit, middle }) => {
                     const own = key(row);
                     return (

@@ -45,6 +45,7 @@ export const Notes = memo(function Notes(given: {
   const [all, setAll] = useState(false);
   const [problem, setProblem] = useState<Refusal | null>(null);
   const [busy, setBusy] = useState(false);
+  if (!found && writer) return <section class="notes" aria-label="Tags and notes"><div class="line" /></section>;
   if (!found || (!writer && !found.tags.length && !found.notes.length)) return null;
   const send = async (method: "POST" | "DELETE", path: string, body?: object): Promise<boolean> => {
     setBusy(true);

@@ -119,6 +119,7 @@ function Shown({ detail, names, query, again, guest, writer }: ShownGiven) {
   // The table is written once for all answers that come together, not with each.
   const together = useRested(measured.lines, TOGETHER);
   const settled = !measured.error && (metrics.length ? measured.lines.size > 0 : names.data !== null);
+  const waiting = !ranks && replicas > 1 && !settled;
   const idle = useIdle(ref, detail.devices.length > 0 && names.data !== null && !measured.busy, running);
   const phases = usePhases(ref, names.data !== null && (!metrics.length || !measured.busy), running);
   const take = (update: LiveJob) => {
@@ -200,7 +201,7 @@ function Shown({ detail, names, query, again, guest, writer }: ShownGiven) {
         choose={choose}
         guest={guest}
       />
-      <Phases phases={phases} range={shown} />
+      <Phases phases={phases} range={shown} expected={detail.job.start !== null} />
       {names.error && <Problem error={names.error} again={names.again} />}
       {measured.error && <Problem error={measured.error} again={measureAgain} />}
       {names.data && !metrics.length && <Unmeasured running={running} />}
@@ -219,17 +220,22 @@ function Shown({ detail, names, query, again, guest, writer }: ShownGiven) {
           }}
         />
       )}
-      <div class={chosen && ranks ? "beside" : undefined}>
+      <div class={chosen && (ranks || waiting) ? "beside" : undefined}>
         {ranks && <Ranks ranks={ranks} known={known !== null} {...view} choose={choose} setMetric={setMetric} />}
-        {!ranks && replicas > 1 && !settled && <RanksSkeleton ranks={replicas} />}
+        {waiting && <RanksSkeleton ranks={replicas} />}
         {chosen && <RankPanel member={chosen} detail={detail} lines={measured.lines} names={names.data?.metrics ?? NO_NAMES} text={named.get(chosen)} range={shown} choose={choose} order={ranks?.rows.lines} guest={guest} />}
       </div>
       <Charts groups={found} lines={measured.lines} {...view} busy={measured.busy} refused={measured.error !== null} job={ref} by={by ?? "device"} bounds={bounds} spoken={spoken} />
-      <Members detail={detail} lines={together} named={named} chosen={chosen} choose={choose} guest={guest} />
-      <div class="pair">
-      <Events job={ref} range={below} turn={job.updated ?? 0} chosen={event} choose={setEvent} cursor={cursor} ready={begun} />
-      <Logs job={ref} range={below} running={running} replica={chosen} cursor={cursor} chosen={line} choose={setLine} ready={begun} />
-      </div>
+      {/* What lies below the charts would move once it is known which charts there are. */}
+      {(names.data || names.error) && (
+        <>
+          <Members detail={detail} lines={together} named={named} chosen={chosen} choose={choose} guest={guest} />
+          <div class="pair">
+            <Events job={ref} range={below} turn={job.updated ?? 0} chosen={event} choose={setEvent} cursor={cursor} ready={begun} />
+            <Logs job={ref} range={below} running={running} replica={chosen} cursor={cursor} chosen={line} choose={setLine} ready={begun} />
+          </div>
+        </>
+      )}
     </article>
   );
 }

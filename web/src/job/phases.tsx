@@ -21,7 +21,9 @@ export const usePhases = (job: { id: string; project: string }, due: boolean, ru
 const titled = (phase: PhaseName): string => TITLES[phase] ?? phase;
 
 /** The band over the range that is shown, and the phases of the whole life with their lengths. */
-export const Phases = memo(function Phases({ phases, range }: { phases: Found | null; range: Range }) {
+export const Phases = memo(function Phases({ phases, range, expected }: { phases: Found | null; range: Range; expected: boolean }) {
+  // What lies below keeps its place once the answer is there.
+  if (!phases && expected) return <div class="phases" />;
   // Of a job without any phase that can be separated there is nothing to draw.
   if (!phases?.spans.some((span) => span.phase !== "unattributed")) return null;
   const length = range.end - range.start;

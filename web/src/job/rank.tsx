@@ -42,7 +42,7 @@ export const RankPanel = memo(function RankPanel(given: {
   const panel = useRef<HTMLElement>(null);
   const reasons = useReasons(detail, names.filter((name) => REASONS.test(name) && !lines.has(name)), range);
   const compared = useMemo(() => {
-    const found = [...compare(member, lines, range), ...compare(member, reasons, range).filter(isTelling)];
+    const found = [...compare(member, lines, range), ...compare(member, reasons, range).filter((one) => !lines.has(one.metric) && isTelling(one))];
     return found.sort((a, b) => placeOf(a.metric) - placeOf(b.metric));
   }, [member, lines, reasons, range.start, range.end]);
   const members = (given.order ?? []).map((line) => line.replica || line.node);

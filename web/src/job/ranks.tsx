@@ -67,7 +67,7 @@ export const Ranks = memo(function Ranks(given: {
   );
   return (
     <Section id="ranks" title={`${rows.lines.length} ranks over time`} aside={aside}>
-      <p class="outliers">
+      <p class={`outliers ${rows.lines.length > 2 ? "some" : ""}`}>
         {given.known && rows.outliers.length === 0 && rows.lines.length > 2 && <span class="hint">No finding names a rank.</span>}
         {rows.outliers.slice(0, FEW).map((one) => (
           <button

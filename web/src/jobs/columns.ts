@@ -17,7 +17,7 @@ export interface Column {
 }
 
 export const COLUMNS: readonly Column[] = [
-  { id: "type", sort: "type", text: "Type", least: 70, share: 1, rank: 8 },
+  { id: "type", sort: "type", text: "Type", least: 80, share: 1, rank: 8 },
   { id: "project", sort: "project", text: "Project", least: 70, share: 0.6, rank: 12 },
   { id: "user", sort: "user", text: "User", least: 60, share: 0.7, rank: 4 },
   { id: "group", sort: "resource_group", text: "Group", least: 80, share: 1, rank: 11 },
@@ -37,11 +37,13 @@ export const COLUMNS: readonly Column[] = [
   { id: "cpu", sort: "", text: "CPU", least: 160, share: 0, rank: 5 },
   { id: "gpu", sort: "", text: "GPU", least: 128, share: 0, rank: 1 },
 ];
-const USUAL = ["type", "project", "user", "group", "start", "duration", "tags", "findings", "replicas", "devices", "nodes", "memory", "cpu", "gpu"];
+const USUAL = ["type", "project", "user", "group", "start", "duration", "findings", "replicas", "devices", "nodes", "memory", "cpu", "gpu"];
 /** Narrower than this is a phone: what a job used is below how long it took. */
 export const PHONE = 600;
 /** The box to pick a row, its state and the least of its name. */
 const FIRST = [20, 104, 150] as const;
+/** Columns from this rank on are usual only where findings and names have so much more than their least. */
+const [LATE, WISHED] = [8, 130] as const;
 const FIRST_PHONE = "20px 24px minmax(0, 1fr)";
 const STACKED = 108;
 const [GAP, AROUND, WIDEST] = [12, 64, 1680];
@@ -66,7 +68,7 @@ export function shownColumns(chosen: readonly string[] | null, width: number, em
   let room = Math.min(width, WIDEST) - AROUND - FIRST.reduce((sum, one) => sum + one + GAP, -GAP);
   return inOrder(
     eligible.filter((one) => {
-      if (one.least + GAP > room) return false;
+      if (one.least + GAP + (chosen === null && one.rank >= LATE ? WISHED : 0) > room) return false;
       room -= one.least + GAP;
       return true;
     }),
@@ -76,7 +78,7 @@ export function shownColumns(chosen: readonly string[] | null, width: number, em
 const inOrder = (columns: readonly Column[]): readonly Column[] => COLUMNS.filter((one) => columns.includes(one));
 
 /** The columns that say nothing of any of these jobs. */
-export function emptyColumns(jobs: readonly Job[], sizeOf: (job: Job) => Size | undefined, found: number, tagged: boolean): ReadonlySet<string> {
+export function emptyColumns(jobs: readonly Job[], sizeOf: (job: Job) => Size | undefined, found: number): ReadonlySet<string> {
   if (!jobs.length) return new Set();
   const sized = (of: keyof Size) => jobs.some((job) => sizeOf(job)?.[of] !== 0);
   const filled: Record<string, boolean> = {
@@ -87,7 +89,6 @@ export function emptyColumns(jobs: readonly Job[], sizeOf: (job: Job) => Size | 
     end: jobs.some((job) => job.end !== null),
     created: jobs.some((job) => job.created !== null),
     findings: found > 0,
-    tags: tagged,
     replicas: sized("replicas"),
     devices: sized("devices"),
     nodes: sized("nodes"),
@@ -100,7 +101,7 @@ export function emptyColumns(jobs: readonly Job[], sizeOf: (job: Job) => Size | 
 export function tracksOf(columns: readonly Column[], width: number): string {
   if (width < PHONE) return columns.length ? `${FIRST_PHONE} ${STACKED}px` : FIRST_PHONE;
   const own = columns.map((one) => (one.share ? `minmax(${one.least}px, ${one.share}fr)` : `${one.least}px`));
-  return [`${FIRST[0]}px`, `${FIRST[1]}px`, `minmax(${FIRST[2]}px, 2.4fr)`, ...own].join(" ");
+  return [`${FIRST[0]}px`, `${FIRST[1]}px`, `minmax(${FIRST[2]}px, 5fr)`, ...own].join(" ");
 }
 
 /** Remember a choice for this browser; gives what stands in the address. Nothing chosen goes back to the usual ones. */

@@ -36,7 +36,7 @@ export function JobList({ query }: { query: URLSearchParams }) {
   const [now, setNow] = useState<LiveJobs | null>(null);
   const width = useWindowWidth();
   const chosen = chosenColumns(query);
-  const empty = emptyColumns(jobs.loaded, (job) => jobs.sizes.get(keyOf(job)), jobs.found.size, jobs.loaded.some((job) => jobs.tags.get(keyOf(job))?.length));
+  const empty = emptyColumns(jobs.loaded, (job) => jobs.sizes.get(keyOf(job)), jobs.found.size);
   // Rows are drawn again for another list of columns alone.
   const shown = shownColumns(chosen, width, empty);
   const last = useRef(shown);
@@ -70,11 +70,11 @@ export function JobList({ query }: { query: URLSearchParams }) {
           )}
           <Live state={live} />
         </p>
-        {now && <Band now={now} query={query} set={set} />}
-        <Views query={query} />
+        {now ? <Band now={now} query={query} set={set} /> : <div class="band" />}
       </div>
       <Filters query={query} set={set} loaded={jobs.loaded} states={jobs.states}>
         <ChooseColumns chosen={chosen} shown={columns} empty={empty} change={(text) => set({ columns: text })} />
+        <Views query={query} />
       </Filters>
       <Chips query={query} set={set} />
       {picked.size > 0 && <Picked keys={[...picked]} clear={() => set({ pick: null })} />}

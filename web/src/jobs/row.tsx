@@ -3,7 +3,7 @@ import type { Job } from "../api/client";
 import { metricOf, ruleTitle } from "../catalog";
 import { duration, quantity } from "../format";
 import { memo } from "../parts/memo";
-import { Severity, State, timeOf } from "../parts/small";
+import { Sentence, Severity, State, timeOf } from "../parts/small";
 import { Sparkline } from "../parts/sparkline";
 import { changed, go, href, place } from "../router";
 import { type Found, keyOf } from "./pages";
@@ -37,12 +37,13 @@ export const Row = memo(function Row({ at, top, job, sparks, found, size, tags, 
     );
   }
   const key = keyOf(job);
+  const has = (id: string) => columns.some((one) => one.id === id);
   return (
     <div class="row" role="row" aria-rowindex={at + 2} data-at={at} style={{ top: `${top}px` }}>
       <div role="cell" class="c-pick">
         <input type="checkbox" aria-label={`Compare ${job.name || job.id}`} checked={picked} disabled={closed} onChange={(event) => pick(key, event.currentTarget.checked)} />
       </div>
-      <Facts job={job} found={columns.some((one) => one.id === "findings") ? undefined : found} />
+      <Facts job={job} found={has("findings") ? undefined : found} tags={has("tags") ? undefined : tags} />
       <Cells key={key} job={job} sparks={sparks} found={found} size={size} tags={tags} now={now} columns={columns} />
     </div>
   );
@@ -56,8 +57,8 @@ function pick(key: string, on: boolean): void {
   go(href([], next), true);
 }
 
-/** What every row says. Where there is no column of findings a sign says that there are some. */
-function Facts({ job, found }: { job: Job; found: Found | undefined }) {
+/** What every row says: with the worst finding and the tags, where these have no column. */
+function Facts({ job, found, tags }: { job: Job; found: Found | undefined; tags: readonly string[] | undefined }) {
   const query = { ...(job.project === "default" ? {} : { project: job.project }) };
   return (
     <>
@@ -65,10 +66,17 @@ function Facts({ job, found }: { job: Job; found: Found | undefined }) {
         <State state={job.state} />
       </div>
       <div role="cell" class="c-name">
-        <a href={href(["jobs", job.id], query)} data-step title={job.name ? `${job.name}\n${job.id}` : job.id}>
+        <a href={href(["jobs", job.id], query)} data-step title={[...new Set([job.name || job.id, job.id, ...(tags ?? [])])].join("\n")}>
           {found && <Sign found={found} />}
           <b>{job.name || job.id}</b>
-          {found?.sentence ? <small class="why">{found.sentence}</small> : job.name && job.name !== job.id && <small>{job.id}</small>}
+          {tags?.map((one) => <i key={one} class="tag">{one}</i>)}
+          {found?.sentence ? (
+            <small class="why">
+              <Sentence text={found.sentence} />
+            </small>
+          ) : (
+            job.name && job.name !== job.id && <small>{job.id}</small>
+          )}
         </a>
       </div>
     </>
@@ -91,7 +99,7 @@ function Cells({ job, sparks, found, size, tags, now, columns }: Pick<Given, "sp
 /** What the worst finding says, since when, and how many more there are. */
 const Finding = ({ found, running }: { found: Found; running: boolean }) => (
   <Sign found={found} passed={running && !found.open}>
-    <span class="rule">{found.sentence || ruleTitle(found.rules[0] ?? "")}</span>
+    <span class="rule"><Sentence text={found.sentence || ruleTitle(found.rules[0] ?? "")} /></span>
     <small>
       {found.start !== null && timeOf(found.start, "brief")}
       {found.count > 1 && <span>+{found.count - 1}</span>}

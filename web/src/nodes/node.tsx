@@ -56,9 +56,12 @@ export function NodePage({ name, query }: { name: string; query: URLSearchParams
       </header>
       {node && faultsOf(node).length > 0 && <Faults node={node} />}
       {fleet && node && <Devices fleet={fleet} node={node} />}
-      <Curves name={name} cluster={cluster} query={query} />
-      <Checks node={name} cluster={record?.cluster ?? cluster} />
-      <NodeLog node={name} />
+      {/* What lies below the devices would move once it is known how many there are. */}
+      <div class={(fleet && response.data) || response.error ? undefined : "unready"}>
+        <Curves name={name} cluster={cluster} query={query} />
+        <Checks node={name} cluster={record?.cluster ?? cluster} />
+        <NodeLog node={name} />
+      </div>
     </article>
   );
 }

@@ -44,6 +44,23 @@ export function Severity(given: { severity: string; passed?: boolean; title?: st
   );
 }
 
+const MEASURE = /(\d[\d.,]* (?:%|°C|[KMGTP]?i?B(?:\/s)?|k?W|cores?|points|[dhms])(?!\w))/;
+
+/** A sentence that breaks no line between a number and its unit. */
+export const Sentence = ({ text }: { text: string }) => (
+  <span>
+    {text.split(MEASURE).map((part, at) =>
+      at % 2 ? (
+        <span key={at} class="measure">
+          {part}
+        </span>
+      ) : (
+        part
+      ),
+    )}
+  </span>
+);
+
 /** A moment in the viewer's zone; UTC is at hand below the pointer. */
 export function Moment({ ms, short = false, brief = false }: { ms: number | null | undefined; short?: boolean; brief?: boolean }) {
   useZone();
