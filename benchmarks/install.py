@@ -110,3 +110,7 @@ def _run(*command: str) -> str:
 def _reason(error: Exception) -> str:
     output = error.stderr.strip() if isinstance(error, subprocess.CalledProcessError) else ""
     return output.splitlines()[-1] if output else str(error)
+
+
+if __name__ == "__main__":
+    prepare()

@@ -3,13 +3,17 @@
 import json
 import os
 import signal
-import socketserver
+import ssl
 import subprocess
 import threading
 from contextlib import contextmanager
 
 import pytest
+from aiosmtpd.controller import Controller
+from aiosmtpd.smtp import AuthResult
 
+from tests.support.certificates import make
+from tests.support.clusters import free_port
 from tests.support.frames import records
 from tests.support.needs import needs
 from tests.support.processes import ServerProcess
@@ -36,8 +40,8 @@ def settings(folder, receiver, repeat="4h"):
     return ("--alert-rules", str(folder / "rules.yml"), "--alert-config", str(folder / "alerts.yml"))
 
 
-def serving(folder, *options):
-    return ServerProcess(folder / "data", *options, environment={"JOBMETER_ALERT_SHIPPED": "off"})
+def serving(folder, *options, **environment):
+    return ServerProcess(folder / "data", *options, environment={"JOBMETER_ALERT_SHIPPED": "off", **environment})
 
 
 def get(server, path):
@@ -92,49 +96,51 @@ def test_a_kill_after_the_delivery_repeats_one_message(tmp_path):
         assert len(set(names)) == len(names) - 1
 
 
-class _Post(socketserver.ThreadingTCPServer):
-    """A server with the letters that it took, by recipient."""
+class Letters:
+    """Recipient and text of each mail that a server took."""
 
     def __init__(self):
-        super().__init__(("127.0.0.1", 0), _Mail)
-        self.letters, self.recipients = [], []
+        self.taken = []
 
-
-class _Mail(socketserver.StreamRequestHandler):
-    """As much of SMTP as a client needs that speaks in clear text."""
-
-    server: _Post
-
-    def handle(self):
-        self.wfile.write(b"220 test\r\n")
-        while line := self.rfile.readline():
-            verb = line[:4].upper().strip()
-            if verb == b"DATA":
-                self.wfile.write(b"354 go on\r\n")
-                letter = b""
-                while not letter.endswith(b"\r\n.\r\n"):
-                    letter += self.rfile.readline()
-                self.server.letters.append((self.server.recipients.pop(), letter.decode()))
-            if verb == b"RCPT":
-                self.server.recipients.append(line.decode().partition("<")[2].partition(">")[0])
-            self.wfile.write(b"221 bye\r\n" if verb == b"QUIT" else b"250 ok\r\n")
+    async def handle_DATA(self, server, session, envelope):  # noqa: N802 - the name that aiosmtpd calls
+        self.taken += [(to, envelope.content.decode()) for to in envelope.rcpt_tos]
+        return "250 OK"
 
 
 @contextmanager
-def mail():
-    with _Post() as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
+def mail(certificates):
+    """Yield the port and the letters of a mail server that demands TLS and the password of ``jobmeter``."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificates.certificate, certificates.key)
+    letters = Letters()
+
+    def authenticate(server, session, envelope, mechanism, given):
+        return AuthResult(success=(given.login, given.password) == (b"jobmeter", b"secret"))
+
+    controller = Controller(
+        letters,
+        "127.0.0.1",
+        free_port(),
+        tls_context=context,
+        require_starttls=True,
+        auth_required=True,
+        authenticator=authenticate,
+    )
+    controller.start()
+    try:
+        yield controller.port, letters
+    finally:
+        controller.stop()
 
 
 def test_mail_goes_to_a_list_and_to_the_owner_of_a_job(tmp_path):
-    with mail() as post:
-        smtp = f"smarthost: '127.0.0.1:{post.server_address[1]}', from: j@x.org, require_tls: false"
+    certificates = make(tmp_path)
+    (tmp_path / "password").write_text("secret\n")
+    with mail(certificates) as (port, letters):
+        smtp = (
+            f"smarthost: '127.0.0.1:{port}', from: j@x.org, auth_username: jobmeter, "
+            f"auth_password_file: {tmp_path}/password"
+        )
         options = settings(
             tmp_path,
             f"email_configs: [{{to: ops@x.org, {smtp}}}], owner_configs: [{{domain: x.org, {smtp}}}]",
@@ -144,16 +150,16 @@ def test_mail_goes_to_a_list_and_to_the_owner_of_a_job(tmp_path):
             "groups: [{name: g, interval: 1s, rules: [{alert: Ran, expr: 'jobmeter_job_info == 1', "
             "annotations: {summary: 'Job {{ $labels.job_id }} runs'}}]}]"
         )
-        server = serving(tmp_path, *options).start()
+        server = serving(tmp_path, *options, SSL_CERT_FILE=str(certificates.ca)).start()
         try:
             job = {"job_id": "train-1", "state": "Running", "user": "ada"}
             odd = {"job_id": "odd", "state": "Running", "user": "x@evil.org"}
             assert server.ingest(records({"jobs": [job, odd]})).status == 200
-            wait_until(lambda: sum(to == "ops@x.org" for to, _ in post.letters) >= 3, "letters to the list")
+            wait_until(lambda: sum(to == "ops@x.org" for to, _ in letters.taken) >= 3, "letters to the list")
         finally:
             server.kill()
-        assert [to for to, _ in post.letters if to != "ops@x.org"] == ["ada@x.org"]
-        own = next(letter for to, letter in post.letters if to == "ada@x.org")
+        assert [to for to, _ in letters.taken if to != "ops@x.org"] == ["ada@x.org"]
+        own = next(letter for to, letter in letters.taken if to == "ada@x.org")
         assert "Subject: [FIRING:1] Job train-1 runs" in own
         assert "refused and dropped: job odd has no user with an address" in server.output()
 

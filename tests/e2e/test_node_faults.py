@@ -42,8 +42,7 @@ def server_of_replicas(nodes: Sequence[NodeProcess], data: Path) -> ServerProces
 
 def complete_replicas(server: ServerProcess) -> int:
     """Return the number of replicas that answer and have all data."""
-    lines = server.call("GET", "/metrics").body.decode().splitlines()
-    return sum(line.startswith("jobmeter_store_replica_complete{") and line.endswith(" 1.0") for line in lines)
+    return sum(server.call("GET", f"{API}/status").json()["replicas"].values())
 
 
 def is_alone(server: ServerProcess) -> bool:

@@ -38,7 +38,7 @@ class SharedNonces(NonceMemory):
     ) -> None:
         """``check`` raises UnavailableError while another server may be alone.
 
-        Until ``use_alone`` is called, other servers may accept requests.
+        Other servers may accept requests before ``use_alone`` is called.
         """
         super().__init__(clock, file, window_ms=window_ms, most=most)
         self.is_alone = False

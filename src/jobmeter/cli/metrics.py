@@ -184,8 +184,10 @@ def _show(answer: MetricAnswer, form: str, file: IO[str]) -> None:
         out.print(f"{metric} of {answer.job}, {span}, step {duration(answer.step)}", markup=False, style="bold")
         _print_table(out, answer, lines)
         if len(lines) <= CHARTED:
+            highest = max(value for line in lines for _, value in line.points) if len(lines) > 1 else None
             for line in lines:
-                out.print(f"\n{line.title}\n{chart(_course(answer, line), line.unit, room=out.width)}", markup=False)
+                drawn = chart(_course(answer, line), line.unit, room=out.width, highest=highest)
+                out.print(f"\n{line.title}\n{drawn}", markup=False)
         out.print()
 
 
@@ -210,12 +212,14 @@ def points(answer: MetricAnswer) -> list[dict[str, Any]]:
 def _print_table(out: Console, answer: MetricAnswer, lines: Sequence[MetricLine]) -> None:
     charted = len(lines) <= CHARTED
     columns = ("line", "points", "mean", "min", "max", "last") + (() if charted else ("course",))
+    width, courses = course_width(out), [_course(answer, line) for line in lines]
+    highest = max((mean for one in courses for mean in one.means(width) if mean is not None), default=0.0)
     rows = []
-    for line in lines:
+    for line, course in zip(lines, courses, strict=True):
         values = [value for _, value in line.points]
         numbers = (sum(values) / len(values), min(values), max(values), values[-1])
         row = (line.title, str(len(values)), *(quantity(number, line.unit) for number in numbers))
-        rows.append(row if charted else (*row, sparkline(_course(answer, line), course_width(out))))
+        rows.append(row if charted else (*row, sparkline(course, width, highest)))
     show_listing(out, columns, rows, right=columns[1:6], spare=("points", "last", "min", "mean"))
 
 

@@ -123,13 +123,13 @@ def print_hanging(out: Console, label: str, text: str, indent: int, tail: str = 
 
 def hanging(label: Text, text: Text, indent: int, width: int, *tail: Text) -> Text:
     """Return a label and a text in lines of ``width`` characters at most, of which the further ones are indented."""
-    console, room = Console(width=width), max(width - indent, 1)
-    lines = text.wrap(console, room)
+    wrapping, room = console(), max(width - indent, 1)
+    lines = text.wrap(wrapping, room)
     for end in tail:
         if lines[-1].cell_len + 1 + end.cell_len <= room:
             lines[-1] += Text(" ") + end
         else:
-            lines.extend(end.wrap(console, room))
+            lines.extend(end.wrap(wrapping, room))
     return label + Text("\n" + " " * indent).join(lines)
 
 
@@ -197,13 +197,13 @@ class TrendColumn:
         return [total / count if count else None for total, count in zip(sums, counts, strict=True)]
 
 
-def sparkline(course: TrendColumn, width: int = 32) -> str:
+def sparkline(course: TrendColumn, width: int = 32, highest: float = 0.0) -> str:
     """Draw values over time in ``width`` characters, from 0 (or the lowest value, if below) to the highest.
 
-    A blank is a time without a measurement.
+    A blank is a time without a measurement. ``highest`` is the top of a scale shared by several sparklines.
     """
     means = course.means(width)
-    low, high = _bounds(means)
+    low, high = _bounds([*means, highest])
     return "".join(" " if mean is None else BARS[round((mean - low) / (high - low) * 7)] for mean in means)
 
 

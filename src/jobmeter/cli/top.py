@@ -24,7 +24,7 @@ from jobmeter.cli.resource_columns import COLUMNS, SPARE, age, cells, load, newe
 from jobmeter.client.api import Api
 from jobmeter.client.searches import JobSearch
 from jobmeter.errors import NotFoundError, UnavailableError
-from jobmeter.model.finding import Finding, FindingSummary
+from jobmeter.model.finding import Finding, FindingSummary, Severity
 from jobmeter.model.time import Clock, SystemClock, parse_duration
 
 MOST_JOBS = 25
@@ -91,8 +91,11 @@ def _jobs(api: Api, project: str | None, clock: Clock) -> RenderableType:
     if not running.jobs:
         return Group(title, "nothing runs now" if api.jobs(JobSearch(limit=1)).total else FIRST_STEP)
     used = [(job, newest(api, job)) for job in running.jobs]
-    used.sort(key=lambda pair: load(pair[1]), reverse=True)
     found = {(one.project, one.id): one for one in running.findings or () if one.open}
+    critical = {key for key, one in found.items() if one.severity is Severity.CRITICAL}
+    used.sort(key=lambda pair: ((pair[0].project, pair[0].id) in critical, load(pair[1])), reverse=True)
+    if critical:
+        title += f", {len(critical)} with critical findings"
     marks = [_mark(found.get((job.project, job.id))) for job, _ in used]
     heads = ("id", "name", *(("finding",) if any(marks) else ()), "user", "running")
     rows = [

@@ -134,7 +134,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
     ``kernel``: "loaded", or the reason why the compiled kernel is missing; NumPy then replaces it and is slower.
     ``processes`` counts the process that stores and answers, and its workers. A server lists the schedulers that
-    reported since its start.
+    reported since its start. ``replicas`` has for each replica of the telemetry store whether it answers and has all
+    data.
     """
 
     version: str = ""
@@ -148,6 +149,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     work: dict[str, int] = {}
     rolled_until: int | None = None
     damaged: list[DamagedBody] = []
+    replicas: dict[str, bool] = {}
     schedulers: list[SchedulerStatus] = []
 
 

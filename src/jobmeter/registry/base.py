@@ -254,12 +254,12 @@ class Registry:
         Replicas are in natural order, allocations sorted by start.
         """
         self._await_changes()
+        found = self.memory.views.get_or_read(job, projects, now_ms, lambda: self._read_views(projects, job, now_ms))
+        return list(found)
 
-        def read() -> Expiring[list[JobView]]:
-            with self.database.read() as connection:
-                return jobs.job_views(connection, projects, job, now_ms)
-
-        return list(self.memory.views.get_or_read(job, projects, now_ms, read))
+    def _read_views(self, projects: frozenset[str] | None, job: str, now_ms: int) -> Expiring[list[JobView]]:
+        with self.database.read() as connection:
+            return jobs.job_views(connection, projects, job, now_ms)
 
     def job_groups(self, projects: frozenset[str] | None) -> list[JobGroup]:
         """Return the resource groups that jobs of those projects (None: all) name, by project and name."""
@@ -287,12 +287,12 @@ class Registry:
         once.
         """
         self._await_changes()
+        found = self.memory.heads.get_or_read(job, projects, now_ms, lambda: self._read_heads(projects, job, now_ms))
+        return list(found)
 
-        def read() -> Expiring[list[Job]]:
-            with self.database.read(SHORT_SECONDS) as connection:
-                return jobs.job_heads(connection, projects, job, now_ms)
-
-        return list(self.memory.heads.get_or_read(job, projects, now_ms, read))
+    def _read_heads(self, projects: frozenset[str] | None, job: str, now_ms: int) -> Expiring[list[Job]]:
+        with self.database.read(SHORT_SECONDS) as connection:
+            return jobs.job_heads(connection, projects, job, now_ms)
 
     def use_alone(self, alone: bool) -> None:
         """Trust cached jobs while no other server writes jobs. See ``EngineUse.watch``."""
@@ -354,13 +354,12 @@ class Registry:
 
         Each node is also there under an empty project.
         """
+        return self.memory.node_groups.get_or_read("", None, 0, self._read_groups)
 
-        def read() -> Expiring[Mapping[tuple[str, str], str]]:
-            grouped = [node for node in self.nodes(None) if node.resource_group]
-            anywhere = {("", node.name): node.resource_group for node in grouped}
-            return Expiring(anywhere | {(node.project, node.name): node.resource_group for node in grouped})
-
-        return self.memory.node_groups.get_or_read("", None, 0, read)
+    def _read_groups(self) -> Expiring[Mapping[tuple[str, str], str]]:
+        grouped = [node for node in self.nodes(None) if node.resource_group]
+        anywhere = {("", node.name): node.resource_group for node in grouped}
+        return Expiring(anywhere | {(node.project, node.name): node.resource_group for node in grouped})
 
     def nodes(self, projects: frozenset[str] | None, names: frozenset[str] | None = None) -> list[Node]:
         """Return the nodes with these names (None: all), by cluster and name."""

@@ -1,11 +1,15 @@
-"""Creates a database's tables, or brings them up to date, once, however many servers start together."""
+"""Creates a database's tables, or brings them up to date, once, however many servers start together.
+
+Migrations change tables that exist. New tables come from the schema, after the migrations: a migration of a table that
+was new in an earlier one first looks if the table exists.
+"""
 
 import sqlalchemy as sa
 
 from jobmeter.errors import ConfigurationError
 from jobmeter.registry.breaker import SLOW_SECONDS
 from jobmeter.registry.database import POSTGRESQL, Database
-from jobmeter.registry.schema import job_changes, metadata, rate_buckets, signature_owner
+from jobmeter.registry.schema import FIRST_ROWS, UNLOGGED, metadata
 
 HEAD = "0019"
 """The newest migration."""
@@ -34,24 +38,27 @@ def migrate(database: Database) -> None:
             origin = "a newer version of jobmeter" if revision > HEAD else "a version of jobmeter before its release"
             raise ConfigurationError(f"the registry was migrated to {revision!r} by {origin}; this one has {HEAD!r}")
         if revision is None:
-            _create(connection)
+            _VERSIONS.create(connection, checkfirst=True)
+            connection.execute(sa.insert(_VERSIONS).values(version_num=HEAD))
         else:
             _upgrade(connection)
+        _create_missing(connection)
 
 
-def _create(connection: sa.Connection) -> None:
+def _create_missing(connection: sa.Connection) -> None:
+    """Create the tables of the schema that the database lacks, with their first rows."""
+    there = sa.inspect(connection).get_table_names()
+    missing = [table for table in metadata.sorted_tables if table.name not in there]
     if connection.dialect.name == POSTGRESQL:
-        for index in (index for table in metadata.tables.values() for index in table.indexes):
+        for index in (index for table in missing for index in table.indexes):
             # The schema states it for SQLite alone, see there.
             index.dialect_options["postgresql"]["where"] = index.dialect_options["sqlite"]["where"]
-    metadata.create_all(connection)
-    if connection.dialect.name == POSTGRESQL:
-        connection.execute(sa.text(f"ALTER TABLE {rate_buckets.name} SET UNLOGGED"))
-    # These tables are never empty.
-    connection.execute(sa.insert(job_changes).values(transaction=0, written=0, payload="{}"))
-    connection.execute(sa.insert(signature_owner).values(id=1, owner="", floor=0))
-    _VERSIONS.create(connection)
-    connection.execute(sa.insert(_VERSIONS).values(version_num=HEAD))
+    metadata.create_all(connection, missing)
+    for table in missing:
+        if connection.dialect.name == POSTGRESQL and table in UNLOGGED:
+            connection.execute(sa.text(f"ALTER TABLE {table.name} SET UNLOGGED"))
+        if table in FIRST_ROWS:
+            connection.execute(sa.insert(table).values(FIRST_ROWS[table]))
 
 
 def _upgrade(connection: sa.Connection) -> None:

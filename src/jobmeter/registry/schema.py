@@ -13,7 +13,7 @@ Partial indexes have the same WHERE in PostgreSQL, see ``jobmeter.registry.migra
 because SQLAlchemy loads every dialect that is named.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TypeVar
 
 from sqlalchemy import (
@@ -324,6 +324,15 @@ alert_messages = Table(
     *_texts("error"),
 )
 Index("alert_messages_destination", alert_messages.c.destination, alert_messages.c.id)
+
+FIRST_ROWS: Mapping[Table, Mapping[str, object]] = {
+    job_changes: {"transaction": 0, "written": 0, "payload": "{}"},
+    signature_owner: {"id": 1, "owner": "", "floor": 0},
+}
+"""Tables that are never empty, with the row of an empty database."""
+
+UNLOGGED = (rate_buckets,)
+"""Tables that PostgreSQL does not log: writes are cheaper, and a crash empties them."""
 
 TABLES = (
     projects,

@@ -29,9 +29,14 @@ def test_a_finding_is_reported_with_its_evidence_and_advice(server, run):
     server.on("/jobs/b/findings", FINDINGS)
     text = run("diagnose", "b", "--project", "p").stdout
     assert server.asked[0].parameters == {"project": ["p"]}
-    since = "since 2026-09-21 14:13:20 UTC"
-    assert text.splitlines()[0] == f"critical worker-0 (n1): ValueError: [bold]�[2J, {since} (python_exception, root)"
-    for part in ("worker-0 exited with status 1", "Read the traceback.", "https://example.com/rule", "90%"):
+    assert text.splitlines()[0] == "critical worker-0 (n1): ValueError: [bold]�[2J (python_exception, root)"
+    for part in (
+        "2026-09-21 14:13:20",
+        "worker-0 exited with status 1",
+        "Read the traceback.",
+        "https://example.com/rule",
+        "90%",
+    ):
         assert part in text
 
 

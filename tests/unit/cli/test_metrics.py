@@ -54,6 +54,20 @@ def test_the_table_has_each_line(metrics, run):
     assert "step 1s" in text
 
 
+@pytest.mark.parametrize("count", [2, 6])
+def test_lines_of_a_metric_share_one_scale(server, run, count):
+    lines = [
+        {"metric": "gpu.power", "unit": "W", "replica": f"worker-{at}", "points": [[0, 100 if at else 50]]}
+        for at in range(count)
+    ]
+    server.on("/jobs/j/metrics", {**ANSWER, "end": 1000, "lines": lines})
+    text = run("metrics", "j", "--metric", "gpu.power").stdout
+    if count == 2:
+        assert text.count("100 W ┤") == 2
+    rows = [line.split() for line in text.splitlines() if line.startswith("worker-") and "┤" not in line]
+    assert count == 2 or {row[-1] for row in rows} == {"▅" * 32, "█" * 32}
+
+
 @pytest.mark.parametrize("form", ["table", "csv", "parquet"])
 @pytest.mark.parametrize("raw", [[], ["--raw"]])
 def test_json_and_another_format_contradict_each_other(metrics, run, form, raw):

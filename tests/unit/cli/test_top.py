@@ -65,6 +65,8 @@ def test_findings_are_marked_in_the_list_and_unusual_replicas_come_first(running
     lines = run("top", "--once").stdout.splitlines()
     assert lines[1].split()[:3] == ["id", "name", "finding"]
     assert "critical gpu_idle_allocated" in next(line for line in lines if line.startswith("idle "))
+    assert lines[0].endswith("1 with critical findings")
+    assert [line.split()[0] for line in lines if line.startswith(("idle ", "busy "))] == ["idle", "busy"]
     assert "gpu_idle_allocated" not in next(line for line in lines if line.startswith("busy "))
     about_all = {**FINDINGS[0], "rule": "slow_input", "severity": "critical", "replicas": ["worker-0", "worker-1"]}
     running.on("/jobs/busy/findings", [about_all, {**FINDINGS[0], "replicas": ["worker-1"]}])

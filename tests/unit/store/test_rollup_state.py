@@ -7,7 +7,7 @@ from tests.store_contract.samples import FOREVER, batch_of
 
 from jobmeter.errors import UnavailableError
 from jobmeter.model.series import Series
-from jobmeter.model.time import HOUR, SystemClock, parse_time
+from jobmeter.model.time import DAY, HOUR, MINUTE, SystemClock, floor_to, parse_time
 from jobmeter.store.clickhouse.rollup_state import RollupState
 from jobmeter.store.clickhouse.target import EngineTarget
 
@@ -136,3 +136,31 @@ def test_a_state_that_is_read_while_a_roll_up_begins_has_its_intent(store, monke
     state.reload()
     rolling.join()
     assert state.intent() == until_ms
+
+
+@pytest.mark.parametrize(("age_ms", "requests"), [(0, 1), (9 * MINUTE, 1), (11 * MINUTE, 2), (DAY, 2)])
+def test_among_others_a_new_sample_costs_one_look_at_the_roll_ups(store, monkeypatch, age_ms, requests):
+    state, found = store.rollup_state, []
+    select = state.select_progress
+
+    def counted():
+        found.append(select())
+        return found[-1]
+
+    monkeypatch.setattr(state, "_is_alone", lambda: False)
+    monkeypatch.setattr(state, "select_progress", counted)
+    store.append(batch_of({(ONE, store._clock.now_ms() - age_ms): 1.0}), FOREVER)
+    assert len(found) == requests
+
+
+def test_a_new_sample_of_an_hour_that_is_rolled_up_is_marked_when_it_is_acknowledged(store, monkeypatch):
+    """The clock of the server that rolls up is ahead, and this server has not seen its roll-up yet."""
+    state, now_ms = store.rollup_state, store._clock.now_ms()
+    until_ms = floor_to(now_ms, HOUR) + HOUR
+    select = state.select_progress
+    monkeypatch.setattr(state, "_is_alone", lambda: False)
+    monkeypatch.setattr(state, "select_progress", lambda: select() | {"intent": until_ms})
+    assert state.intent_for(now_ms) < now_ms
+    store.append(batch_of({(ONE, now_ms): 1.0}), FOREVER)
+    assert (ONE.job_key, until_ms - HOUR) in stored(state)
+    assert state.intent_for(now_ms) == until_ms

@@ -17,7 +17,7 @@ from jobmeter.model.series import Series
 GPU, REST = "gpu", "rest"
 KINDS = (GPU, CPU, MEMORY, REST)
 METRICS = (*(f"energy.{kind}" for kind in KINDS), "energy.total", "node.energy.unattributed", "node.power.idle")
-_FAMILIES = ("cray", "rapl")
+_FAMILIES = ("cray", "rapl", "hwmon")
 _WHOLE = ("cray", "redfish", "ipmi", "hwmon", "rapl")
 """Sources of the energy of parts and of the whole node, best first. Only the best counts: two count energy twice."""
 _AT_REST = frozenset({"idle", "iowait"})

@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import unquote
 
 import urllib3
@@ -18,7 +18,7 @@ from jobmeter.collect import files
 from jobmeter.collect.base import NodeIdentity, Samples
 from jobmeter.collect.call_thread import CallThread
 from jobmeter.collect.clock import elapsed_ns
-from jobmeter.collect.energy.sources import NODE
+from jobmeter.collect.energy.sources import CPU, NODE
 from jobmeter.collect.scheduler.http import get
 from jobmeter.errors import InvalidRequestError, UnavailableError
 from jobmeter.model.sample import Sample
@@ -39,9 +39,14 @@ _FAILURES = (
     *(ValueError, TypeError, LookupError, OverflowError),  # an answer of another form
 )
 _METERS = frozenset({"power_meter", "acpi_power_meter"})
-"""Names of hwmon chips that measure the whole machine."""
+"""Names of hwmon chips that measure the whole machine, or a part of it that their text names."""
+_SOCKET = re.compile(r"(\w+) Power Socket \d+")
+_SOCKETS = {NODE: "Module", CPU: "Grace"}
+"""Name of the part whose sockets are added up. A module of NVIDIA's Grace Hopper has all of its parts."""
 
 _log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,21 +93,37 @@ class IpmiPower:
 
 
 class SensorPower:
-    """Reads a power meter that the kernel drives."""
+    """Reads the power meters that the kernel drives: of the whole machine, or of its processors.
+
+    https://docs.kernel.org/hwmon/acpi_power_meter.html and the "Grace Performance Tuning Guide" (power telemetry).
+    """
 
     source = "hwmon"
 
-    def __init__(self, sys_root: str = "/sys") -> None:
+    def __init__(self, sys_root: str = "/sys", kind: str = NODE) -> None:
         self._folder = f"{sys_root}/class/hwmon"
+        self._kind = kind
 
     def read(self) -> float | None:
         """Return the power in watts."""
+        found: dict[str, list[float]] = {}
         for name in files.names(self._folder):
             root = f"{self._folder}/{name}"
-            if files.read_text(f"{root}/name") in _METERS:
-                found = (files.read_number(f"{root}/power1_{end}") for end in ("average", "input"))
-                return next((watts * 1e-6 for watts in found if watts is not None), None)
-        return None
+            # Kernels differ in whether the files are those of the chip or of its device.
+            if not _METERS.isdisjoint(files.read_text(f"{one}/name") for one in (root, f"{root}/device")):
+                part = _SOCKET.match(_first(files.read_text, root, "power1_oem_info") or "")
+                watts = _first(files.read_number, root, "power1_average", "power1_input")
+                if watts is not None:
+                    found.setdefault(part[1] if part else "", []).append(watts * 1e-6)
+        if self._kind == NODE and "" in found:
+            return found[""][0]
+        return sum(found.get(_SOCKETS[self._kind], ())) or None
+
+
+def _first(read: Callable[[str], T | None], root: str, *names: str) -> T | None:
+    """Return the first reading of these files of a chip, or of its device."""
+    paths = (f"{folder}/{name}" for name in names for folder in (root, f"{root}/device"))
+    return next((value for path in paths if (value := read(path)) not in (None, "")), None)
 
 
 class RedfishPower:
@@ -166,11 +187,14 @@ class RedfishPower:
 class PowerPoller:
     """Poller that asks one source once a minute in a thread, and adds the power up to energy by trapezoids."""
 
-    def __init__(self, source: str, read: Callable[[], float | None], elapsed: Callable[[], int] = elapsed_ns) -> None:
-        self.source = source
+    def __init__(
+        self, source: str, read: Callable[[], float | None], elapsed: Callable[[], int] = elapsed_ns, kind: str = NODE
+    ) -> None:
+        """``kind`` is the part of the node that the source measures."""
+        self.source, self.kind = source, kind
         self._read = read
         self._elapsed = elapsed
-        self._calls: CallThread[tuple[float | None, int]] = CallThread(f"power {source}")
+        self._calls: CallThread[tuple[float | None, int]] = CallThread(f"power {source} {kind}")
         self._asked_ns: int | None = None
         self._waits = False
         self._last: tuple[float, int] | None = None
@@ -219,7 +243,7 @@ class PowerPoller:
 
 
 class PowerCollector:
-    """Collector of the power of the whole node."""
+    """Collector of the power of the whole node, and of the energy that this power adds up to."""
 
     name = "host.power"
     metrics = ("node.power", "node.energy")
@@ -233,16 +257,19 @@ class PowerCollector:
         samples: Samples = []
         for poller in self._pollers:
             if found := poller.poll():
-                labels = (("kind", NODE), ("source", poller.source))
-                samples.append(Sample(self._place.of_node("node.power", labels[1:]), now_ms, found[0]))
+                labels = (("kind", poller.kind), ("source", poller.source))
+                if poller.kind == NODE:
+                    samples.append(Sample(self._place.of_node("node.power", labels[1:]), now_ms, found[0]))
                 samples.append(Sample(self._place.of_node("node.energy", labels), now_ms, found[1]))
         return samples
 
 
 def power_pollers(redfish: RedfishSettings | None) -> Iterator[PowerPoller]:
     """Yield a poller for each source of the power of this node. Raises InvalidRequestError for an invalid address."""
-    if SensorPower().read() is not None:
-        yield PowerPoller(SensorPower.source, SensorPower().read)
+    for kind in _SOCKETS:
+        sensor = SensorPower(kind=kind)
+        if sensor.read() is not None:
+            yield PowerPoller(sensor.source, sensor.read, kind=kind)
     if IpmiPower().command():
         yield PowerPoller(IpmiPower.source, IpmiPower().read)
     if redfish:

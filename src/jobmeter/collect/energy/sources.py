@@ -13,10 +13,15 @@ from jobmeter.collect.clock import elapsed_ns
 from jobmeter.model.sample import Sample
 
 CPU, MEMORY, ACCELERATOR, NODE = "cpu", "memory", "accelerator", "node"
+MODULE = "module"
+"""Processors or memory in one module with accelerators, whose counters include this energy."""
+_JOINED = frozenset({("0x1002", "0x74a0")})
+"""PCI vendor and device of accelerators whose energy is that of the whole module: MI300A."""
 _ZONE = re.compile(r"intel-rapl:[0-9a-f]+(?::[0-9a-f]+)?")
 _RAPL_KINDS = {"package": CPU, "dram": MEMORY, "psys": NODE}
 """Kind by the beginning of a zone's name; the other zones (``core``, ``uncore``) are parts of a package."""
 _CRAY_KINDS = {"energy": NODE, "cpu_energy": CPU, "memory_energy": MEMORY}
+_PARTS = frozenset({CPU, MEMORY})
 _ACCELERATOR = re.compile(r"accel(\d+)_energy")
 _JOULES = re.compile(r"(\d+) J\b")
 _MICRO = 1e-6
@@ -113,14 +118,30 @@ class EnergyCollector:
         self._sys = sys_root
         self._elapsed = elapsed
         self._totals: dict[str, EnergyTotal] = {}
+        self._cards: list[str] = []
+        self._is_joined = False
 
     def collect(self, now_ms: int) -> Samples:
         """Read the counters; a machine without them has none."""
         samples: Samples = []
-        for reading in (*read_rapl(self._sys), *read_cray(self._sys)):
+        readings = [*read_rapl(self._sys), *read_cray(self._sys)]
+        if readings and self._has_joined_modules():
+            readings = [one._replace(kind=MODULE) if one.kind in _PARTS else one for one in readings]
+        for reading in readings:
             total = self._totals.setdefault(reading.source, EnergyTotal()).update(reading, self._elapsed())
             if total is None:
                 continue
             labels = (("kind", reading.kind), ("source", reading.source))
             samples.append(Sample(self._place.of_node("node.energy", labels), now_ms, total))
         return samples
+
+    def _has_joined_modules(self) -> bool:
+        """Return True if the counters of accelerators include the energy of processors and memory."""
+        folder = f"{self._sys}/class/drm"
+        cards = [name for name in files.names(folder) if name.startswith("card")]
+        if cards != self._cards:
+            texts = (
+                [files.read_text(f"{folder}/{card}/device/{name}") for name in ("vendor", "device")] for card in cards
+            )
+            self._cards, self._is_joined = cards, any(tuple(one) in _JOINED for one in texts)
+        return self._is_joined

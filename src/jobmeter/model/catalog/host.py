@@ -236,7 +236,8 @@ METRICS: tuple[Metric, ...] = (
     _counter(
         "node.energy",
         "J",
-        "Energy by kind (cpu, memory, accelerator, node) and source. Sources of one kind measure the same energy.",
+        "Energy by kind (cpu, memory, accelerator, node, module) and source. Sources of one kind measure the same "
+        "energy. Energy of kind module is a part of the accelerators' energy.",
         read_unit="W",
         title="Power, by energy",
         phrase="energy of the node",

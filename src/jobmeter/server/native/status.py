@@ -55,6 +55,7 @@ def _status(context: CallContext) -> Status:
         work={lane.name: lane.busy for lane in services.lanes.all()},
         rolled_until=services.telemetry.rolled_until_ms,
         damaged=[_damaged(part) for part in found.damaged],
+        replicas={name: bool(complete) for name, complete in found.replicas.items()},
         schedulers=services.pipeline.schedulers.all(),
     )
 

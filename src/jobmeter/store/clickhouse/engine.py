@@ -277,7 +277,7 @@ class ClickHouseStore:
             self._append(batches, retention, self.commit_log)
 
     def _append(self, batches: Sequence[SampleBatch], retention: Retention, log: CommitLog) -> None:
-        intent = self.rollup_state.intent()
+        intent = self.rollup_state.intent_for(min(batch.span[0] for batch in batches))
         with self._beginning:  # no other call stores samples of a new series before ``begin``
             # The log of a node does not use new series, and commits do not wait for an unreachable node.
             missing = self.catalog.missing(batches, retention, seeks_new=self.node_log is None)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 import msgspec
 import numpy as np
 
-from jobmeter.model.time import HOUR, Clock, floor_to
+from jobmeter.model.time import HOUR, MINUTE, Clock, floor_to
 from jobmeter.store.clickhouse.failures import translated
 from jobmeter.store.clickhouse.native import encode
 from jobmeter.store.clickhouse.pool import Pool
@@ -26,6 +26,8 @@ from jobmeter.store.clickhouse.sql import pieces
 from jobmeter.store.clickhouse.target import EngineTarget
 
 _QUORUM = {"insert_quorum": "auto", "insert_quorum_parallel": 0}
+_NEW_MS = 10 * MINUTE
+"""Age in milliseconds up to which a sample is new; less than the age at which hours are rolled up."""
 _SEQUENTIAL = {"select_sequential_consistency": 1}
 
 
@@ -54,11 +56,22 @@ class RollupState:
         self._unsaved: list[LateHour] = []
         self._begun = 0  # number of roll-ups that may have read samples
         self._progress: dict[str, int] = {}
+        self._last_intent = 0
         self.reload()
 
     def intent(self) -> int:
         """Return the time before which samples need marks: later hours are not rolled up, nor about to be."""
-        return self._read_progress()["intent"]
+        self._last_intent = intent = self._read_progress()["intent"]
+        return intent
+
+    def intent_for(self, earliest_ms: int) -> int:
+        """Return ``intent`` for samples that are not visible yet; for new samples, among others, the last one read.
+
+        Roll-ups begin later than ``_NEW_MS`` after a sample. So for new samples it is enough that the caller compares
+        them with ``intent`` once they are visible.
+        """
+        is_new = earliest_ms >= self._clock.now_ms() - _NEW_MS
+        return self._last_intent if is_new and not self._is_alone() else self.intent()
 
     def done(self) -> int:
         """Return the time before which all hours except the marked ones are rolled up."""

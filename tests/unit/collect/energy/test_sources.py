@@ -92,6 +92,12 @@ class TestEnergy(CollectorContract):
         assert found(collector) == {}
         assert found(collector) == {}
 
+    @pytest.mark.parametrize(("device", "kinds"), [("0x74a0", {"module", "node", "accelerator"}), ("0x74a1", None)])
+    def test_energy_of_one_module_is_in_its_accelerators_alone(self, tmp_path, device, kinds):
+        card = {"sys/class/drm/card0/device/vendor": "0x1002\n", "sys/class/drm/card0/device/device": f"{device}\n"}
+        collector = EnergyCollector(PLACE, f"{plant(tmp_path, RAPL, CRAY, card)}/sys")
+        assert {kind for kind, _ in found(collector)} == (kinds or {"cpu", "memory", "node", "accelerator"})
+
     def test_a_counter_that_may_not_be_read_is_absent(self, tmp_path):
         texts = {name: text for name, text in RAPL.items() if not name.endswith("energy_uj")}
         assert found(EnergyCollector(PLACE, f"{plant(tmp_path, texts)}/sys")) == {}
@@ -171,6 +177,42 @@ def test_a_power_meter_of_the_kernel(tmp_path):
         },
     )
     assert SensorPower(f"{tmp_path}/sys").read() == 310
+    assert SensorPower(f"{tmp_path}/sys", "cpu").read() is None
+
+
+@pytest.mark.parametrize("folder", ["", "device/"])
+@pytest.mark.parametrize(("modules", "node"), [([], None), ([700, 650], 1350)])
+def test_meters_of_sockets_are_no_meters_of_the_machine(tmp_path, folder, modules, node):
+    meters = [*(("Module", watts) for watts in modules), ("Grace", 200), ("Grace", 100), ("CPU", 90), ("SysIO", 9)]
+    for at, (part, watts) in enumerate(meters):
+        chip = f"sys/class/hwmon/hwmon{at}/{folder}"
+        plant(
+            tmp_path,
+            {
+                f"{chip}name": "power_meter\n",
+                f"{chip}power1_average": f"{watts}000000\n",
+                f"{chip}power1_oem_info": f"{part} Power Socket {at}\n",
+            },
+        )
+    assert SensorPower(f"{tmp_path}/sys").read() == node
+    assert SensorPower(f"{tmp_path}/sys", "cpu").read() == 300
+    plant(
+        tmp_path, {"sys/class/hwmon/hwmon9/name": "power_meter\n", "sys/class/hwmon/hwmon9/power1_input": "5000000\n"}
+    )
+    assert SensorPower(f"{tmp_path}/sys").read() == 5
+
+
+def test_a_meter_of_processors_gives_their_energy_and_no_power_of_the_node():
+    clock = Clock()
+    poller = PowerPoller("hwmon", lambda: 250.0, clock, "cpu")
+    collector = PowerCollector(PLACE, [poller])
+    for _ in range(2):
+        clock.ns += 60 * 10**9
+        collector.collect(NOW_MS)
+        assert poller.wait(SECONDS)
+    samples = collector.collect(NOW_MS)
+    labels = (("kind", "cpu"), ("source", "hwmon"))
+    assert [(one.series.metric, one.series.labels, one.value) for one in samples] == [("node.energy", labels, 15_000)]
 
 
 class Clock:

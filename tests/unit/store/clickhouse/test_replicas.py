@@ -153,9 +153,9 @@ def test_random_writes_beside_faults_are_on_both_replicas_once(servers, database
             store.maintenance.flush()
             for slot in slots:
                 assert read_all(store, series_of(slot), slot.span) == stored[slot.job]
-            found = contents(store, slots)
+            found = repr(contents(store, slots))
             with servers[0].killed():
-                assert contents(store, slots) == found
+                assert repr(contents(store, slots)) == found  # NaN is not equal to itself
     require_alike(servers, database)
 
 

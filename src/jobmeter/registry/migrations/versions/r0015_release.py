@@ -1,4 +1,4 @@
-"""The tables of release 0.1.0: usage, diagnostic tasks, shippers, policies and links of keys, subjects of events."""
+"""The columns and indexes of release 0.1.0: policies and links of keys, subjects of events, pods of replicas."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -23,7 +23,7 @@ def _filled(*names: str) -> list[sa.Column[str]]:
 
 
 def upgrade() -> None:
-    """Add the tables, columns and indexes."""
+    """Add the columns and indexes."""
     _remove_listings()
     for table, names in (
         ("keys", ("policies", "job")),
@@ -38,9 +38,6 @@ def upgrade() -> None:
     named = sa.text("pod_id <> ''")
     op.create_index("replicas_pod", "replicas", ["pod_id"], sqlite_where=named, postgresql_where=named)
     op.execute("CREATE INDEX events_findings ON events (project, job) WHERE reason = 'Finding'")
-    _usage()
-    _diagnostics()
-    _shippers()
 
 
 def _remove_listings() -> None:
@@ -55,56 +52,3 @@ def _remove_listings() -> None:
     if op.get_bind().dialect.name == "postgresql":
         for name in _LISTING_FUNCTIONS:
             op.execute(f"DROP FUNCTION IF EXISTS jobmeter_{name}")
-
-
-def _usage() -> None:
-    op.create_table(
-        "usage",
-        *(sa.Column(name, _text, primary_key=True) for name in ("month", "account", "api", "operation")),
-        sa.Column("calls", sa.BigInteger, nullable=False),
-        sa.Column("failed", sa.BigInteger, nullable=False),
-    )
-    op.create_table(
-        "usage_writers",
-        sa.Column("writer", _text, primary_key=True),
-        sa.Column("batch", sa.BigInteger, nullable=False),
-        sa.Column("written", sa.BigInteger, nullable=False),
-    )
-
-
-def _diagnostics() -> None:
-    op.create_table(
-        "diagnostic_tasks",
-        sa.Column("id", _text, primary_key=True),
-        *_filled("project", "type", "label", "state", "resource_group"),
-        sa.Column("created", sa.BigInteger, nullable=False),
-        sa.Column("body", _text, nullable=False),
-    )
-    op.create_index("diagnostic_tasks_state", "diagnostic_tasks", ["state", "created", "id"])
-    op.create_index("diagnostic_tasks_project", "diagnostic_tasks", ["project", "created", "id"])
-    op.create_table(
-        "diagnostic_answers",
-        sa.Column("task", _text, primary_key=True),
-        sa.Column("node", _text, primary_key=True),
-        *_filled("project", "cluster"),
-        sa.Column("deadline", sa.BigInteger, nullable=False),
-        sa.Column("answer", _text),
-    )
-    op.create_index("diagnostic_answers_node", "diagnostic_answers", ["node", "deadline", "task"])
-
-
-def _shippers() -> None:
-    op.create_table(
-        "shippers",
-        sa.Column("id", _text, primary_key=True),
-        *_filled("project", "resource_group", "sink_project", "logstore"),
-        sa.Column("created", sa.BigInteger, nullable=False),
-        *(
-            sa.Column(name, sa.BigInteger, nullable=False, server_default="0")
-            for name in ("reserved", "cursor", "shipped", "dropped", "rejected", "failures")
-        ),
-        *_filled("error"),
-        sa.Column("oldest", sa.BigInteger),
-        sa.Column("updated", sa.BigInteger),
-    )
-    op.create_index("shippers_group", "shippers", ["project", "resource_group"], unique=True)

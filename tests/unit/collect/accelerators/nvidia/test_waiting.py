@@ -33,7 +33,9 @@ def test_a_call_that_blocks_holds_up_no_other_device(driver, call):
     bench.by_pid[7] = member("j")
     for one in driver.devices:
         one.run((7, 1))
+        one.account(on=True)
     bench.look()
+    bench.members.end(50, member("j"))  # its use of each device is looked up
     if call in {*OPENING, Call.GPM_SUPPORT}:
         driver.devices[3].fail(15)
         bench.look()
