@@ -42,6 +42,11 @@ class Batched(Generic[A, R]):
             raise call.error
         return call.result  # type: ignore[return-value]  # None only where R has None
 
+    @property
+    def waiting(self) -> int:
+        """Number of calls that wait for the next batch."""
+        return len(self._waiting)
+
     def _run(self) -> None:
         with self._adding:
             batch, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
