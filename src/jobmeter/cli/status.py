@@ -24,11 +24,12 @@ def command(as_json: bool, connection: local.LocalConnection) -> None:
         return
     out = console()
     out.print(f"[bold]{cell(api.transport.server)}[/]  Jobmeter {cell(status.version)}")
-    for name, text in _facts(status):
+    for name, text in facts(status):
         print_hanging(out, f"  {name:<13}", cell(text), 15)
 
 
-def _facts(status: Status) -> Iterator[tuple[str, str]]:
+def facts(status: Status) -> Iterator[tuple[str, str]]:
+    """Yield each line of a state: its name and its text."""
     yield "up for", duration(round(status.uptime_seconds) * 1000)
     yield "kernel", status.kernel
     yield "processes", "1" if status.processes == 1 else f"1 and {counted(status.processes - 1, 'worker')}"

@@ -149,13 +149,13 @@ def test_among_others_a_new_sample_costs_one_look_at_the_roll_ups(store, monkeyp
 
     monkeypatch.setattr(state, "_is_alone", lambda: False)
     monkeypatch.setattr(state, "select_progress", counted)
-    store.append(batch_of({(ONE, store._clock.now_ms() - age_ms): 1.0}), FOREVER)
+    store.append(batch_of({(ONE, SystemClock().now_ms() - age_ms): 1.0}), FOREVER)
     assert len(found) == requests
 
 
 def test_a_new_sample_of_an_hour_that_is_rolled_up_is_marked_when_it_is_acknowledged(store, monkeypatch):
     """The clock of the server that rolls up is ahead, and this server has not seen its roll-up yet."""
-    state, now_ms = store.rollup_state, store._clock.now_ms()
+    state, now_ms = store.rollup_state, SystemClock().now_ms()
     until_ms = floor_to(now_ms, HOUR) + HOUR
     select = state.select_progress
     monkeypatch.setattr(state, "_is_alone", lambda: False)

@@ -133,10 +133,11 @@ class Nodes:
             except Exception:  # noqa: BLE001 - without this thread the server would never be used again
                 _log.exception("%s cannot be checked", place_name(place))
             else:
-                self._find(place)
+                self.note_answer(place)
         _close(client)
 
-    def _find(self, place: Place) -> None:
+    def note_answer(self, place: Place) -> None:
+        """Note that a server answers."""
         with self._guard:
             fresh = place in self._down
             self._down -= {place}

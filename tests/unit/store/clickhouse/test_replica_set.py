@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
+from unittest.mock import patch
 
 from clickhouse_connect.driver.exceptions import DatabaseError, OperationalError
 from hypothesis import given, settings
@@ -13,7 +14,8 @@ from hypothesis import strategies as st
 
 from jobmeter.errors import UnavailableError
 from jobmeter.model.time import SystemClock
-from jobmeter.store.clickhouse.replica_state import RecordFile, ReplicaSetState
+from jobmeter.store.clickhouse import replicas
+from jobmeter.store.clickhouse.replica_state import RecordFile
 from jobmeter.store.clickhouse.replicas import ReplicaSet
 from jobmeter.store.clickhouse.target import Place, parse_dsn
 
@@ -53,6 +55,9 @@ class FakeClient:
     def drop(self, place: Place) -> None:
         """Close nothing."""
 
+    def close(self) -> None:
+        """Close nothing."""
+
 
 class Replicas:
     """A set of three replicas, and the statements that it acknowledged."""
@@ -61,13 +66,15 @@ class Replicas:
         self.servers = {place: FakeServer() for place in PLACES}
         self.file = RecordFile(folder / "record")
         self.set = ReplicaSet(parse_dsn("clickhousedb://one:1,two:2,three:3/db"), SystemClock(), self.file)
-        self.set._ids = {place: place[0] for place in PLACES}
-        complete = {place[0]: place[0] for place in PLACES}
-        self.set._record = ReplicaSetState(identity="i", owner="o", number=1, complete=complete)
-        self.file.write(self.set.record)
         self.client = cast("Any", FakeClient(self.servers))
+        for place in PLACES:
+            self.include(place)
         self.acknowledged: set[int] = set()
         self.number = 0
+
+    def include(self, place: Place) -> None:
+        with patch.object(replicas, "NodesClient", lambda *_: self.client):
+            self.set.include(place, place[0])
 
     def write(self, outcomes: Iterator[Outcome], meanwhile: Callable[[], None]) -> None:
         """Run a statement. Another one may run between two of its servers."""
@@ -104,24 +111,19 @@ OUTCOMES = st.tuples(st.sampled_from([FINE, FINE, LOST, REFUSED]), st.booleans()
 @given(data=st.data())
 def test_each_complete_replica_has_each_acknowledged_statement(data):
     with TemporaryDirectory() as folder:
-        replicas = Replicas(Path(folder))
+        house = Replicas(Path(folder))
         outcomes = iter(lambda: data.draw(OUTCOMES), None)
         for _ in range(data.draw(st.integers(1, 6))):
             match data.draw(st.sampled_from(["write", "two writes", "return", "repair"])):
                 case "write":
-                    replicas.write(outcomes, lambda: None)
+                    house.write(outcomes, lambda: None)
                 case "two writes":
-                    replicas.write(outcomes, partial(replicas.write, outcomes, lambda: None))
+                    house.write(outcomes, partial(house.write, outcomes, lambda: None))
                 case "return":
-                    replicas.set._find(data.draw(st.sampled_from(PLACES)))
+                    house.set.note_answer(data.draw(st.sampled_from(PLACES)))
                 case _:
-                    for place in replicas.set.stale():
-                        source = replicas.set.readable()[0]
-                        replicas.servers[place].applied = set(replicas.servers[source].applied)
-                        complete = replicas.set.record.complete | {place[0]: place[0]}
-                        with replicas.set._recording:
-                            replicas.set._record = ReplicaSetState(
-                                identity="i", owner="o", number=replicas.set.record.number + 1, complete=complete
-                            )
-                            replicas.set._save([], replicas.client)
-            replicas.verify()
+                    for place in house.set.stale():
+                        source = house.set.readable()[0]
+                        house.servers[place].applied = set(house.servers[source].applied)
+                        house.include(place)
+            house.verify()
