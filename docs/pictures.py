@@ -228,7 +228,7 @@ SHOTS = {
     "palette": Shot("", (".found",), press=("Control+k", "n", "o", "d", "e")),
     "keys": Shot("", (".found",), "dark", press=("?",)),
     "share": Shot(JOB, (".finding",), click="role=button[name=Share]"),
-    "phone": Shot("", (".found",), size=(390, 844)),
+    "phone": Shot("", (".found", ".band button"), size=(390, 844)),
     "wide": Shot(JOB, (".outliers button", ".chart canvas"), "dark", size=(1920, 1080), to=".groups"),
 }
 

@@ -4,11 +4,12 @@ import re
 import smtplib
 import socket
 import ssl
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from email.message import EmailMessage
 from email.utils import formatdate, make_msgid
 
 import msgspec
+from msgspec.structs import replace
 
 from jobmeter.alerts.apprise_process import notify
 from jobmeter.alerts.config import AppriseUrl, Destination, Email, Http
@@ -20,13 +21,19 @@ from jobmeter.ship.sink import SinkError, SinkRefusedError
 
 USER = Callable[[str, str], str]
 """Function that returns the user of a job, by project and id; empty if unknown."""
+EVIDENCE = Callable[[Mail], Sequence[str]]
+"""Function that returns the evidence for the finding that a mail is about, one sentence each."""
+_MOST_EVIDENCE, _MOST_SENTENCE = 10, 300
+"""Most sentences of evidence in a mail, and most characters of each."""
 _USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 _JSON = "application/json"
 _MOST_SUBJECT = 300
 _PERMANENT = range(500, 600)
 
 
-def deliver(destination: Destination, message: Message, guard: DestinationPolicy, user_of: USER) -> None:
+def deliver(
+    destination: Destination, message: Message, guard: DestinationPolicy, user_of: USER, evidence_of: EVIDENCE
+) -> None:
     """Deliver a message. Raises SinkRefusedError for a final refusal, else SinkError."""
     if isinstance(destination.target, Http):
         _post(destination.target, message, guard)
@@ -35,7 +42,7 @@ def deliver(destination: Destination, message: Message, guard: DestinationPolicy
     if isinstance(destination.target, AppriseUrl):
         notify(destination.target.url, " ".join(mail.subject.split())[:_MOST_SUBJECT], mail.text, guard)
     else:
-        _send_mail(destination.target, mail, message, guard, user_of)
+        _send_mail(destination.target, _addressed(destination.target, mail, user_of, evidence_of), message, guard)
 
 
 def _post(target: Http, message: Message, guard: DestinationPolicy) -> None:
@@ -64,13 +71,20 @@ class _Guarded(smtplib.SMTP):
         return self._guard.connect(host, port, timeout)
 
 
-def _send_mail(target: Email, mail: Mail, message: Message, guard: DestinationPolicy, user_of: USER) -> None:
+def _addressed(target: Email, mail: Mail, user_of: USER, evidence_of: EVIDENCE) -> Mail:
+    """Return a mail to the user of a job with the user's address, and with the evidence for the finding."""
+    if not target.domain:
+        return mail
+    user = user_of(mail.project, mail.job)
+    if not _USER.fullmatch(user):
+        raise SinkRefusedError(f"job {mail.job} has no user with an address")
+    lines = [f"- {' '.join(one.split())[:_MOST_SENTENCE]}" for one in evidence_of(mail)[:_MOST_EVIDENCE]]
+    evidence = "\n".join(["", f"Evidence for {mail.rule}:", *lines, ""]) if lines else ""
+    return replace(mail, to=f"{user}@{target.domain}", text=mail.text + evidence)
+
+
+def _send_mail(target: Email, mail: Mail, message: Message, guard: DestinationPolicy) -> None:
     to = mail.to
-    if target.domain:
-        user = user_of(mail.project, mail.job)
-        if not _USER.fullmatch(user):
-            raise SinkRefusedError(f"job {mail.job} has no user with an address")
-        to = f"{user}@{target.domain}"
     try:
         with _Guarded(guard, target.hello) as server:
             server.connect(target.host, target.port)

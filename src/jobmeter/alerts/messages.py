@@ -30,13 +30,17 @@ class ReportedAlert(msgspec.Struct, frozen=True):
 
 
 class Mail(msgspec.Struct, frozen=True):
-    """A mail: ``to`` is empty where the recipient is the user of the job."""
+    """A mail: ``to`` is empty where the recipient is the user of the job.
+
+    ``rule`` is the diagnostic rule whose finding it is about; empty without one.
+    """
 
     subject: str
     text: str
     to: str = ""
     project: str = ""
     job: str = ""
+    rule: str = ""
 
 
 def write_message(reported: ReportedAlert, now_ms: int, url: str) -> str:
@@ -136,14 +140,19 @@ def _mail(reported: ReportedAlert, left_out: int, url: str) -> Mail:
         to=target.to if isinstance(target, Email) else "",
         project=first.labels.get("project", ""),
         job=first.labels.get("job_id", ""),
+        rule=_rule(first),
     )
+
+
+def _rule(alert: Alert) -> str:
+    return alert.labels.get("rule") or alert.labels.get("cause") or ""
 
 
 def _paragraph(alert: Alert, url: str) -> str:
     """Return an alert as text: its sentences, the advice of the rule of diagnoses, and a link."""
     lines = [f"{alert.name}: {'firing' if alert.firing else 'resolved'} since {_since(alert)}"]
     lines += [f"{name}: {text}" for name, text in alert.annotations.items()]
-    rule = alert.labels.get("rule") or alert.labels.get("cause")
+    rule = _rule(alert)
     advice = next((one.advice for one in rules() if one.name == rule), "")
     lines += [f"advice: {advice}"] if advice else []
     lines.append("labels: " + ", ".join(f"{name}={text}" for name, text in alert.labels.items()))

@@ -123,13 +123,13 @@ def print_hanging(out: Console, label: str, text: str, indent: int, tail: str = 
 
 def hanging(label: Text, text: Text, indent: int, width: int, *tail: Text) -> Text:
     """Return a label and a text in lines of ``width`` characters at most, of which the further ones are indented."""
-    console, room = Console(width=width), max(width - indent, 1)
-    lines = text.wrap(console, room)
+    wrapping, room = console(), max(width - indent, 1)
+    lines = text.wrap(wrapping, room)
     for end in tail:
         if lines[-1].cell_len + 1 + end.cell_len <= room:
             lines[-1] += Text(" ") + end
         else:
-            lines.extend(end.wrap(console, room))
+            lines.extend(end.wrap(wrapping, room))
     return label + Text("\n" + " " * indent).join(lines)
 
 

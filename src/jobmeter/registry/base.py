@@ -311,7 +311,7 @@ class Registry:
             if changed is None:
                 after = changes.now(connection)
         if changed is None:
-            self.memory.clear()
+            self.memory.clear_jobs()  # retentions stay: writers need them while the database does not answer
         else:
             keys = {key for found in (changed.recorded, changed.sampled) for key in changes.jobs_of(found)}
             if keys:

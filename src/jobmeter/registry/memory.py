@@ -193,8 +193,12 @@ class CachedAnswers:
     def clear(self) -> None:
         """Drop everything."""
         self.forget_groups()
-        self.heads.clear()
-        self.views.clear()
         self.retentions.clear()
         self.intervals.clear()
+        self.clear_jobs()
+
+    def clear_jobs(self) -> None:
+        """Drop all jobs."""
+        self.heads.clear()
+        self.views.clear()
         self.changed(None)

@@ -5,6 +5,9 @@ import logging
 from jobmeter.access.decide import EVERYTHING
 from jobmeter.alerts.config import AlertConfig, Destination
 from jobmeter.alerts.deliver import deliver
+from jobmeter.alerts.messages import Mail
+from jobmeter.diagnose.report import diagnose
+from jobmeter.diagnose.thresholds import Thresholds
 from jobmeter.errors import NotFoundError
 from jobmeter.model.alert import Message
 from jobmeter.model.backoff import backoff_seconds
@@ -34,13 +37,21 @@ class AlertDelivery:
     interval = INTERVAL_SECONDS
 
     def __init__(
-        self, config: AlertConfig, executor: Executor, registry: Registry, clock: Clock, *, shared: bool = False
+        self,
+        config: AlertConfig,
+        executor: Executor,
+        registry: Registry,
+        clock: Clock,
+        thresholds: Thresholds,
+        *,
+        shared: bool = False,
     ) -> None:
         self._config = config
         self._destinations = {one.name: one for one in config.destinations}
         self._executor = executor
         self._registry = registry
         self._clock = clock
+        self._thresholds = thresholds
         self._lease = registry.leases.prepare(self.name, clock) if shared else None
 
     def round(self) -> None:
@@ -75,7 +86,7 @@ class AlertDelivery:
             self._registry.alerts.delivered(message.id)
             return
         try:
-            deliver(destination, message, self._config.guard, self._user)
+            deliver(destination, message, self._config.guard, self._user, self._evidence)
         except SinkRefusedError as error:
             _log.error("a message to %s was refused and dropped: %s", destination.name, error.message)
         except SinkError as error:
@@ -93,3 +104,15 @@ class AlertDelivery:
             return self._executor.run(HeadQuestion(JobRef(job, project)), EVERYTHING).user
         except NotFoundError:
             return ""
+
+    def _evidence(self, mail: Mail) -> list[str]:
+        """Return the evidence of a new diagnosis for the mail's finding. Without a diagnosis the mail goes alone."""
+        if not mail.rule:
+            return []
+        ref = JobRef(mail.job, mail.project)
+        try:
+            found = diagnose(self._executor, ref, EVERYTHING, self._clock, self._thresholds).findings
+        except Exception as error:  # noqa: BLE001 - the mail must go, whatever fails
+            _log.warning("a mail about %s of job %s has no evidence: %s", mail.rule, mail.job, error)
+            return []
+        return [one.text for finding in found if finding.rule == mail.rule for one in finding.evidence]

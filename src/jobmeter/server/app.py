@@ -266,7 +266,7 @@ def _works(services: Services, *, shared: bool) -> list[Work]:
     if shared:
         works = [Leased(work, registry.leases, clock) for work in works]
     alerting = services.alerting
-    works += [alerting, AlertDelivery(alerting.config, executor, registry, clock, shared=shared)]
+    works += [alerting, AlertDelivery(alerting.config, executor, registry, clock, thresholds, shared=shared)]
     works += [running, pruning(registry, clock), Tidying(), services.usage]
     if isinstance(store, WindowedStore):
         works.append(Filling(store, clock))

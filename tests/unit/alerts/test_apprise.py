@@ -62,6 +62,7 @@ def send(url, allow=("127.0.0.1",)):
         Message(destination="d", body=body, created=1, id=1),
         DestinationPolicy.of(allow),
         lambda *_: "",
+        lambda _: (),
     )
 
 

@@ -42,10 +42,12 @@ class Server:
         self.letters.append(email.message_from_bytes(letter.as_bytes(), policy=email.policy.default))
 
 
-def send(server, subject="s", text="t", user=None, **options):
+def send(server, subject="s", text="t", user=None, evidence=(), **options):
     target = Email(sender="jobmeter@x.org", host="mail", port=25, tls=False, **({"to": "ops@x.org"} | options))
     destination = Destination(name="d", receiver="r", kind="email", target=target, send_resolved=False)
-    body = msgspec.json.encode(Mail(subject=subject, text=text, to=target.to, project="p", job="j")).decode()
+    body = msgspec.json.encode(
+        Mail(subject=subject, text=text, to=target.to, project="p", job="j", rule="oom")
+    ).decode()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_Guarded", server)
         deliver(
@@ -53,6 +55,7 @@ def send(server, subject="s", text="t", user=None, **options):
             Message(destination="d", body=body, created=1, id=1),
             DestinationPolicy.of([]),
             lambda *_: user or "",
+            lambda mail: evidence if mail.rule == "oom" else (),
         )
 
 
@@ -78,6 +81,17 @@ def test_a_user_gets_mail_at_the_domain():
     server = Server()
     send(server, user="ada.l+jobs", to="", domain="x.org")
     assert [letter["To"] for letter in server.letters] == ["ada.l+jobs@x.org"]
+
+
+def test_a_user_gets_the_evidence_bounded_and_a_list_does_not():
+    server, evidence = Server(), ["worker-0 was at 7.9 GiB of 8 GiB", f"line\n{'x' * 400}", *["more"] * 20]
+    send(server, user="ada", to="", domain="x.org", evidence=evidence)
+    send(server, evidence=evidence)
+    own, of_list = (letter.get_content() for letter in server.letters)
+    assert own.startswith("t\nEvidence for oom:\n- worker-0 was at 7.9 GiB of 8 GiB\n- line xxx")
+    assert own.count("\n- ") == 10
+    assert max(map(len, own.splitlines())) == len("- ") + 300
+    assert of_list.strip() == "t"
 
 
 @pytest.mark.parametrize(

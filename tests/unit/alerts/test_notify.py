@@ -11,6 +11,7 @@ from jobmeter.alerts.config import AlertConfig, AlertRoute, read_config
 from jobmeter.alerts.muting import check_matcher, fulfilling, fulfils, muted, parse_matcher
 from jobmeter.alerts.notify import RESEND_MS, decide, receivers_of
 from jobmeter.alerts.yaml_file import load_text
+from jobmeter.diagnose.registry import rules
 from jobmeter.errors import ConfigurationError, InvalidRequestError
 from jobmeter.model.alert import POSTED, Alert, AlertPage, AlertState, LabelMatcher, NotificationGroup, Silence
 
@@ -160,6 +161,15 @@ def test_an_owner_gets_one_mail_for_a_job_and_rule():
     assert step(found, [], groups, NOW + 1) == []
     assert step(found, [alert(job_id="j", project="lab", at=NOW + 10**9)], groups, NOW + 10**9) == []
     assert len(step(found, [alert(name="B", job_id="j", project="lab", at=NOW)], groups, NOW)) == 1
+
+
+def test_a_mail_about_a_finding_has_the_advice_of_its_rule():
+    found, rule = config(), rules()[0]
+    one = alert(job_id="j", project="lab", rule=rule.name)
+    ((_, body),) = step(found, [one], {}, NOW)
+    assert body["rule"] == rule.name
+    for part in ("summary: A happened", f"advice: {rule.advice}", "https://m.example/#/jobs/j?project=lab"):
+        assert part in body["text"].splitlines()
 
 
 def test_muted_alerts_are_not_reported():

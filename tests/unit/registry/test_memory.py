@@ -86,6 +86,7 @@ def test_among_other_servers_each_change_is_read_at_once(postgresql_url: str, mo
     theirs.observe([OBSERVED], NOW)
     theirs.record("default", Records(jobs=[JobRecord(job_id="other", name="quiet")]), NOW)
     assert one(ours, NOW).job.name == ""
+    assert ours.retention("default") == Retention()
     ours.use_alone(alone=False)
     for name in ("resnet", "bert"):
         theirs.record("default", Records(jobs=[JobRecord(job_id="job", name=name)]), NOW)
@@ -99,6 +100,7 @@ def test_among_other_servers_each_change_is_read_at_once(postgresql_url: str, mo
     assert ours.memory.heads.entry("other", None) == entry, "an unchanged job stays cached"
     theirs.delete_job("default", "job")
     assert not ours.job(None, "job", NOW)
+    assert ours.memory.retentions.last("default", None) == Retention()
     ours.use_alone(alone=True)
     assert ours.memory.job_head(None, "other", NOW) == [quiet]
     ours.close()

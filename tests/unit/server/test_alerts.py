@@ -10,6 +10,7 @@ from tests.support.serving import serving
 from tests.unit.server.test_key_policies import made, own
 
 from jobmeter.alerts.config import load_config
+from jobmeter.alerts.messages import Mail
 from jobmeter.alerts.rules import load_rules
 from jobmeter.model.alert import Message, PostedAlert
 from jobmeter.model.event import Event, EventSource, Level
@@ -262,7 +263,9 @@ def test_a_retry_does_not_wait_for_a_clock_that_was_set_back(tmp_path, monkeypat
     server = start(tmp_path, alert_shipped="off")
     services, delivered = server.application.services, []
     monkeypatch.setattr(alert_delivery, "deliver", lambda _, message, *__: delivered.append(message.body))
-    delivery = AlertDelivery(services.alerting.config, services.executor, services.registry, server.clock)
+    delivery = AlertDelivery(
+        services.alerting.config, services.executor, services.registry, server.clock, services.thresholds
+    )
     now = server.clock.now_ms()
     services.registry.alerts.decide([], [], [Message(destination="team/webhook/0", body="{}", created=now)], now)
     (message,) = services.registry.alerts.waiting()
@@ -273,6 +276,23 @@ def test_a_retry_does_not_wait_for_a_clock_that_was_set_back(tmp_path, monkeypat
     delivery.round()
     assert delivered == ["{}"]
     server.application.close()
+
+
+def test_evidence_is_that_of_a_new_diagnosis_and_nothing_without_the_job(server):
+    now, services = server.clock.now_ms(), server.application.services
+    job = {"job_id": "run", "state": "Running", "start": now - HOUR}
+    lost = {"job": "run", "reason": "Finding", "level": "error", "source": "job", "subject": "device n1/gpu0"}
+    lost |= {"time": now, "message": "gpu_missing (device n1/gpu0): n1/gpu0 left the bus"}
+    assert server.ingest(frames.records({"jobs": [job], "events": [lost]})).status == 200
+    delivery = AlertDelivery(
+        services.alerting.config, services.executor, services.registry, server.clock, services.thresholds
+    )
+
+    def evidence(job, rule):
+        return delivery._evidence(Mail(subject="", text="", project="default", job=job, rule=rule))
+
+    assert [text for text in evidence("run", "gpu_missing") if "left the bus" in text]
+    assert evidence("run", "nccl_timeout") == evidence("run", "") == evidence("nothing", "gpu_missing") == []
 
 
 def test_shipped_rules_fire(server):

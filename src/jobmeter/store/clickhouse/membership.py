@@ -32,7 +32,7 @@ from msgspec.structs import replace
 from jobmeter.errors import JobmeterError, UnavailableError
 from jobmeter.store.clickhouse.failures import unavailable
 from jobmeter.store.clickhouse.lock import FolderLock
-from jobmeter.store.clickhouse.servers import DEPARTED, EXPELLED, LIVE, ServerRow, ServerTable, other_server
+from jobmeter.store.clickhouse.servers import DEPARTED, EXPELLED, LIVE, ServerRow, ServerTable
 
 _log = logging.getLogger(__name__)
 TICK_SECONDS = 1.0
@@ -134,20 +134,17 @@ class NodeMembership:
                 self._table.write(ServerRow(before, beat=1, state=DEPARTED))
             _write_owner(self._folder, self.number)
         deadline = self._now() + seconds
-        while left := [one for one in self.others() if self._is_in_the_way(one) and not self._took_over(one)]:
+        while left := [one for one in self.others() if one.journals and not self._took_over(one)]:
             if self._now() >= deadline:
                 if not discard:
                     self._write(state=DEPARTED)
-                    raise UnavailableError(_missing(left) if self._shares else other_server(left))
+                    raise UnavailableError(_missing(left))
                 self._discard(left)
             self._over.wait(_JOIN_AGAIN_SECONDS)
             self.appear()
         with suppress(JobmeterError):
             self._table.forget_old()
         self.tick()
-
-    def _is_in_the_way(self, row: ServerRow) -> bool:
-        return row.journals or not self._shares
 
     def start(self) -> None:
         """Start the thread that ticks."""

@@ -22,6 +22,7 @@ from jobmeter.model.move import MoveOrder
 from jobmeter.model.time import SystemClock
 from jobmeter.store.clickhouse import ClickHouseStore, membership, parse_dsn, replica_repair
 from jobmeter.store.clickhouse import nodes as nodes_module
+from jobmeter.store.clickhouse.membership import NodeMembership
 from jobmeter.store.clickhouse.moved_tables import TABLES, EngineTables, TableSlices
 from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.replica_state import RecordFile
@@ -220,6 +221,21 @@ def test_another_data_folder_needs_all_replicas_and_no_other_server(servers, dat
         pass
     with servers[1].killed(), pytest.raises(UnavailableError, match=r"all replicas .* must be reachable"):
         open_store(dsn, CLOCK, tmp_path / "first")
+
+
+@pytest.mark.parametrize("journal", ["on", "off"])
+def test_a_killed_server_starts_again_at_once_and_blocks_other_data_folders(
+    servers, database, tmp_path, monkeypatch, journal
+):
+    slot, dsn = Slot(), address(servers, database, f"?journal={journal}")
+    with monkeypatch.context() as patch:
+        patch.setattr(NodeMembership, "depart", lambda _: None)
+        with opened(dsn, tmp_path / "first") as store:
+            write(store, slot, 0)
+    with pytest.raises(UnavailableError, match=r"another server uses these replicas"):
+        open_store(dsn, CLOCK, tmp_path / "second")
+    with opened(dsn, tmp_path / "first") as store:
+        require_written(store, slot, [0])
 
 
 def test_a_server_with_other_data_is_neither_read_nor_changed(servers, database, tmp_path):
