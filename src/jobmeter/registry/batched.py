@@ -30,6 +30,11 @@ class Batched(Generic[A, R]):
         self._adding, self._working = threading.Lock(), threading.Lock()
         self._waiting: list[_BatchedCall[A, R]] = []
 
+    @property
+    def waiting(self) -> int:
+        """Number of calls that wait for the next batch."""
+        return len(self._waiting)
+
     def __call__(self, argument: A) -> R:
         """Return the result for one argument. Raises the error of its batch."""
         call = _BatchedCall[A, R](argument)

@@ -86,7 +86,7 @@ class AlertDelivery:
             self._registry.alerts.delivered(message.id)
             return
         try:
-            deliver(destination, message, self._config.guard, self._user, self._evidence)
+            deliver(destination, message, self._config.guard, self._user, self.evidence)
         except SinkRefusedError as error:
             _log.error("a message to %s was refused and dropped: %s", destination.name, error.message)
         except SinkError as error:
@@ -105,7 +105,7 @@ class AlertDelivery:
         except NotFoundError:
             return ""
 
-    def _evidence(self, mail: Mail) -> list[str]:
+    def evidence(self, mail: Mail) -> list[str]:
         """Return the evidence of a new diagnosis for the mail's finding. Without a diagnosis the mail goes alone."""
         if not mail.rule:
             return []

@@ -31,7 +31,7 @@ def test_calls_that_wait_for_a_batch_share_the_next_one() -> None:
         first = threads.submit(batched, 0)
         assert running.wait(10)
         others = [threads.submit(batched, number) for number in range(1, 6)]
-        wait_until(lambda: len(batched._waiting) == len(others))
+        wait_until(lambda: batched.waiting == len(others))
         go_on.set()
         assert [one.result() for one in (first, *others)] == list(range(6))
     assert batches == [1, 5]

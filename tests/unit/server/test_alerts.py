@@ -289,7 +289,7 @@ def test_evidence_is_that_of_a_new_diagnosis_and_nothing_without_the_job(server)
     )
 
     def evidence(job, rule):
-        return delivery._evidence(Mail(subject="", text="", project="default", job=job, rule=rule))
+        return delivery.evidence(Mail(subject="", text="", project="default", job=job, rule=rule))
 
     assert [text for text in evidence("run", "gpu_missing") if "left the bus" in text]
     assert evidence("run", "nccl_timeout") == evidence("run", "") == evidence("nothing", "gpu_missing") == []
