@@ -30,11 +30,6 @@ class Batched(Generic[A, R]):
         self._adding, self._working = threading.Lock(), threading.Lock()
         self._waiting: list[_BatchedCall[A, R]] = []
 
-    @property
-    def waiting(self) -> int:
-        """Number of calls that wait for the next batch."""
-        return len(self._waiting)
-
     def __call__(self, argument: A) -> R:
         """Return the result for one argument. Raises the error of its batch."""
         call = _BatchedCall[A, R](argument)
@@ -46,6 +41,11 @@ class Batched(Generic[A, R]):
         if call.error is not None:
             raise call.error
         return call.result  # type: ignore[return-value]  # None only where R has None
+
+    @property
+    def waiting(self) -> int:
+        """Number of calls that wait for the next batch."""
+        return len(self._waiting)
 
     def _run(self) -> None:
         with self._adding:
